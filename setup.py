@@ -1,0 +1,52 @@
+"""What `pip install` reads, and what Dataflow workers are set up with (Beam's --setup_file)."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+# What preparing needs, and nothing else: this is what every Beam worker installs.
+BASE = [
+    "apache-beam[gcp]>=2.77,<2.78",  # 2.68 changed what DirectRunner means; a minor version is a decision
+    "cattrs>=25.1,<27",
+    "charset-normalizer>=3.4,<4",
+    "click>=8.1,<9",
+    "google-cloud-storage>=3.1,<4",
+    "google-crc32c>=1.7,<2",
+    "huggingface-hub>=1.0,<3",
+    "kagglehub>=1.0,<2",
+    "numpy>=2.0,<3",
+    "pyarrow>=18,<27",
+    "requests>=2.32,<3",
+    "selectolax>=0.4,<2",
+    "sentencepiece>=0.2.1,<0.3",
+]
+TRAIN = [
+    "sacrebleu>=2.5,<3",
+    "rouge-score>=0.1.2,<0.2",
+    "safetensors>=0.5,<1",
+    "tensorboard>=2.20,<2.21",
+    "transformers>=5,<6",
+]
+
+setup(
+    name="t5prep",
+    version="0.1.0",
+    description="Text from Kaggle, Zenodo, the Hugging Face Hub or a disk to a trained T5, by way of verified TFRecord shards",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8") if (HERE / "README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
+    package_data={"t5prep": ["py.typed", "sample/*", "recipes/*.toml"]},
+    install_requires=BASE,
+    extras_require={
+        "train": ["tensorflow>=2.20,<2.21", *TRAIN],
+        # The last tensorflow-tpu there is; it is what holds the project at TensorFlow 2.20.
+        "tpu": ["tensorflow-tpu==2.20.0", *TRAIN],
+        "plan": ["jax==0.10.2", "libtpu==0.0.51"],
+        "dev": ["hypothesis>=6.100,<7", "mypy>=1.15,<3", "pytest>=8,<10", "ruff>=0.12,<1", "tokenizers>=0.21,<1"],
+    },
+    entry_points={"console_scripts": ["t5prep = t5prep.cli:main"]},
+)

@@ -1,0 +1,53 @@
+"""Every error a user can meet, drawn before it is defined.
+
+* T5prepError             one sentence for the terminal: what is wrong, the value, what to type next; exit code 1
+  x UsageError            an option or a combination of options that cannot work
+  x SourceError           a corpus that cannot be found, fetched or read
+  x TokenizerError        a tokenizer that cannot be loaded, or does not fit the task
+  x OutputError           a place that cannot be written, or that holds something else
+  x DatasetError          a prepared dataset that is missing, altered, or newer than this version
+* Reject                  this one row makes no example; it goes to rejected.jsonl with its reason, and work goes on
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class T5prepError(Exception):
+    """What the command line prints as one sentence, without a traceback."""
+
+
+class UsageError(T5prepError):
+    """An option or a combination of options that cannot work."""
+
+
+class SourceError(T5prepError):
+    """A corpus that cannot be found, fetched or read."""
+
+
+class TokenizerError(T5prepError):
+    """A tokenizer that cannot be loaded, or does not fit the task."""
+
+
+class OutputError(T5prepError):
+    """A place that cannot be written, or that holds something else."""
+
+
+class DatasetError(T5prepError):
+    """A prepared dataset that is missing, altered, or newer than this version."""
+
+
+class Reject(Exception):  # noqa: N818 - not an error: a row's way out
+    """This row makes no example: `Reject("empty text")`. Everything else a task raises is a bug and stops the run."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean "sst2"?`, with its leading space, or nothing when no known name is close.
+
+    >>> did_you_mean("sst", ["sst2", "common_gen"])
+    ' Did you mean "sst2"?'
+    >>> did_you_mean("squad", ["sst2", "common_gen"])
+    ''
+    """
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f' Did you mean "{close[0]}"?' if close else ""

@@ -1,0 +1,187 @@
+"""The manifest: what a prepared dataset is, and the only thing that preparing and training share.
+
+It is written last, so a directory without one is not a dataset. Its digest covers everything that decides the shards'
+bytes and the shards themselves, so a manifest edited by hand is refused.
+"""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import cattrs
+from cattrs.gen import make_dict_structure_fn
+
+from t5prep.errors import DatasetError
+
+SCHEMA = 1
+NAME = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFile:
+    """One raw file that rows came from: its name inside the source, its bytes and their SHA-256."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved."""
+
+    uri: str
+    revision: str
+    files: list[SourceFile]
+    licence: str
+    citation: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizer:
+    """Which SentencePiece model made the ids. Its SHA-256 is its identity; the name is for people.
+
+    `vocab_size` counts the model's own pieces (32,000 for T5); `padded_vocab_size` what an embedding holds: the pieces,
+    the 100 sentinels, and padding to a multiple of 128 (32,128).
+    """
+
+    name: str
+    sha256: str
+    vocab_size: int
+    padded_vocab_size: int
+    pad_id: int
+    eos_id: int
+    unk_id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One feature of a record: `int64` or `bytes`, and its shape (`[]` is one value, `[None]` any number of them)."""
+
+    dtype: str
+    shape: list[int | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Truncation:
+    """How long inputs were cut (policy and marker), and the ledger: what that cost, per field."""
+
+    policy: str
+    marker: str
+    ledger: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
+
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One split. `lengths` is the joint histogram of (input, target) tokens kept, in steps of 16 and 4: for planning."""
+
+    records: int
+    tokens: dict[str, int]
+    lengths: dict[str, Any]
+    unk_rate: float
+    labels: dict[str, int]
+    rejected: dict[str, int]
+    shards: list[Shard]
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """A prepared dataset, whole."""
+
+    schema: int
+    task: str
+    options: dict[str, Any]
+    created_by: str
+    source: Source
+    tokenizer: Tokenizer
+    layout: str
+    features: dict[str, Feature]
+    lengths: dict[str, int]
+    truncation: Truncation
+    seed: int
+    splits: dict[str, Split]
+    rejected: dict[str, int]
+    warnings: list[str]
+    digest: str = ""
+
+    def sealed(self) -> "Manifest":
+        """The same manifest with its digest filled in."""
+        return dataclasses.replace(self, digest=digest(self))
+
+    def dumps(self) -> str:
+        """As JSON, the same bytes for the same manifest."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def digest(manifest: Manifest) -> str:
+    """SHA-256 (hex) of all that the manifest says, except who wrote it and by which path the source was reached."""
+    said = dataclasses.asdict(manifest)
+    del said["digest"], said["created_by"], said["source"]["uri"], said["tokenizer"]["name"]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def loads(text: str | bytes, *, where: str) -> Manifest:
+    """A manifest from its JSON; `where` is named in errors.
+
+    Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
+    """
+    try:
+        said = json.loads(text)
+        schema = said["schema"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise DatasetError(f"{where} is not a t5prep manifest ({error}). Prepare the dataset again.") from error
+    if schema != SCHEMA:
+        raise DatasetError(
+            f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
+            "Upgrade with `pip install -U t5prep`, or prepare the dataset again."
+        )
+    try:
+        manifest = _converter().structure(said, Manifest)
+    except cattrs.BaseValidationError as error:
+        reason = "; ".join(cattrs.transform_error(error)[:3])
+        raise DatasetError(f"{where} is not a whole manifest: {reason}. Prepare the dataset again.") from error
+    if manifest.digest != digest(manifest):
+        raise DatasetError(
+            f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {digest(manifest)[:12]}…. "
+            "Restore the file, or prepare the dataset again."
+        )
+    return manifest
+
+
+def load(data: str | Path) -> Manifest:
+    """The manifest of the dataset in a directory, or the manifest file itself. Raises DatasetError."""
+    path = Path(data)
+    path = path if path.name == NAME else path / NAME
+    try:
+        return loads(path.read_bytes(), where=str(path))
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{path.parent} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. "
+            f"Prepare it (again): t5prep prepare TASK --out {path.parent}"
+        ) from None
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def _converter() -> cattrs.Converter:
+    """Strict: a field too many or too few is an error, because a reader that guesses trains on the wrong data."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for cls in (SourceFile, Source, Tokenizer, Feature, Truncation, Shard, Split, Manifest):
+        converter.register_structure_hook(
+            cls,
+            make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True),  # type: ignore[type-var]
+        )
+    converter.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
+    return converter
