@@ -1,0 +1,48 @@
+"""The `t5prep` command. A command is the module of its name in this package: adding one edits no other file.
+
+Nothing here or at the top of a command's module may import Beam, TensorFlow or transformers: `--help` stays instant.
+"""
+
+import importlib
+import importlib.util
+from typing import Any
+
+import click
+
+from t5prep import __version__
+from t5prep.errors import T5prepError
+
+# In the order in which one meets them.
+COMMANDS = (
+    "tasks prepare verify inspect report diff upload tokenizer plan train eval predict export push doctor cache completion"
+).split()
+
+
+class _Commands(click.Group):
+    """Finds commands by module name, and prints our own errors as one sentence with exit code 1."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if importlib.util.find_spec(f"{__name__}.{name}")]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(ctx):
+            return None
+        command: click.Command = importlib.import_module(f"{__name__}.{name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except T5prepError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="t5prep")
+def main() -> None:
+    """Text in, a trained T5 out: prepare verified TFRecord shards, stream them to a TPU.
+
+    \b
+    Example:
+      t5prep prepare so_quality --source sample: --tokenizer sample: --out data/sample
+    """
