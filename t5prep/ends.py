@@ -1,0 +1,163 @@
+"""The head and the tail of a long text, tokenized without its middle, and equal to tokenizing all of it.
+
+Pieces of a SentencePiece unigram model never cross a space, so the best segmentation of a text is that of its words,
+one after the other. The head of a text is therefore exactly the head of its ids. The tail would be too, if the scores
+were exact: SentencePiece adds them up as 32-bit floats from the start of the text, so far into it a near tie between
+two segmentations of one word (`--- -` and `- ---`) can fall the other way. So each word of the tail must have a second
+best segmentation that is worse by more than rounding can hide (`_certain`); a tail with a doubtful word is given up,
+and the text is tokenized whole.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep import modelproto
+from t5prep.tokenizer import Tokenizer
+
+# A space between two visible ASCII characters: no normalization rule of nmt_nfkc reaches across it (a test tries all).
+_SAFE = re.compile(r"[!-~][ \n](?=[!-~])")
+_VISIBLE = re.compile(r"[ -~\n\r\t]*")
+_WORDS = re.compile(r"[^ \n\t\r]+")
+# English text has about 4 characters a token; code has fewer, and then a second try is made with twice as many.
+_CHARACTERS_PER_TOKEN = 5
+# SentencePiece scores a character that it has no piece for at its lowest score minus 10 (unigram_model.cc, kUnkPenalty).
+_UNK_PENALTY = 10.0
+# NFKC makes at most 18 characters of one (U+FDFA).
+_NFKC_GROWTH = 18
+_LONGEST_WORD = 48
+_REMEMBERED_WORDS = 1 << 17
+
+
+class Ends(NamedTuple):
+    """Ids of a text. `skipped` is False when they are all of them; else they are `head` + `tail` of about `tokens`."""
+
+    head: list[int]
+    tail: list[int]
+    skipped: bool
+    tokens: int
+
+
+class EndsEncoder:
+    """Tokenizes the ends of texts with one tokenizer. Models that it cannot prove equal are tokenized whole."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        processor = tokenizer.processor
+        pieces = [processor.id_to_piece(i) for i in range(tokenizer.vocab_size)]
+        facts = tokenizer.facts
+        self.provable = (
+            facts.model_type == modelproto.UNIGRAM
+            and facts.normalizer == "nmt_nfkc"
+            and facts.add_dummy_prefix
+            and facts.escape_whitespaces
+            and not facts.whitespace_as_suffix
+            and not facts.byte_fallback
+            and not any("▁" in piece[1:] for piece in pieces)
+            and not any(
+                processor.is_control(i) and i not in (tokenizer.pad_id, tokenizer.eos_id) for i in range(len(pieces))
+            )
+        )
+        plain = [i for i in range(len(pieces)) if not processor.is_control(i) and not processor.is_unknown(i)]
+        lowest = min((processor.get_score(i) for i in plain), default=0.0)
+        self._scores = [processor.get_score(i) for i in range(len(pieces))]
+        self._scores[tokenizer.unk_id] = lowest - _UNK_PENALTY
+        # What each byte of UTF-8 can cost at most: the piece of that one character, or unknown.
+        unknown = _UNK_PENALTY - lowest
+        ids = [processor.piece_to_id(chr(byte)) for byte in range(128)]
+        ascii_cost = [unknown if i == tokenizer.unk_id else -self._scores[i] for i in ids]
+        space = processor.piece_to_id("▁")
+        for blank in b" \n\r\t":
+            ascii_cost[blank] = unknown if space == tokenizer.unk_id else -self._scores[space]
+        lead, continuation = _NFKC_GROWTH * unknown, 0.0
+        self._byte_cost = np.array(ascii_cost + [continuation] * 64 + [lead] * 64)
+        self._cheapest = min((-self._scores[i] for i in plain), default=1.0)
+        self._begins_word = [piece.startswith("▁") for piece in pieces]
+        self._known: dict[str, tuple[float, float]] = {}
+
+    def encode(self, text: str, *, head: int, tail: int) -> Ends:
+        """The first `head` and the last `tail` ids of a text (or all of its ids), without EOS."""
+        if self.provable and len(text) > 2 * _CHARACTERS_PER_TOKEN * (head + tail) + 512:
+            begin = self._head(text, head)
+            end = self._tail(text, tail) if begin else None
+            if begin and end and begin[1] < end[1]:
+                return _joined(begin, end, length=len(text), head=head, tail=tail)
+        ids = self._tokenizer.encode(text)
+        return Ends(ids, [], False, len(ids))
+
+    def _head(self, text: str, wanted: int) -> tuple[list[int], int] | None:
+        """At least `wanted` ids of the head and how many characters they cover; None if the middle is reached."""
+        for growth in (1, 2, 4):
+            cut = _SAFE.search(text, wanted * _CHARACTERS_PER_TOKEN * growth)
+            if not cut:
+                return None
+            ids = self._tokenizer.encode(text[: cut.end()])
+            if len(ids) >= wanted:
+                return ids, cut.end()
+        return None
+
+    def _tail(self, text: str, wanted: int) -> tuple[list[int], int] | None:
+        """At least `wanted` certain ids of the tail and where they begin; None if the middle or a doubt is reached."""
+        for growth in (1, 2, 4):
+            cut = _SAFE.search(text, max(0, len(text) - wanted * _CHARACTERS_PER_TOKEN * growth))
+            if not cut:
+                return None
+            end = text[cut.end() :]
+            ids = self._tokenizer.encode(end)
+            if len(ids) >= wanted:
+                words = _WORDS.findall(end)
+                if _VISIBLE.fullmatch(end):  # else a word may vanish in normalization, and counting from the end fails
+                    words = words[-1 - sum(map(self._begins_word.__getitem__, ids[-wanted:])) :]
+                return (ids, cut.end()) if self._certain(text, words) else None
+        return None
+
+    def _certain(self, text: str, words: list[str]) -> bool:
+        """Whether rounding cannot have changed the ids of `words`, which stand at the end of `text`.
+
+        A path of k pieces makes k additions, each wrong by at most half a unit in the last place of the running sum, and
+        the sum is at most what the text costs character by character, less what its well-known words save.
+        """
+        margins = [self._known.get(word) or self._know(word) for word in words]
+        least = min((margin for margin, _ in margins), default=float("inf"))
+        encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        most = float(np.bincount(encoded, minlength=256) @ self._byte_cost)
+        if least > _unit(most):
+            return True
+        if least <= _unit(most / 4):  # words save a factor of about three: not worth counting
+            return False
+        saved = [known[1] for word in _WORDS.findall(text) if (known := self._known.get(word))]
+        return least > _unit(most - sum(saved))
+
+    def _know(self, word: str) -> tuple[float, float]:
+        """By how much a word's best segmentation beats the second, for each addition that can be wrong; and how much
+        less than its characters the word costs.
+        """
+        if len(word) > _LONGEST_WORD:
+            return 0.0, 0.0
+        paths: list[list[int]] = self._tokenizer.processor.nbest_encode(word, nbest_size=2)
+        costs = [-sum(map(self._scores.__getitem__, path)) for path in paths]
+        spelled = float(np.bincount(np.frombuffer(word.encode(), np.uint8), minlength=256) @ self._byte_cost)
+        if len(costs) == 1:
+            margin = float("inf")
+        else:
+            # A rival path costs at most as much as the second, so it has at most that many of the cheapest pieces.
+            additions = (len(paths[0]) + costs[1] / self._cheapest) / 2
+            margin = (costs[1] - costs[0]) / additions
+        if len(self._known) >= _REMEMBERED_WORDS:
+            self._known.clear()
+        known = self._known[word] = margin, max(0.0, spelled - costs[0])
+        return known
+
+
+def _unit(total: float) -> float:
+    """A unit in the last place of a 32-bit float as large as `total`."""
+    return float(np.spacing(np.float32(total)))
+
+
+def _joined(begin: tuple[list[int], int], end: tuple[list[int], int], *, length: int, head: int, tail: int) -> Ends:
+    """Both ends, and about how many tokens the text has, judged by how many its ends have for their characters."""
+    (first, until), (last, since) = begin, end
+    known = len(first) + len(last)
+    middle = (since - until) * known / (until + length - since)
+    return Ends(first[:head], last[len(last) - tail :], True, known + round(middle))

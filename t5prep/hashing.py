@@ -1,0 +1,70 @@
+"""Where an example goes: split, shard and position, all from one keyed hash of its id.
+
+The order of a split is the order of its digests, and its shards are equal ranges of that order, so the same examples
+give the same bytes from any runner, any number of workers, any order of the rows and any restart.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from t5prep.errors import UsageError
+
+# The first eight bytes draw the split, the other sixteen are the position: two thirds are enough for 10^18 ids.
+DIGEST_BYTES = 24
+POSITION = np.dtype([("high", ">u8"), ("low", ">u8")])
+
+
+def digests(ids: Iterable[str], *, seed: int) -> np.ndarray:
+    """Keyed digests of ids, as `uint8[len(ids), 24]`. blake2b because it is keyed, fast and in every Python.
+
+    >>> digests(["a", "b"], seed=0)[:, :2].tolist()
+    [[238, 130], [61, 114]]
+    """
+    key = seed.to_bytes(8, "big", signed=True)
+    new = hashlib.blake2b
+    joined = b"".join(new(i.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES, key=key).digest() for i in ids)
+    return np.frombuffer(joined, np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def positions(digest: np.ndarray) -> np.ndarray:
+    """The position part of digests, as `POSITION[n]`: two big-endian halves that sort as the bytes do."""
+    return np.ascontiguousarray(digest[:, 8:]).view(POSITION).reshape(-1)
+
+
+def draw_splits(digest: np.ndarray, *, shares: Mapping[str, float]) -> np.ndarray:
+    """For each digest the index of its split in `shares`, as `int64[n]`; shares add up to 1."""
+    uniform = np.ascontiguousarray(digest[:, :8]).view(">u8").reshape(-1).astype(np.float64) / 2.0**64
+    edges = np.cumsum(list(shares.values()))
+    return np.minimum(np.searchsorted(edges, uniform, side="right"), len(edges) - 1)
+
+
+def shard_edges(shards: int) -> list[int]:
+    """Where the shards of a split begin, as the high halves of positions: `shards` equal ranges of 2^64.
+
+    >>> [hex(edge) for edge in shard_edges(4)][:3]
+    ['0x0', '0x4000000000000000', '0x8000000000000000']
+    """
+    return [(shard << 64) // shards for shard in range(shards)] + [1 << 64]
+
+
+def parse_splits(text: str) -> dict[str, float]:
+    """`train=0.9,validation=0.1` as shares that add up to 1. Raises UsageError.
+
+    >>> parse_splits("train=0.9,validation=0.1")
+    {'train': 0.9, 'validation': 0.1}
+    """
+    example = "Write it like this: --splits train=0.9,validation=0.1"
+    shares: dict[str, float] = {}
+    for item in text.split(","):
+        name, _, share = item.strip().partition("=")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise UsageError(f'--splits "{text}": "{item}" is not name=share. {example}') from None
+        if not name.replace("_", "").replace("-", "").isalnum() or not 0 < shares[name] <= 1:
+            raise UsageError(f'--splits "{text}": "{item}" is not a name and a share between 0 and 1. {example}')
+    if len(shares) != text.count(",") + 1 or abs(sum(shares.values()) - 1) > 1e-6:
+        raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {example}')
+    return shares

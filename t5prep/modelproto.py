@@ -1,0 +1,72 @@
+"""The few facts of a SentencePiece model file that its Python class does not tell.
+
+The module that protobuf generates for it is tied to one protobuf version, which is not Beam's, so the four numbers and
+one name are read from the wire format here (sentencepiece_model.proto: ModelProto 2 trainer_spec, 3 normalizer_spec).
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+UNIGRAM = 1  # TrainerSpec.ModelType
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """How a model was trained and how it normalizes text."""
+
+    model_type: int = UNIGRAM
+    normalizer: str = ""
+    add_dummy_prefix: bool = True
+    escape_whitespaces: bool = True
+    whitespace_as_suffix: bool = False
+    byte_fallback: bool = False
+
+
+def facts(model: bytes) -> Facts:
+    """Facts of a serialized ModelProto. Raises ValueError when the bytes are no such message."""
+    trainer: dict[int, int | bytes] = {}
+    normalizer: dict[int, int | bytes] = {}
+    for number, value in _fields(model):
+        if number == 2 and isinstance(value, bytes):
+            trainer = dict(_fields(value))
+        elif number == 3 and isinstance(value, bytes):
+            normalizer = dict(_fields(value))
+    name = normalizer.get(1, b"")
+    return Facts(
+        model_type=int(trainer.get(3, UNIGRAM)),
+        normalizer=name.decode() if isinstance(name, bytes) else "",
+        add_dummy_prefix=bool(normalizer.get(3, 1)),
+        escape_whitespaces=bool(normalizer.get(5, 1)),
+        whitespace_as_suffix=bool(trainer.get(24, 0)),
+        byte_fallback=bool(trainer.get(35, 0)),
+    )
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        kind = tag & 7
+        if kind == 0:
+            value, position = _varint(message, position)
+            yield tag >> 3, value
+            continue
+        size = {1: 8, 5: 4}.get(kind)
+        if kind == 2:
+            size, position = _varint(message, position)
+        if size is None or position + size > len(message):
+            raise ValueError("not a SentencePiece model")
+        yield tag >> 3, message[position : position + size]
+        position += size
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 64 and position < len(data):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ValueError("not a SentencePiece model")
