@@ -1,9 +1,9 @@
 """Span corruption, T5's pretraining task: hide short spans of a text behind sentinels, ask for what they hid.
 
 Raffel et al. 2020, section 3.3.4, with the arithmetic of T5's own code: lengths, number of spans and the distribution
-of their places agree with it. The draw is ours, from a 64-bit key for each row and integer arithmetic alone, so the same
-key gives the same spans on every machine. All rows of one length have as many hidden tokens and as many spans, so they
-are corrupted many at a time.
+of their places agree with it. The draw is ours, from a 64-bit key for each row and integer arithmetic alone, so that a
+key gives the same spans on every machine. Rows of one length hide as many tokens in as many spans: that is why many are
+corrupted at once.
 
     tokens   Thank you for inviting me to your party last week
     inputs   Thank you <extra_id_0> me to your party <extra_id_1> week </s>
@@ -110,7 +110,7 @@ def corrupt(
     density: float = DENSITY,
     mean_span: float = MEAN_SPAN,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Inputs and targets of rows of tokens: `int32[n, length]` → `int32[n, inputs]`, `int32[n, targets]`, EOS at the end.
+    """Inputs and targets of rows, EOS after both: `int32[n, length]` → `int32[n, inputs]` and `int32[n, targets]`.
 
     `first_sentinel` is the id of `<extra_id_0>` (32,099 for T5); the following ones descend from it.
     """

@@ -1,0 +1,225 @@
+"""How good predictions are: `(references, predictions)` → `{name: value}`.
+
+Each item has one reference or several, all right; where there are several, the best counts. Shares lie between 0 and 1
+(BLEU between 0 and 100, as everywhere). A missing or superfluous prediction is an error: nothing is cut to fit.
+"""
+
+import functools
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from t5prep.errors import UsageError, did_you_mean
+
+# One item's right answers.
+References = str | Sequence[str]
+
+IGNORE = -100  # labels that are no target token
+BOOTSTRAP_SAMPLES = 1000  # as rouge-score has it
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WORD = re.compile(r"[^\W_]+")
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, no ASCII punctuation, no English articles, single spaces (Rajpurkar et al. 2016, SQuAD's own script).
+
+    >>> normalize_answer("  The  Turing-machine's tape! ")
+    'turingmachines tape'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def squad(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
+    """Exact match and token F1 of normalized answers, the best over an item's references, then the mean.
+
+    Two texts that both normalize to nothing ("the" and "a!") are equal: 1 in both, as in SQuAD's script.
+
+    >>> squad([["the tape", "a head"], "a"], ["Tape.", "the"])
+    {'em': 1.0, 'f1': 1.0}
+    """
+    pairs = _items(references, predictions)
+    exact = [max(normalize_answer(one) == normalize_answer(said) for one in right) for right, said in pairs]
+    overlap = [max(_token_f1(one, said) for one in right) for right, said in pairs]
+    return {"em": sum(exact) / len(exact), "f1": sum(overlap) / len(overlap)}
+
+
+def rouge(
+    references: Sequence[References],
+    predictions: Sequence[str],
+    *,
+    normalize: bool = False,
+    bootstrap: bool = False,
+    seed: int = 0,
+) -> dict[str, float]:
+    """F1 of ROUGE-1, -2 and -L without stemming, and -L's precision and recall: plain means over the items.
+
+    Words are runs of letters and digits of any script (rouge-score's own tokenizer drops "ă" and cuts the word there);
+    on ASCII both agree. `normalize` compares normalized answers, as the Webis evaluation of CausalQA does.
+    `bootstrap` adds the ends of the 95 % interval, `_low` and `_high`, from 1,000 resamplings.
+
+    >>> rouge(["Soarele răsare azi"], ["soarele răsare"])["rougeL_precision"]
+    1.0
+    """
+    from rouge_score import rouge_scorer
+
+    kinds = ("rouge1", "rouge2", "rougeL")
+    scorer = rouge_scorer.RougeScorer(kinds, tokenizer=_Words())
+    prepared: Callable[[str], str] = normalize_answer if normalize else str
+    scores = [
+        scorer.score_multi([prepared(one) for one in right], prepared(said))
+        for right, said in _items(references, predictions)
+    ]
+    columns = {f"{kind}_f1": [score[kind].fmeasure for score in scores] for kind in kinds}
+    columns["rougeL_precision"] = [score["rougeL"].precision for score in scores]
+    columns["rougeL_recall"] = [score["rougeL"].recall for score in scores]
+    values = {name: float(np.mean(column)) for name, column in columns.items()}
+    if bootstrap:
+        drawn = np.random.Generator(np.random.PCG64(seed)).integers(0, len(scores), (BOOTSTRAP_SAMPLES, len(scores)))
+        for name, column in columns.items():
+            low, high = np.percentile(np.asarray(column)[drawn].mean(axis=1), (2.5, 97.5))
+            values |= {f"{name}_low": float(low), f"{name}_high": float(high)}
+    return values
+
+
+def bleu(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
+    """Corpus BLEU, 0 to 100, by sacrebleu with its defaults (13a tokenizer, mixed case, exponential smoothing)."""
+    import sacrebleu
+
+    pairs = _items(references, predictions)
+    most = max(len(right) for right, _ in pairs)
+    # sacrebleu wants one list for each place among the references; an item with fewer has None at the later ones.
+    columns: Any = [[right[at] if at < len(right) else None for right, _ in pairs] for at in range(most)]
+    return {"bleu": sacrebleu.corpus_bleu([said for _, said in pairs], columns).score}
+
+
+def classification(references: Sequence[References], predictions: Sequence[str]) -> dict[str, Any]:
+    """Accuracy, macro F1, and the confusion matrix, of label words compared without surrounding spaces.
+
+    `confusion` has a row for each label that occurs, in alphabetical order (`labels`), and a column for each and a last
+    one for predictions that are no label. With several references the first counts.
+
+    >>> classification(["low", "high"], ["low", "none"])["confusion"]
+    [[0, 0, 1], [0, 1, 0]]
+    """
+    pairs = [(right[0].strip(), said.strip()) for right, said in _items(references, predictions)]
+    labels = sorted({right for right, _ in pairs})
+    at = {label: place for place, label in enumerate(labels)}
+    confusion = np.zeros((len(labels), len(labels) + 1), np.int64)
+    for right, said in pairs:
+        confusion[at[right], at.get(said, len(labels))] += 1
+    hits = confusion.diagonal()
+    f1 = 2 * hits / (confusion.sum(axis=1) + confusion[:, :-1].sum(axis=0))
+    return {
+        "accuracy": float(hits.sum() / len(pairs)),
+        "macro_f1": float(f1.mean()),
+        "labels": labels,
+        "confusion": confusion.tolist(),
+    }
+
+
+def diacritics(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
+    """Word and character accuracy of restored text: the share that stands in both, in order, over the whole corpus.
+
+    What is missing and what is superfluous both count against it: of the longer of the two texts, that share.
+
+    >>> diacritics(["și țara"], ["si țara"])
+    {'word_accuracy': 0.5, 'char_accuracy': 0.8571428571428571}
+    """
+    pairs = [(right[0], said) for right, said in _items(references, predictions)]
+    words = [(right.split(), said.split()) for right, said in pairs]
+    return {"word_accuracy": _share_in_common(words), "char_accuracy": _share_in_common(pairs)}
+
+
+def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
+    """The share of target tokens predicted right: both `int[..., length]`, labels of -100 are none.
+
+    >>> token_accuracy([[5, 1, -100]], [[5, 7, 0]])
+    {'token_accuracy': 0.5}
+    """
+    right, said = np.asarray(labels), np.asarray(predictions)
+    if right.shape != said.shape:
+        raise ValueError(f"labels have shape {list(right.shape)}, predictions {list(said.shape)}")
+    targets = right != IGNORE
+    return {"token_accuracy": float((right == said)[targets].mean()) if targets.any() else 0.0}
+
+
+def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
+    """Mean loss (nats) over all target tokens, and its exponential: summed losses and token counts of each batch.
+
+    >>> perplexity([math.log(2) * 3, math.log(2)], [3, 1])
+    {'loss': 0.6931471805599453, 'perplexity': 2.0}
+    """
+    loss = float(np.sum(losses) / np.sum(tokens))
+    return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
+
+
+# What a task may ask for: its name → the function on texts.
+METRICS: dict[str, Callable[..., dict[str, Any]]] = {
+    "squad": squad,
+    "rouge": rouge,
+    "normalized_rouge": functools.partial(rouge, normalize=True),
+    "bleu": bleu,
+    "classification": classification,
+    "diacritics": diacritics,
+}
+
+
+def compute(names: Iterable[str], *, references: Sequence[References], predictions: Sequence[str]) -> dict[str, Any]:
+    """All that these metrics say, in one dictionary. Raises UsageError for a metric that is none."""
+    values: dict[str, Any] = {}
+    for name in names:
+        if name not in METRICS:
+            raise UsageError(f'there is no metric "{name}".{did_you_mean(name, METRICS)} All: {", ".join(METRICS)}.')
+        values |= METRICS[name](references, predictions)
+    return values
+
+
+def _items(references: Sequence[References], predictions: Sequence[str]) -> list[tuple[list[str], str]]:
+    """Each item's references, at least one, beside its prediction."""
+    if len(references) != len(predictions) or not predictions:
+        raise ValueError(
+            f"{len(references)} references and {len(predictions)} predictions; as many of both, at least one"
+        )
+    return [
+        ([right] if isinstance(right, str) else list(right) or [""], said)
+        for right, said in zip(references, predictions, strict=True)
+    ]
+
+
+def _token_f1(reference: str, prediction: str) -> float:
+    right, said = normalize_answer(reference).split(), normalize_answer(prediction).split()
+    shared = (Counter(right) & Counter(said)).total()
+    return 2 * shared / (len(right) + len(said)) if right or said else 1.0
+
+
+def _share_in_common(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
+    longest = sum(max(len(one), len(other)) for one, other in pairs)
+    return sum(_common(one, other) for one, other in pairs) / longest if longest else 1.0
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Length of the longest common subsequence, a bit for each item (Hyyrö 2004): linear for sentences."""
+    places: dict[str, int] = {}
+    for at, item in enumerate(one):
+        places[item] = places.get(item, 0) | 1 << at
+    whole = (1 << len(one)) - 1
+    rows = whole
+    for item in other:
+        met = rows & places.get(item, 0)
+        rows = (rows + met | rows - met) & whole
+    return len(one) - rows.bit_count()
+
+
+class _Words:
+    """rouge-score's tokenizer for every script: lower case, runs of letters and digits."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return _WORD.findall(text.lower())

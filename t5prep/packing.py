@@ -1,0 +1,118 @@
+"""Packing: several examples in one row, so that a batch holds tokens instead of padding (T5 trains so).
+
+A row's examples are told apart by segment ids (1, 2, …; 0 is padding): attention stays inside a segment, and positions
+start again at 0 in each. An example goes whole into the first row with room for both its sides, as first-fit has it, so
+the rows follow from the order of the examples alone.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+# One example's two sides, without padding: inputs and targets, both `int32[length]`.
+Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
+Rows = NDArray[np.signedinteger]
+
+
+def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.int64]:
+    """The row of each example: `int64[n, 2]` (tokens of inputs, of targets) → `int64[n]`.
+
+    Rows are numbered as they are opened.
+
+    Raises ValueError when an example does not fit even an empty row.
+
+    >>> first_fit(np.array([[5, 1], [4, 1], [3, 1], [2, 1]]), room=(8, 2))
+    array([0, 1, 0, 1])
+    """
+    too_long = (sizes > room).any(axis=1)
+    if too_long.any():
+        at = int(too_long.argmax())
+        raise ValueError(f"example {at} has {sizes[at].tolist()} tokens, a row has room for {list(room)}")
+    free_inputs, free_targets = (np.full(len(sizes), side, np.int64) for side in room)
+    least_inputs, least_targets = sizes.min(axis=0, initial=max(room)).tolist()
+    rows = np.empty(len(sizes), np.int64)
+    first = opened = 0  # rows before `first` have no room for even the smallest sides
+    for at, (inputs, targets) in enumerate(sizes.tolist()):
+        row = first + int(
+            ((free_inputs[first : opened + 1] >= inputs) & (free_targets[first : opened + 1] >= targets)).argmax()
+        )
+        free_inputs[row] -= inputs
+        free_targets[row] -= targets
+        rows[at] = row
+        opened = max(opened, row + 1)
+        while first < opened and (free_inputs[first] < least_inputs or free_targets[first] < least_targets):
+            first += 1
+    return rows
+
+
+def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int = 0, label_pad: int = -100) -> dict[str, Rows]:
+    """Examples in as few rows as first-fit finds, `room` tokens of inputs and of targets each.
+
+    Gives `input_ids, input_segment_ids, input_positions`: `int32[rows, room[0]]`, and `labels, label_segment_ids,
+    label_positions`: `int32[rows, room[1]]`; and `example_rows`: `int64[n]`, the row of each example.
+    Raises ValueError when an example does not fit an empty row.
+
+    >>> one, two = (np.array([7, 1]), np.array([8, 1])), (np.array([9, 1]), np.array([1]))
+    >>> packed = pack([one, two], room=(5, 4))
+    >>> packed["input_ids"], packed["label_segment_ids"]
+    (array([[7, 1, 9, 1, 0]], dtype=int32), array([[1, 1, 2, 0]], dtype=int32))
+    """
+    sizes = np.array([(len(inputs), len(targets)) for inputs, targets in pairs], np.int64).reshape(-1, 2)
+    rows = first_fit(sizes, room=room)
+    order = np.argsort(rows, kind="stable")  # examples row by row, as they came inside each
+    segments = _counted(rows[order]) + 1
+    packed: dict[str, Rows] = {}
+    for side, (name, ids, fill) in enumerate((("input", "input_ids", pad_id), ("label", "labels", label_pad))):
+        shape = (int(rows.max(initial=-1)) + 1, room[side])
+        lengths = sizes[order, side]
+        positions = _counted(np.repeat(np.arange(len(order)), lengths))
+        # An example starts where its row's earlier ones end.
+        ends = lengths.cumsum()
+        before_row = np.concatenate([[0], ends])[np.searchsorted(rows[order], np.arange(shape[0]))]
+        starts = ends - lengths - before_row[rows[order]]
+        at = (np.repeat(rows[order], lengths), np.repeat(starts, lengths) + positions)
+        tokens = np.concatenate([pairs[example][side] for example in order] or [np.empty(0, np.int32)])
+        for key, values, empty in (
+            (ids, tokens, fill),
+            (f"{name}_segment_ids", np.repeat(segments, lengths), 0),
+            (f"{name}_positions", positions, 0),
+        ):
+            packed[key] = np.full(shape, empty, np.int32)
+            packed[key][at] = values
+    return {**packed, "example_rows": rows}
+
+
+def unpack(packed: Mapping[str, Rows]) -> list[list[Pair]]:
+    """The examples of each row, in the order of their segments: what `pack` was given, row by row.
+
+    Only the ids and the segment ids are read; one row without its leading axis is a list of one row.
+    """
+    columns = [np.atleast_2d(packed[key]) for key in ("input_ids", "input_segment_ids", "labels", "label_segment_ids")]
+    return [
+        [
+            (input_ids[inputs_of == segment], labels[labels_of == segment])
+            for segment in range(1, int(max(inputs_of.max(), labels_of.max())) + 1)
+        ]
+        for input_ids, inputs_of, labels, labels_of in zip(*columns, strict=True)
+    ]
+
+
+def padding(sizes: NDArray[np.int64], *, rows: int, room: tuple[int, int]) -> dict[str, float]:
+    """The share of padding among all inputs and targets, one example a row (`before`) and packed in `rows` (`after`).
+
+    >>> padding(np.array([[4, 1], [4, 1]]), rows=1, room=(8, 2))
+    {'before': 0.5, 'after': 0.0}
+    """
+    tokens = int(sizes.sum())
+    return {
+        when: round(1 - tokens / (count * sum(room)), 4) if count else 0.0
+        for when, count in (("before", len(sizes)), ("after", rows))
+    }
+
+
+def _counted(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of the same group came just before: `[4, 4, 4, 7, 7]` → `[0, 1, 2, 0, 1]`."""
+    at = np.arange(len(groups))
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return at - np.repeat(starts, np.diff(starts, append=len(groups)))
