@@ -81,13 +81,16 @@ class EndsEncoder:
         if self.provable and len(text) > 2 * _CHARACTERS_PER_TOKEN * (head + tail) + 512:
             begin = self._head(text, head)
             end = self._tail(text, tail) if begin else None
-            if begin and end and begin[1] < end[1]:
+            # More ids than were asked for, and a middle besides: the text is certainly longer than both ends.
+            if begin and end and begin[1] < end[1] and len(begin[0]) + len(end[0]) > head + tail:
                 return _joined(begin, end, length=len(text), head=head, tail=tail)
         ids = self._tokenizer.encode(text)
         return Ends(ids, [], False, len(ids))
 
     def _head(self, text: str, wanted: int) -> tuple[list[int], int] | None:
         """At least `wanted` ids of the head and how many characters they cover; None if the middle is reached."""
+        if not wanted:
+            return [], 0
         for growth in (1, 2, 4):
             cut = _SAFE.search(text, wanted * _CHARACTERS_PER_TOKEN * growth)
             if not cut:
@@ -99,6 +102,8 @@ class EndsEncoder:
 
     def _tail(self, text: str, wanted: int) -> tuple[list[int], int] | None:
         """At least `wanted` certain ids of the tail and where they begin; None if the middle or a doubt is reached."""
+        if not wanted:
+            return [], len(text)
         for growth in (1, 2, 4):
             cut = _SAFE.search(text, max(0, len(text) - wanted * _CHARACTERS_PER_TOKEN * growth))
             if not cut:

@@ -38,7 +38,10 @@ class DatasetError(T5prepError):
 
 
 class Reject(Exception):  # noqa: N818 - not an error: a row's way out
-    """This row makes no example: `Reject("empty text")`. Everything else a task raises is a bug and stops the run."""
+    """This row makes no example: `Reject("unknown label: LQ")`, counted as "unknown label".
+
+    Everything else that a task raises is a bug and stops the run.
+    """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,57 @@
+"""Files that appear whole or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from t5prep.errors import OutputError
+
+# Names that begin so are unfinished: readers pass over them, and the next run sweeps them away.
+UNFINISHED = ".unfinished-"
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its name only when all of it is on disk; on any error nothing is left.
+
+    Raises OutputError where the disk is full or the place cannot be written.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.name}-", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a dataset is read by others
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise OutputError(explain(error, path)) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """`data` as a file that appears whole. Raises OutputError."""
+    with whole(path) as file:
+        file.write(data)
+
+
+def explain(error: OSError, path: Path) -> str:
+    """What went wrong with a place to write, and what to do."""
+    if error.errno in (28, 122):  # ENOSPC, EDQUOT
+        return f"no space left for {path}. Free some, or choose another place with --out."
+    return f"{path} cannot be written ({error.strerror}). Choose another place with --out."
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,169 @@
+"""The slices of all runs that fall into one shard become that shard: merged, freed of duplicates, counted, written.
+
+Memory stays bounded whatever a shard's size: it is gathered in ranges of positions, each about RANGE_BYTES, and a range
+of a sorted run is one read.
+"""
+
+import bisect
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep import files, hashing, statistics, tfrecord
+from t5prep.manifest import Shard
+from t5prep.placing import ENTRY, Run
+
+RANGE_BYTES = 32 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardSpec:
+    """One shard to gather: which of its split's equal ranges of positions, and about how many bytes that is."""
+
+    split: str
+    number: int
+    shards: int
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return f"{self.split}.tfrecord-{self.number:05d}-of-{self.shards:05d}"
+
+
+class Gathered(NamedTuple):
+    """A written shard, the counts of its records, and finished JSON lines of duplicates that were left out."""
+
+    spec: ShardSpec
+    shard: Shard
+    counts: statistics.Counts
+    rejected: bytes
+    duplicates: int
+
+
+class _Slice(NamedTuple):
+    run: Run
+    entries: np.ndarray
+    data: memoryview
+
+
+def gather(spec: ShardSpec, runs: Sequence[Run], *, out: Path, marked: bool) -> Gathered:
+    """Writes one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first."""
+    edges = hashing.shard_edges(spec.shards)
+    ranges = max(1, -(-spec.bytes // RANGE_BYTES))
+    low, width = edges[spec.number], edges[spec.number + 1] - edges[spec.number]
+    cuts = [low + width * i // ranges for i in range(ranges + 1)]
+    total, counts, duplicates, rejected = 0, statistics.Counts(), 0, []
+    sha256 = hashlib.sha256()
+    with files.whole(out / spec.name) as file:
+        for start, stop in zip(cuts, cuts[1:], strict=False):
+            slices = list(_slices(runs, spec.split, start, stop))
+            if not slices:
+                continue
+            entries = np.concatenate([piece.entries for piece in slices])
+            of = np.repeat(np.arange(len(slices)), [len(piece.entries) for piece in slices])
+            order = np.lexsort((entries["low"], entries["high"]))
+            order, dropped = _without_duplicates(order, entries, of, slices)
+            rejected += dropped
+            duplicates += len(dropped)
+            begins = entries["begin"][order].tolist()
+            sizes = entries["size"][order].tolist()
+            parts = of[order].tolist()
+            data = b"".join(
+                slices[part].data[begin : begin + size] for part, begin, size in zip(parts, begins, sizes, strict=True)
+            )
+            file.write(data)
+            sha256.update(data)
+            total += len(data)
+            kept = entries[order]
+            counts += statistics.count(kept, labels=_labels(kept, data), marked=marked)
+    shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
+    return Gathered(spec, shard, counts, b"".join(rejected), duplicates)
+
+
+def _slices(runs: Iterable[Run], split: str, start: int, stop: int) -> Iterator[_Slice]:
+    """What each run has of a range of positions; `begin` counts from the slice's own data."""
+    for run in runs:
+        if split not in run.splits:
+            continue
+        first, last = run.splits[split]
+        if run.path:
+            yield from _from_file(run, first, last, start, stop)
+        else:
+            entries = np.frombuffer(run.data, ENTRY, run.records)
+            yield from _cut(run, entries[first:last], start, stop, memoryview(run.data)[run.records * ENTRY.itemsize :])
+
+
+def _cut(run: Run, entries: np.ndarray, start: int, stop: int, data: memoryview) -> Iterator[_Slice]:
+    high = entries["high"]
+    a = bisect.bisect_left(high, start)  # type: ignore[type-var]
+    b = bisect.bisect_left(high, stop) if stop < 1 << 64 else len(high)  # type: ignore[type-var]
+    if a < b:
+        picked = entries[a:b].copy()
+        origin, end = int(picked["begin"][0]), int(picked["begin"][-1]) + int(picked["size"][-1])
+        picked["begin"] -= origin
+        yield _Slice(run, picked, data[origin:end])
+
+
+def _from_file(run: Run, first: int, last: int, start: int, stop: int) -> Iterator[_Slice]:
+    with open(run.path, "rb") as file:
+        index = os.pread(file.fileno(), (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
+        entries = np.frombuffer(index, ENTRY)
+        for piece in _cut(run, entries, start, stop, memoryview(b"")):
+            begin = int(entries["begin"][bisect.bisect_left(entries["high"], start)])  # type: ignore[type-var]
+            size = int(piece.entries["begin"][-1]) + int(piece.entries["size"][-1])
+            data = os.pread(file.fileno(), size, run.records * ENTRY.itemsize + begin)
+            yield _Slice(run, piece.entries, memoryview(data))
+
+
+def _without_duplicates(
+    order: np.ndarray, entries: np.ndarray, of: np.ndarray, slices: Sequence[_Slice]
+) -> tuple[np.ndarray, list[bytes]]:
+    """The order without all but one record of each id, and a JSON line for each that was left out."""
+    high, low = entries["high"][order], entries["low"][order]
+    same = np.zeros(len(order) + 1, bool)
+    same[1:-1] = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    if not same.any():
+        return order, []
+    keep, lines = np.ones(len(order), bool), []
+
+    def record(i: int) -> bytes:
+        piece, entry = slices[of[i]], entries[i]
+        return bytes(piece.data[int(entry["begin"]) : int(entry["begin"]) + int(entry["size"])])
+
+    begin = 0
+    while begin < len(order):
+        end = begin + 1
+        while same[end]:
+            end += 1
+        if end - begin > 1:
+            rivals = [(record(i), slices[of[i]].run.file, int(entries["row"][i]), i) for i in order[begin:end]]
+            (kept, file, row, winner), *others = sorted(rivals)
+            keep[begin:end] = order[begin:end] == winner
+            (id,) = tfrecord.parse(kept[12:-4])["id"]
+            for _, other_file, other_row, _ in others:
+                said = {"file": other_file, "row": other_row, "id": id.decode("utf-8", "surrogatepass")}  # type: ignore[union-attr]
+                line = json.dumps({**said, "reason": f"duplicate id: kept is {file}:{row}"}, ensure_ascii=False)
+                lines.append(line.encode("utf-8", "surrogatepass") + b"\n")
+        begin = end
+    return order[keep], lines
+
+
+def _labels(entries: np.ndarray, data: bytes) -> dict[int, tuple[int, ...]] | None:
+    """The label ids behind each target digest, while there are few enough to be classes."""
+    digests, first = np.unique(entries["target"], return_index=True)
+    if len(digests) > statistics.MOST_LABELS:
+        return None
+    begins = np.cumsum(entries["size"]) - entries["size"]
+    labels = {}
+    for digest, i in zip(digests.tolist(), first.tolist(), strict=True):
+        begin, size = int(begins[i]), int(entries["size"][i])
+        ids = tfrecord.parse(data[begin + 12 : begin + size - 4])["labels"]
+        labels[digest] = tuple(int(token) for token in ids if token != tfrecord.IGNORED_LABEL)
+    return labels

@@ -1,0 +1,61 @@
+"""All choices of one preparation, in one frozen value that travels to every worker."""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+from t5prep import task
+from t5prep.errors import UsageError
+from t5prep.truncation import MARKERS, POLICIES
+
+LAYOUTS = ("padded", "ragged", "packed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What decides a dataset's bytes, besides its source and its tokenizer.
+
+    `splits` are shares to draw by the id's hash, or None where the source's files are splits themselves. `shards` are
+    those of the largest split, or None to choose. `options` are the task's own.
+    """
+
+    task: str
+    options: dict[str, Any]
+    input_length: int
+    target_length: int
+    truncation: str = "head_tail"
+    marker: str = "extra_id_1"
+    layout: str = "padded"
+    masks: bool = False
+    splits: dict[str, float] | None = None
+    shards: int | None = None
+    seed: int = 0
+    limit: int | None = None
+    format: str = ""
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a value that cannot work."""
+        for name, value, known in (
+            ("truncation", self.truncation, POLICIES),
+            ("marker", self.marker, MARKERS),
+            ("layout", self.layout, LAYOUTS),
+        ):
+            if value not in known:
+                raise UsageError(f'--{name} "{value}": it is one of {", ".join(known)}')
+        if self.input_length < 4:
+            raise UsageError(f"--input-length {self.input_length}: an input needs at least 4 tokens")
+        if self.target_length < 2:
+            raise UsageError(f"--target-length {self.target_length}: a target needs a token and EOS, so at least 2")
+        if self.masks and self.layout != "padded":
+            raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
+
+    def tokenizing(self, tokenizer_sha256: str) -> str:
+        """What decides the tokenized form of a row, as 32 hex digits: the key under which it is kept.
+
+        Seed, splits, shards and layout are not in it: they only place what is tokenized.
+        """
+        said = [self.task, self.options, self.input_length, self.target_length, self.truncation, self.marker]
+        text = json.dumps([*said, self.format, self.encoding, tokenizer_sha256, task.code(self.task)], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

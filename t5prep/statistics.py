@@ -1,0 +1,135 @@
+"""What is counted of records, so that it can be added up over shards and splits and ends in the manifest."""
+
+import collections
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+# Steps of the joint length histogram: (input, target) tokens, each rounded up to a multiple.
+STEPS = (16, 4)
+# A split with more different targets than this is no classification, and its labels are not listed.
+MOST_LABELS = 64
+
+
+@dataclasses.dataclass
+class Counts:
+    """Counts of the records of one shard, or of several added together.
+
+    `joint` counts kept lengths (input bucket, target bucket), `before` input tokens before cutting, in the same steps.
+    `labels` counts (label ids, with markup, without); None when there are too many different ones.
+    """
+
+    records: int = 0
+    inputs: int = 0
+    targets: int = 0
+    unknown: int = 0
+    cut: int = 0
+    lost: int = 0
+    estimated: int = 0
+    targets_cut: int = 0
+    targets_lost: int = 0
+    joint: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    before: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    longest: int = 0
+    labels: dict[tuple[int, ...], tuple[int, int]] | None = dataclasses.field(default_factory=dict)
+
+    def __add__(self, other: "Counts") -> "Counts":
+        plain = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in dataclasses.fields(self)
+            if field.type is int or field.type == "int"
+        }
+        plain["longest"] = max(self.longest, other.longest)
+        labels: dict[tuple[int, ...], tuple[int, int]] | None = None
+        if self.labels is not None and other.labels is not None:
+            labels = dict(self.labels)
+            for label, (marked, plain_text) in other.labels.items():
+                known = labels.get(label, (0, 0))
+                labels[label] = known[0] + marked, known[1] + plain_text
+            labels = labels if len(labels) <= MOST_LABELS else None
+        return Counts(**plain, joint=self.joint + other.joint, before=self.before + other.before, labels=labels)
+
+
+def count(entries: np.ndarray, *, labels: dict[int, tuple[int, ...]] | None, marked: bool) -> Counts:
+    """Counts of placed records (placing.ENTRY[n]). `labels` are the label ids of each target digest, where known.
+
+    `marked` says whether a marker takes one place of a cut input, which is no token of the text.
+    """
+    inputs, targets = _bucket(entries["inputs"], STEPS[0]), _bucket(entries["targets"], STEPS[1])
+    cut = entries["tokens"] > entries["inputs"]
+    kept = entries["inputs"].astype(np.int64) - (cut & marked)
+    targets_cut = entries["target_tokens"] > entries["targets"]
+    tally: dict[tuple[int, ...], tuple[int, int]] | None = None
+    if labels is not None:
+        tally = {}
+        for digest, ids in labels.items():
+            of = entries["markup"][entries["target"] == digest]
+            with_markup = int(of.sum())
+            tally[ids] = with_markup, len(of) - with_markup
+    return Counts(
+        records=len(entries),
+        inputs=int(entries["inputs"].sum()),
+        targets=int(entries["targets"].sum()),
+        unknown=int(entries["unknown"].sum()),
+        cut=int(cut.sum()),
+        lost=int((entries["tokens"].astype(np.int64) - kept)[cut].sum()),
+        estimated=int((entries["exact"] == 0).sum()),
+        targets_cut=int(targets_cut.sum()),
+        targets_lost=int((entries["target_tokens"].astype(np.int64) - entries["targets"])[targets_cut].sum()),
+        joint=collections.Counter(zip(inputs.tolist(), targets.tolist(), strict=True)),
+        before=collections.Counter(_bucket(entries["tokens"], STEPS[0]).tolist()),
+        longest=int(entries["tokens"].max(initial=0)),
+        labels=tally,
+    )
+
+
+def _bucket(lengths: np.ndarray, step: int) -> np.ndarray:
+    return -(-lengths.astype(np.int64) // step) * step
+
+
+def percentiles(histogram: collections.Counter) -> dict[str, int]:
+    """p50, p90, p95 and p99 of a histogram {bucket: count}: the bucket that reaches each.
+
+    >>> percentiles(collections.Counter({16: 90, 32: 9, 512: 1}))
+    {'p50': 16, 'p90': 16, 'p95': 32, 'p99': 32}
+    """
+    total, reached, found = sum(histogram.values()), 0, {}
+    wanted = [50, 90, 95, 99]
+    for bucket, number in sorted(histogram.items()):
+        reached += number
+        while wanted and reached * 100 >= wanted[0] * total:
+            found[f"p{wanted.pop(0)}"] = bucket
+    return found
+
+
+def ledger(counts: Counts) -> dict[str, Any]:
+    """What truncation cost. Tokens of inputs whose middle was never tokenized are estimates; so many rows are."""
+    return {
+        "inputs": {
+            "rows_cut": counts.cut,
+            "tokens_lost": counts.lost,
+            "rows_estimated": counts.estimated,
+            "tokens_before": {**percentiles(counts.before), "max": counts.longest},
+        },
+        "targets": {"rows_cut": counts.targets_cut, "tokens_lost": counts.targets_lost},
+    }
+
+
+def association(labels: dict[tuple[int, ...], tuple[int, int]]) -> float:
+    """Cramér's V between a row's label and whether it holds markup: 0 is none, 1 is that one tells the other.
+
+    >>> association({(5,): (10, 0), (6,): (0, 10)}), association({(5,): (10, 0), (6,): (10, 0)})
+    (1.0, 0.0)
+    """
+    columns = [sum(counts[side] for counts in labels.values()) for side in (0, 1)]
+    total = sum(columns)
+    if len(labels) < 2 or not all(columns):
+        return 0.0
+    chi = 0.0
+    for counts in labels.values():
+        for side in (0, 1):
+            expected = sum(counts) * columns[side] / total
+            chi += (counts[side] - expected) ** 2 / expected if expected else 0.0
+    return math.sqrt(chi / total)

@@ -1,0 +1,93 @@
+"""A task: how one corpus becomes text-to-text examples. Its name is the name of its module in t5prep/tasks/.
+
+A new corpus is one file there that defines TASK (and golden rows under tests/data/); nothing else is edited, because
+the module name is the registry.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from t5prep import tasks
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.types import Example, Record
+
+
+@dataclasses.dataclass(frozen=True)
+class NoOptions:
+    """A task without options of its own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What one corpus needs to be prepared.
+
+    `to_example(record, options)` makes an example or raises Reject; `options` is a frozen dataclass whose fields
+    (`option`) become command line options; `columns(options)` are the columns it reads, `id_column(options)` the one
+    with the id ("" where there is none). `source` is where the corpus lives, `files` which of its files are read.
+    `classes` are the words of a classification, in the order of a confusion matrix.
+    """
+
+    to_example: Callable[[Record, Any], Example]
+    columns: Callable[[Any], Sequence[str]]
+    id_column: Callable[[Any], str] = lambda _: ""
+    options: type = NoOptions
+    source: str = ""
+    files: tuple[str, ...] = ()
+    licence: str = ""
+    citation: str = ""
+    input_length: int = 512
+    target_length: int = 128
+    classes: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+
+def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:
+    """A field of a task's options: its default, what `--help` says of it, and what it may be."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+
+
+def names() -> list[str]:
+    """All tasks there are, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(tasks.__path__))
+
+
+def get(name: str) -> Task:
+    """The task of a name. Raises UsageError, with the closest name there is."""
+    if name not in names():
+        raise UsageError(f'no task named "{name}".{did_you_mean(name, names())} See all: t5prep tasks')
+    task: Task = importlib.import_module(f"t5prep.tasks.{name}").TASK
+    return task
+
+
+def summary(name: str) -> str:
+    """The first line of a task's module: what it does, in one sentence."""
+    doc = importlib.import_module(f"t5prep.tasks.{name}").__doc__ or ""
+    return doc.strip().splitlines()[0]
+
+
+@functools.cache
+def code(name: str) -> str:
+    """Digest of the code that turns records of a task into features: what is tokenized by other code is not reused."""
+    modules = (f"t5prep.tasks.{name}", *(f"t5prep.{name}" for name in ("text", "encode", "ends", "tokenizer", "truncation")))
+    digest = hashlib.blake2b(digest_size=16)
+    for module in modules:
+        digest.update(inspect.getsource(importlib.import_module(module)).encode())
+    return digest.hexdigest()
+
+
+def make_options(task: Task, given: Mapping[str, Any]) -> Any:
+    """A task's options from plain values; those not given have their defaults. Raises UsageError for a wrong one."""
+    known = {field.name: field for field in dataclasses.fields(task.options)}
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(f'this task has no option "{name}".{did_you_mean(name, known)} It has: {", ".join(known)}')
+        choices = known[name].metadata.get("choices")
+        if choices and value not in choices:
+            raise UsageError(f'--{name.replace("_", "-")} "{value}": it is one of {", ".join(choices)}')
+    return task.options(**given)

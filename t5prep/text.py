@@ -1,0 +1,22 @@
+"""Text out of markup."""
+
+from selectolax.lexbor import LexborHTMLParser
+
+
+def strip_html(text: str) -> str:
+    """The text that a reader of an HTML fragment sees, each block on lines of its own.
+
+    >>> strip_html("<p>Why <b>not</b>?</p><pre>x &lt; y</pre>")
+    'Why not?\\nx < y'
+    """
+    if "<" not in text and "&" not in text:
+        return text
+    parser = LexborHTMLParser(f"<body>{text}")
+    for hidden in parser.css("script, style, head"):
+        hidden.decompose()
+    for block in parser.css("p, div, pre, blockquote, ul, ol, li, table, tr, h1, h2, h3, h4, h5, h6, hr, br"):
+        block.insert_before("\n")
+        block.insert_after("\n")
+    body = parser.body
+    lines = (body.text(deep=True) if body else "").splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip())
