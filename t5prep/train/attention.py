@@ -1,0 +1,97 @@
+"""Attention as T5 has it: unscaled products, one relative position bias for all layers of a stack, softmax in float32.
+
+Written for what XLA makes of it on a TPU: the bias is a one-hot matmul (a gather's gradient is a scatter), the softmax
+keeps only its bf16 probabilities for the backward pass, and dropout of probabilities is moved onto the values.
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to stays a number
+
+
+def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
+    """The bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
+
+    In float32 as Mesh TensorFlow computes it (transformer_layers.py), so that borders fall where the weights learnt them.
+
+    >>> relative_buckets(np.array([-300, -2, 0, 1, 300]), bidirectional=True, buckets=32, max_distance=128).tolist()
+    [15, 2, 0, 17, 31]
+    """
+    offset = np.zeros_like(distances)
+    if bidirectional:
+        buckets //= 2
+        offset = np.where(distances > 0, buckets, 0)
+        distances = np.abs(distances)
+    else:
+        distances = np.maximum(-distances, 0)
+    exact = buckets // 2
+    ratio = np.maximum(distances, 1).astype(np.float32) / np.float32(exact)
+    steps = np.log(ratio) / np.float32(math.log(max_distance / exact)) * np.float32(buckets - exact)
+    far = np.minimum(exact + steps.astype(np.int64), buckets - 1)
+    return offset + np.where(distances < exact, distances, far)
+
+
+def relative_bias(
+    table: tf.Tensor,
+    queries: tf.Tensor,
+    keys: tf.Tensor,
+    *,
+    bidirectional: bool,
+    max_distance: int,
+) -> tf.Tensor:
+    """What T5 adds to every score for its distance: float32[heads, queries, keys].
+
+    table: float32[buckets, heads]; queries, keys: int32 positions, of static lengths. Packed rows need no positions of
+    their own: a segment lies in one piece, so inside it distances are those of the row, and outside it all is masked.
+    """
+    buckets, heads = table.shape
+    # Each bucket holds one interval of distances, so membership is two comparisons, and no table of constants.
+    reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
+    bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
+    held = [reach[bucket == number] for number in range(buckets)]
+    limit = np.iinfo(np.int32).max
+    low = np.array([here[0] if len(here) else limit for here in held], np.int32)
+    high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
+    low[low == reach[0]], high[high == reach[-1]] = -limit, limit
+    distances = tf.reshape(keys[None, :] - queries[:, None], [1, -1])
+    one_hot = tf.cast((distances >= low[:, None]) & (distances <= high[:, None]), table.dtype)
+    bias = tf.matmul(table, one_hot, transpose_a=True)
+    return tf.reshape(bias, [heads, queries.shape[0], keys.shape[0]])
+
+
+@tf.custom_gradient
+def biased_softmax(scores: tf.Tensor, bias: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """softmax(scores + bias) over the keys the mask allows, in float32 inside, of the scores' dtype outside.
+
+    scores: [batch, heads, queries, keys]; bias: float32[heads, queries, keys], or a scalar zero where there is none; mask: bool, broadcastable to the scores. The backward pass keeps the probabilities alone, in that dtype.
+    """
+    logits = tf.where(mask, tf.cast(scores, tf.float32) + bias, MASKED)
+    weights = tf.exp(logits - tf.reduce_max(logits, axis=-1, keepdims=True))
+    probabilities = tf.cast(weights / tf.reduce_sum(weights, axis=-1, keepdims=True), scores.dtype)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
+        kept = tf.cast(probabilities, tf.float32)
+        product = kept * tf.cast(upstream, tf.float32)
+        of_scores = product - kept * tf.reduce_sum(product, axis=-1, keepdims=True)
+        of_bias = tf.reduce_sum(of_scores, axis=0) if bias.shape.rank else tf.zeros_like(bias)
+        return tf.cast(of_scores, scores.dtype), of_bias, None
+
+    return probabilities, gradient
+
+
+def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """[batch, length, heads * d_kv] as [batch, length, heads, d_kv]."""
+    return tf.reshape(x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
+
+
+def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """What each query finds: [batch, queries, heads * d_kv].
+
+    query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias and mask as in `biased_softmax`.
+    """
+    probabilities = biased_softmax(tf.einsum("bqhd,bkhd->bhqk", query, key), bias, mask)
+    found = tf.einsum("bhqk,bkhd->bqhd", probabilities, value)
+    return tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])

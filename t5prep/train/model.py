@@ -1,0 +1,206 @@
+"""T5, forward: functions from weights and tokens to logits, in plain TensorFlow.
+
+Weights are a dict, name → tensor or variable, of the shapes in `weight_layout.weight_layouts`; every function takes it
+first. All shapes are static. In `dtype=tf.bfloat16` matmuls, activations and the residual stream are bf16; norms, softmax,
+logits and loss stay in float32, and so do the weights themselves.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep.train.attention import attend, relative_bias, split_heads
+from t5prep.train.layers import Dropout, feed_forward, recomputed, rms_norm
+from t5prep.train.model_config import ModelConfig
+
+Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
+
+ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # where the dropout sites of each stack begin
+
+
+def forward(
+    weights: Weights,
+    config: ModelConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """The logits of every target position, teacher forced: float32[batch, target_length, vocab_size].
+
+    batch: `input_ids`, `attention_mask`, `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
+    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: layers are run again in the
+    backward pass instead of keeping their activations; needs XLA.
+    """
+    dropout = Dropout(config.dropout_rate, dropout_seed)
+    segments = batch.get("input_segment_ids")
+    encoded = encode(
+        weights,
+        config,
+        batch["input_ids"],
+        batch["attention_mask"],
+        segment_ids=segments,
+        dtype=dtype,
+        dropout=dropout,
+        remat=remat,
+    )
+    label_segments = batch.get("label_segment_ids")
+    decoder_ids = shift_right(batch["labels"], config, segment_ids=label_segments)
+    length = decoder_ids.shape[1]
+    causal = tf.range(length)[:, None] >= tf.range(length)[None, :]
+    if segments is None or label_segments is None:
+        self_mask, cross_mask = causal[None, None], key_mask(batch["attention_mask"])
+    else:
+        self_mask = causal & same_segment(label_segments, label_segments)
+        cross_mask = same_segment(label_segments, segments)
+    decoded = run_stack(
+        weights,
+        config,
+        "decoder",
+        embed(weights, decoder_ids, dtype=dtype),
+        mask=self_mask,
+        encoded=encoded,
+        cross_mask=cross_mask,
+        dropout=dropout,
+        remat=remat,
+    )
+    return logits(weights, config, decoded)
+
+
+def encode(
+    weights: Weights,
+    config: ModelConfig,
+    input_ids: tf.Tensor,
+    attention_mask: tf.Tensor,
+    *,
+    segment_ids: tf.Tensor | None = None,
+    dtype: tf.DType = tf.float32,
+    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
+    remat: bool = False,
+) -> tf.Tensor:
+    """What the decoder attends to: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
+    mask = key_mask(attention_mask) if segment_ids is None else same_segment(segment_ids, segment_ids)
+    embedded = embed(weights, input_ids, dtype=dtype)
+    return run_stack(weights, config, "encoder", embedded, mask=mask, dropout=dropout, remat=remat)
+
+
+def run_stack(
+    weights: Weights,
+    config: ModelConfig,
+    stack: str,
+    x: tf.Tensor,
+    *,
+    mask: tf.Tensor,
+    encoded: tf.Tensor | None = None,
+    cross_mask: tf.Tensor | None = None,
+    dropout: Dropout,
+    remat: bool,
+) -> tf.Tensor:
+    """All layers of the "encoder" or "decoder" (the one with `encoded`) on x, dtype[batch, length, d_model]."""
+    first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
+    positions = tf.range(x.shape[1])
+    bias = relative_bias(
+        tf.convert_to_tensor(weights[f"{stack}.relative_bias"]),
+        positions,
+        positions,
+        bidirectional=stack == "encoder",
+        max_distance=config.relative_attention_max_distance,
+    )
+    no_bias = tf.zeros([])
+    x = dropout(x, site=first_site)
+    for number, layer in enumerate(unstack_layers(weights, stack, dtype=x.dtype)):
+        names = list(layer)
+        site = first_site + (number + 1) * SITES_PER_LAYER
+
+        def run_layer(
+            x: tf.Tensor, bias: tf.Tensor, encoded: tf.Tensor, *values: tf.Tensor, names=names, site=site
+        ) -> tf.Tensor:
+            w = dict(zip(names, values, strict=True))
+            x = attention_layer(w, config, x, None, bias=bias, mask=mask, dropout=dropout, site=site)
+            if cross_mask is not None:
+                x = attention_layer(
+                    w, config, x, encoded, bias=no_bias, mask=cross_mask, dropout=dropout, site=site + 4
+                )
+            normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
+            out = feed_forward(normed, tf.unstack(w["wi"]), w["wo"], dropout=dropout, site=site + 8)
+            return x + dropout(out, site=site + 9)
+
+        run = recomputed(run_layer) if remat else run_layer
+        x = run(x, bias, x[:0] if encoded is None else encoded, *layer.values())
+    x = rms_norm(x, weights[f"{stack}.final_norm"], epsilon=config.layer_norm_epsilon)
+    return dropout(x, site=first_site + 1)
+
+
+def attention_layer(
+    w: Mapping[str, tf.Tensor],
+    config: ModelConfig,
+    x: tf.Tensor,
+    encoded: tf.Tensor | None,
+    *,
+    bias: tf.Tensor,
+    mask: tf.Tensor,
+    dropout: Dropout,
+    site: int,
+) -> tf.Tensor:
+    """x plus what it finds in itself, or in `encoded`; w: this layer's slices of the stacked weights."""
+    prefix, which = ("", 0) if encoded is None else ("cross_", 1)
+    normed = rms_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
+    source = normed if encoded is None else encoded
+    query = split_heads(tf.matmul(normed, w[f"{prefix}q"]), config.num_heads)
+    key, value = (split_heads(tf.matmul(source, part), config.num_heads) for part in tf.unstack(w[f"{prefix}kv"]))
+    # One mask for all queries drops a key's probabilities: the same as dropping its value, and far smaller.
+    dropped = dropout.mask([x.shape[0], source.shape[1], config.num_heads, 1], x.dtype, site=site)
+    if dropped is not None:
+        value *= dropped
+    found = tf.matmul(attend(query, key, value, bias=bias, mask=mask), w["out"][which])
+    return x + dropout(found, site=site + 1)
+
+
+def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
+    """The embeddings of ids, int32[batch, length], as dtype[batch, length, d_model]."""
+    return tf.cast(tf.gather(tf.convert_to_tensor(weights["shared"]), ids), dtype)
+
+
+def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
+    """Scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
+    decoded = tf.cast(decoded, tf.float32)
+    if config.scale_decoder_outputs:
+        decoded *= config.d_model**-0.5
+    table = tf.convert_to_tensor(weights["shared" if config.tie_word_embeddings else "lm_head"])
+    return tf.matmul(decoded, table, transpose_b=True)
+
+
+def unstack_layers(weights: Weights, stack: str, *, dtype: tf.DType) -> list[dict[str, tf.Tensor]]:
+    """Each layer's own slices of the stacked weights, matrices in `dtype`, norms in float32.
+
+    One unstack a variable, whose gradient is one concatenation; slicing layer by layer would add up padded gradients.
+    """
+    names = ["norms", "q", "kv", "out", "wi", "wo"]
+    names += ["cross_q", "cross_kv"] if stack == "decoder" else []
+    layers: dict[str, list[tf.Tensor]] = {}
+    for name in names:
+        whole = tf.convert_to_tensor(weights[f"{stack}.{name}"])
+        layers[name] = tf.unstack(whole if name == "norms" else tf.cast(whole, dtype))
+    return [dict(zip(layers, values, strict=True)) for values in zip(*layers.values(), strict=True)]
+
+
+def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:
+    """Decoder inputs for labels: each target's predecessor, the start token first in every segment, -100 as padding."""
+    start = tf.fill([labels.shape[0], 1], tf.constant(config.decoder_start_token_id, labels.dtype))
+    shifted = tf.concat([start, labels[:, :-1]], axis=1)
+    if segment_ids is not None:
+        begins = tf.concat([segment_ids[:, :1] > 0, segment_ids[:, 1:] != segment_ids[:, :-1]], axis=1)
+        shifted = tf.where(begins, start, shifted)
+    return tf.where(shifted < 0, tf.constant(config.pad_token_id, labels.dtype), shifted)
+
+
+def key_mask(attention_mask: tf.Tensor) -> tf.Tensor:
+    """bool[batch, 1, 1, keys] from int32[batch, keys]: every query may attend to the tokens that are not padding."""
+    return (attention_mask > 0)[:, None, None, :]
+
+
+def same_segment(queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    """bool[batch, 1, queries, keys]: a token attends inside its own packed example only; padding to padding."""
+    return queries[:, None, :, None] == keys[:, None, None, :]

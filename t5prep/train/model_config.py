@@ -1,0 +1,120 @@
+"""The shape of one T5, from the `config.json` of a Hugging Face checkpoint, and back.
+
+T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices) and ByT5
+(1.1 with bytes for a vocabulary) are one architecture with a handful of numbers.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from t5prep.errors import UsageError, did_you_mean
+
+MODEL_TYPES = ("t5", "mt5")
+FEED_FORWARDS = ("relu", "gated-gelu")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """What decides a T5's weights and what it computes; names as in `transformers`' T5Config.
+
+    `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
+    `tie_word_embeddings`: logits use the input embedding `shared`; else a matrix of their own, `lm_head`.
+    """
+
+    vocab_size: int = 32128
+    d_model: int = 512
+    d_kv: int = 64
+    d_ff: int = 2048
+    num_layers: int = 6
+    num_decoder_layers: int = 6
+    num_heads: int = 8
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    dropout_rate: float = 0.1  # Raffel et al. 2020, section 3.1.1
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: Literal["relu", "gated-gelu"] = "relu"
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool = True
+    pad_token_id: int = 0
+    eos_token_id: int = 1
+    decoder_start_token_id: int = 0
+    model_type: Literal["t5", "mt5"] = "t5"
+
+    @property
+    def inner_dim(self) -> int:
+        """Width of all heads together: num_heads * d_kv, which need not be d_model."""
+        return self.num_heads * self.d_kv
+
+    @property
+    def gated(self) -> bool:
+        """Whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
+        return self.feed_forward_proj == "gated-gelu"
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
+        """Read what a `config.json` says; what it leaves out has the default of its model type.
+
+        transformers writes `"tie_word_embeddings": true` into every T5 since 5.0, T5 1.1 included, and keeps the truth in
+        `scale_decoder_outputs`; older files say it in `tie_word_embeddings`. mT5 is never tied as published. A checkpoint
+        without `lm_head.weight` is tied whatever its config says: `weights.load_weights` settles that.
+
+        Raises UsageError for another architecture.
+
+        >>> ModelConfig.from_json({"model_type": "t5", "tie_word_embeddings": False}).scale_decoder_outputs
+        False
+        """
+        model_type = config.get("model_type")
+        if model_type not in MODEL_TYPES:
+            hint = did_you_mean(str(model_type), MODEL_TYPES)
+            raise UsageError(
+                f'The model is of type "{model_type}", and only t5 (T5, T5 1.1, FLAN-T5, ByT5) and mt5 can be trained:'
+                f" choose one of those.{hint}"
+            )
+        values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type == "mt5" else {}
+        fields = {field.name for field in dataclasses.fields(cls)}
+        values |= {name: value for name, value in config.items() if name in fields and value is not None}
+        if model_type == "mt5":
+            values |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
+        else:
+            untied = config.get("tie_word_embeddings") is False
+            values["scale_decoder_outputs"] = bool(config.get("scale_decoder_outputs", not untied))
+            values["tie_word_embeddings"] = values["scale_decoder_outputs"]
+        if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
+            raise UsageError(
+                f'The model\'s feed_forward_proj is "{values["feed_forward_proj"]}", and only relu (T5 1.0) and gated-gelu'
+                " (T5 1.1, FLAN-T5, mT5, ByT5) are known: choose a model with one of those."
+            )
+        if isinstance(values.get("eos_token_id"), list):
+            values["eos_token_id"] = values["eos_token_id"][0]
+        values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """A `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
+        name = "MT5ForConditionalGeneration" if self.model_type == "mt5" else "T5ForConditionalGeneration"
+        values = dataclasses.asdict(self)
+        if self.model_type == "mt5":
+            del values["scale_decoder_outputs"]
+        return {
+            "architectures": [name],
+            **values,
+            "is_encoder_decoder": True,
+            "is_gated_act": self.gated,
+            "dense_act_fn": "gelu_new" if self.gated else "relu",
+            "initializer_factor": 1.0,
+            "use_cache": True,
+        }
+
+
+# mT5's own defaults where a config leaves something out (transformers, configuration_mt5.py).
+MT5_DEFAULTS = cast(
+    dict[str, Any],
+    {
+        "vocab_size": 250112,
+        "d_ff": 1024,
+        "num_layers": 8,
+        "num_heads": 6,
+        "feed_forward_proj": "gated-gelu",
+    },
+)
