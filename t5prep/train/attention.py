@@ -15,7 +15,7 @@ MASKED = -1e9  # far below any score, and finite: a row with nothing to attend t
 def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
     """The bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
 
-    In float32 as Mesh TensorFlow computes it (transformer_layers.py), so that borders fall where the weights learnt them.
+    In float32 as Mesh TensorFlow computes it (transformer_layers.py), so that borders fall where training had them.
 
     >>> relative_buckets(np.array([-300, -2, 0, 1, 300]), bidirectional=True, buckets=32, max_distance=128).tolist()
     [15, 2, 0, 17, 31]
@@ -62,11 +62,12 @@ def relative_bias(
     return tf.reshape(bias, [heads, queries.shape[0], keys.shape[0]])
 
 
-@tf.custom_gradient
+@tf.custom_gradient  # type: ignore[untyped-decorator]
 def biased_softmax(scores: tf.Tensor, bias: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """softmax(scores + bias) over the keys the mask allows, in float32 inside, of the scores' dtype outside.
 
-    scores: [batch, heads, queries, keys]; bias: float32[heads, queries, keys], or a scalar zero where there is none; mask: bool, broadcastable to the scores. The backward pass keeps the probabilities alone, in that dtype.
+    scores: [batch, heads, queries, keys]; bias: float32[heads, queries, keys], or a scalar zero where there is none;
+    mask: bool, broadcastable to the scores. The backward pass keeps the probabilities alone, in the scores' dtype.
     """
     logits = tf.where(mask, tf.cast(scores, tf.float32) + bias, MASKED)
     weights = tf.exp(logits - tf.reduce_max(logits, axis=-1, keepdims=True))

@@ -94,7 +94,7 @@ def decode_step(
 
 
 def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
-    """The cache whose row i is what row rows[i] was: int32[batch], beams of one input, so cross-attention stays as it is."""
+    """Row i becomes what row rows[i] was: int32[batch]. Beams of one input share its cross-attention, which stays."""
     return cache._replace(
         keys=tuple(tf.gather(keys, rows) for keys in cache.keys),
         values=tuple(tf.gather(values, rows) for values in cache.values),

@@ -60,7 +60,7 @@ def recomputed(layer: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
     both runs are one computation; it exists under XLA only, so this works in a jit-compiled step.
     """
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def forward(*inputs: tf.Tensor) -> tf.Tensor:
         outputs = layer(*inputs)
 

@@ -1,8 +1,8 @@
 """T5, forward: functions from weights and tokens to logits, in plain TensorFlow.
 
 Weights are a dict, name → tensor or variable, of the shapes in `weight_layout.weight_layouts`; every function takes it
-first. All shapes are static. In `dtype=tf.bfloat16` matmuls, activations and the residual stream are bf16; norms, softmax,
-logits and loss stay in float32, and so do the weights themselves.
+first. All shapes are static. In `dtype=tf.bfloat16` matmuls, activations and the residual stream are bf16; norms,
+softmax, logits and loss stay in float32, and so do the weights themselves.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ def forward(
     """The logits of every target position, teacher forced: float32[batch, target_length, vocab_size].
 
     batch: `input_ids`, `attention_mask`, `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
-    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: layers are run again in the
-    backward pass instead of keeping their activations; needs XLA.
+    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: layers are run again in
+    the backward pass instead of keeping their activations; needs XLA.
     """
     dropout = Dropout(config.dropout_rate, dropout_seed)
     segments = batch.get("input_segment_ids")
@@ -115,7 +115,12 @@ def run_stack(
         site = first_site + (number + 1) * SITES_PER_LAYER
 
         def run_layer(
-            x: tf.Tensor, bias: tf.Tensor, encoded: tf.Tensor, *values: tf.Tensor, names=names, site=site
+            x: tf.Tensor,
+            bias: tf.Tensor,
+            encoded: tf.Tensor,
+            *values: tf.Tensor,
+            names: list[str] = names,
+            site: int = site,
         ) -> tf.Tensor:
             w = dict(zip(names, values, strict=True))
             x = attention_layer(w, config, x, None, bias=bias, mask=mask, dropout=dropout, site=site)

@@ -55,9 +55,9 @@ class ModelConfig:
     def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
         """Read what a `config.json` says; what it leaves out has the default of its model type.
 
-        transformers writes `"tie_word_embeddings": true` into every T5 since 5.0, T5 1.1 included, and keeps the truth in
-        `scale_decoder_outputs`; older files say it in `tie_word_embeddings`. mT5 is never tied as published. A checkpoint
-        without `lm_head.weight` is tied whatever its config says: `weights.load_weights` settles that.
+        transformers writes `"tie_word_embeddings": true` into every T5 since 5.0, T5 1.1 included, and keeps the truth
+        in `scale_decoder_outputs`; older files say it in `tie_word_embeddings`. mT5 is never tied as published. A
+        checkpoint without `lm_head.weight` is tied whatever its config says: `weights.load_weights` settles that.
 
         Raises UsageError for another architecture.
 
@@ -82,8 +82,8 @@ class ModelConfig:
             values["tie_word_embeddings"] = values["scale_decoder_outputs"]
         if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
             raise UsageError(
-                f'The model\'s feed_forward_proj is "{values["feed_forward_proj"]}", and only relu (T5 1.0) and gated-gelu'
-                " (T5 1.1, FLAN-T5, mT5, ByT5) are known: choose a model with one of those."
+                f'The model has feed_forward_proj "{values["feed_forward_proj"]}", and only relu (T5 1.0) and'
+                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) are known: choose a model with one of those."
             )
         if isinstance(values.get("eos_token_id"), list):
             values["eos_token_id"] = values["eos_token_id"][0]

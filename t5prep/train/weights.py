@@ -28,7 +28,7 @@ UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight
 
 
 def find_model(name: str | Path) -> Path:
-    """The directory of a model: `name` itself where it is one, else a snapshot of that Hub repository, fetched if need be.
+    """The directory of a model: `name` itself where it is one, else a snapshot from the Hub, fetched if need be.
 
     Raises UsageError when it is neither.
     """
@@ -41,7 +41,7 @@ def find_model(name: str | Path) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=["*.json", "*.safetensors", "*.model"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
         raise UsageError(
-            f'"{name}" is neither a directory nor a model that the Hugging Face Hub gave ({type(error).__name__}): pass a'
+            f'"{name}" is no directory, and the Hugging Face Hub gave no such model ({type(error).__name__}): pass a'
             " directory with config.json and model.safetensors, or a name such as google-t5/t5-base."
         ) from error
 
@@ -135,8 +135,9 @@ def _tensor_files(directory: Path) -> dict[str, Path]:
         files = sorted({directory / file for file in index["weight_map"].values()})
     elif any(directory.glob("pytorch_model*.bin")):
         raise UsageError(
-            f'"{directory}" has its weights pickled (pytorch_model.bin), which can run code when opened: convert them once'
-            " where you trust them, with transformers: AutoModelForSeq2SeqLM.from_pretrained(DIR).save_pretrained(DIR)."
+            f'"{directory}" has its weights pickled (pytorch_model.bin), which can run code when opened: convert them'
+            " once, where you trust them, with transformers:"
+            " AutoModelForSeq2SeqLM.from_pretrained(DIR).save_pretrained(DIR)."
         )
     else:
         raise UsageError(f'"{directory}" holds no model.safetensors: pass a checkpoint in Hugging Face layout.')
