@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 # What preparing needs, and nothing else: this is what every Beam worker installs.
 BASE = [
-    "apache-beam[gcp]>=2.77,<2.78",  # 2.68 changed what DirectRunner means; a minor version is a decision
+    "apache-beam>=2.77,<2.78",  # 2.68 changed what DirectRunner means; a minor version is a decision
     "cattrs>=25.1,<27",
     "charset-normalizer>=3.4,<4",
     "click>=8.1,<9",
@@ -42,6 +42,7 @@ setup(
     package_data={"t5prep": ["py.typed", "sample/*", "recipes/*.toml"]},
     install_requires=BASE,
     extras_require={
+        "dataflow": ["apache-beam[gcp]>=2.77,<2.78"],
         "train": ["tensorflow>=2.20,<2.21", *TRAIN],
         # The last tensorflow-tpu there is; it is what holds the project at TensorFlow 2.20.
         "tpu": ["tensorflow-tpu==2.20.0", *TRAIN],

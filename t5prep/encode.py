@@ -32,7 +32,9 @@ class Features(NamedTuple):
 class Encoder:
     """Turns examples into features with one tokenizer, two lengths and one way to truncate."""
 
-    def __init__(self, tokenizer: Tokenizer, *, input_length: int, target_length: int, policy: str, marker: str) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, input_length: int, target_length: int, policy: str, marker: str
+    ) -> None:
         self._tokenizer = tokenizer
         self._ends = EndsEncoder(tokenizer)
         self._input_length, self._target_length = input_length, target_length
@@ -85,9 +87,7 @@ class Encoder:
         before = [token for text in texts[:longest] for token in (*encode(text), eos)]
         after = [eos, *(token for text in texts[longest + 1 :] for token in (*encode(text), eos))]
         head, tail = truncation.ends(self._input_length, policy=self._policy, marked=self._marker is not None)
-        ends = self._ends.encode(
-            texts[longest], head=max(0, head - len(before)), tail=max(0, tail - len(after))
-        )
+        ends = self._ends.encode(texts[longest], head=max(0, head - len(before)), tail=max(0, tail - len(after)))
         if not ends.skipped:
             ids = [*before, *ends.head, *after]
             cut = truncation.truncate(ids, self._input_length, policy=self._policy, marker=self._marker)
@@ -107,9 +107,7 @@ class Encoder:
         fixed = sum(len(ids) for ids, kept in pieces if kept)
         if fixed > self._input_length:
             raise Reject(f"protected text too long: {fixed} tokens with EOS, the limit is {self._input_length}")
-        rooms = iter(
-            truncation.allot([len(ids) for ids, kept in pieces if not kept], self._input_length - fixed)
-        )
+        rooms = iter(truncation.allot([len(ids) for ids, kept in pieces if not kept], self._input_length - fixed))
         return [token for ids, kept in pieces for token in (ids if kept else self._cut_text(ids, next(rooms)))]
 
     def _cut_text(self, ids: list[int], room: int) -> list[int]:

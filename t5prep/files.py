@@ -55,3 +55,16 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def write_scratch(path: Path, data: bytes) -> None:
+    """`data` as a scratch file: it appears whole, but need not survive a power cut. Raises OutputError."""
+    temporary = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise OutputError(explain(error, path)) from error

@@ -24,12 +24,16 @@ RANGE_BYTES = 32 << 20
 
 @dataclasses.dataclass(frozen=True)
 class ShardSpec:
-    """One shard to gather: which of its split's equal ranges of positions, and about how many bytes that is."""
+    """One shard to gather: which of its split's equal ranges of positions, and about how many bytes that is.
+
+    `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
+    """
 
     split: str
     number: int
     shards: int
     bytes: int
+    before: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -70,6 +74,11 @@ def gather(spec: ShardSpec, runs: Sequence[Run], *, out: Path, marked: bool) -> 
             of = np.repeat(np.arange(len(slices)), [len(piece.entries) for piece in slices])
             order = np.lexsort((entries["low"], entries["high"]))
             order, dropped = _without_duplicates(order, entries, of, slices)
+            for other in spec.before:
+                order, leaked = _without_leaks(
+                    order, entries, of, slices, list(_slices(runs, other, start, stop)), other
+                )
+                dropped += leaked
             rejected += dropped
             duplicates += len(dropped)
             begins = entries["begin"][order].tolist()
@@ -133,26 +142,61 @@ def _without_duplicates(
         return order, []
     keep, lines = np.ones(len(order), bool), []
 
-    def record(i: int) -> bytes:
-        piece, entry = slices[of[i]], entries[i]
-        return bytes(piece.data[int(entry["begin"]) : int(entry["begin"]) + int(entry["size"])])
-
     begin = 0
     while begin < len(order):
         end = begin + 1
         while same[end]:
             end += 1
         if end - begin > 1:
-            rivals = [(record(i), slices[of[i]].run.file, int(entries["row"][i]), i) for i in order[begin:end]]
+            rivals = [
+                (_record(entries[i], slices[of[i]]), slices[of[i]].run.file, int(entries["row"][i]), i)
+                for i in order[begin:end]
+            ]
             (kept, file, row, winner), *others = sorted(rivals)
             keep[begin:end] = order[begin:end] == winner
-            (id,) = tfrecord.parse(kept[12:-4])["id"]
-            for _, other_file, other_row, _ in others:
-                said = {"file": other_file, "row": other_row, "id": id.decode("utf-8", "surrogatepass")}  # type: ignore[union-attr]
-                line = json.dumps({**said, "reason": f"duplicate id: kept is {file}:{row}"}, ensure_ascii=False)
-                lines.append(line.encode("utf-8", "surrogatepass") + b"\n")
+            lines += [
+                _line(other_file, other_row, kept, f"duplicate id: kept is {file}:{row}")
+                for _, other_file, other_row, _ in others
+            ]
         begin = end
     return order[keep], lines
+
+
+def _without_leaks(
+    order: np.ndarray,
+    entries: np.ndarray,
+    of: np.ndarray,
+    slices: Sequence[_Slice],
+    others: Sequence[_Slice],
+    split: str,
+) -> tuple[np.ndarray, list[bytes]]:
+    """The order without records whose id another split has too, and a JSON line for each of those."""
+    if not others:
+        return order, []
+    taken = {
+        position
+        for piece in others
+        for position in zip(*(piece.entries[k].tolist() for k in ("high", "low")), strict=True)
+    }
+    here = zip(entries["high"][order].tolist(), entries["low"][order].tolist(), strict=True)
+    keep = np.fromiter((position not in taken for position in here), bool, len(order))
+    lines = []
+    for i in order[~keep]:
+        record = _record(entries[i], slices[of[i]])
+        reason = f"duplicate id: the split {split} has it"
+        lines.append(_line(slices[of[i]].run.file, int(entries["row"][i]), record, reason))
+    return order[keep], lines
+
+
+def _record(entry: np.ndarray, piece: _Slice) -> bytes:
+    return bytes(piece.data[int(entry["begin"]) : int(entry["begin"]) + int(entry["size"])])
+
+
+def _line(file: str, row: int, record: bytes, reason: str) -> bytes:
+    (id,) = tfrecord.parse(record[12:-4])["id"]
+    assert isinstance(id, bytes)
+    said = {"file": file, "row": row, "id": id.decode("utf-8", "surrogatepass"), "reason": reason}
+    return json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def _labels(entries: np.ndarray, data: bytes) -> dict[int, tuple[int, ...]] | None:

@@ -52,6 +52,7 @@ class Run:
     sizes: Mapping[str, int]
     rejected: bytes
     reasons: Mapping[str, int]
+    references: bool = False
     path: str = ""
     data: bytes = b""
 
@@ -82,19 +83,25 @@ class Placer:
         positions = hashing.positions(digests)
         order = np.lexsort((positions["low"], positions["high"], of))
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
-        records = self._write(ids, inputs, labels, kept["references"].to_pylist())
+        references = self._references(kept, names, of)
+        records = self._write(ids, inputs, labels, references)
         sizes = np.fromiter(map(len, records), np.uint32, len(records))[order]
         entries = np.empty(len(ids), ENTRY)
         entries["high"], entries["low"] = positions["high"][order], positions["low"][order]
         entries["size"], entries["begin"] = sizes, np.cumsum(sizes, dtype=np.uint64) - sizes
         entries["row"] = kept_rows[order]
         entries["inputs"], entries["targets"] = np.diff(inputs[1])[order], np.diff(labels[1])[order]
-        entries["tokens"], entries["target_tokens"] = _column(kept, "tokens")[order], _column(kept, "target_tokens")[order]
+        entries["tokens"], entries["target_tokens"] = (
+            _column(kept, "tokens")[order],
+            _column(kept, "target_tokens")[order],
+        )
         entries["unknown"] = _count(inputs, self._unk_id)[order]
         entries["target"] = _target_digests(labels)[order]
         entries["exact"], entries["markup"] = _column(kept, "exact")[order], _column(kept, "markup")[order]
         bounds = np.searchsorted(of[order], np.arange(len(names) + 1))
-        splits = {name: (int(bounds[i]), int(bounds[i + 1])) for i, name in enumerate(names) if bounds[i] < bounds[i + 1]}
+        splits = {
+            name: (int(bounds[i]), int(bounds[i + 1])) for i, name in enumerate(names) if bounds[i] < bounds[i + 1]
+        }
         lines = [
             json.dumps(
                 {"file": block.file.name, "row": int(rows[i]) + block.first_row, "id": given[i], "reason": reasons[i]},
@@ -115,6 +122,7 @@ class Placer:
             sizes={name: int(sizes[a:b].sum()) for name, (a, b) in splits.items()},
             rejected="".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"),
             reasons=counts,
+            references=any(references),
             data=b"".join((entries.tobytes(), *(records[i] for i in order.tolist()))),
         )
 
@@ -132,6 +140,13 @@ class Placer:
         rank = {name: i for i, name in enumerate(names)}
         of = (rank[own or draw] for own, draw in zip(said, drawn, strict=True))
         return names, np.fromiter(of, np.int64, len(kept))
+
+    @staticmethod
+    def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> list[list[str]]:
+        """The right answers of each record; training has no use for them."""
+        training = names.index("train") if "train" in names else -1
+        said = kept["references"].to_pylist()
+        return [[] if split == training else answers for answers, split in zip(said, of.tolist(), strict=True)]
 
 
 def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -74,7 +74,10 @@ def summary(name: str) -> str:
 @functools.cache
 def code(name: str) -> str:
     """Digest of the code that turns records of a task into features: what is tokenized by other code is not reused."""
-    modules = (f"t5prep.tasks.{name}", *(f"t5prep.{name}" for name in ("text", "encode", "ends", "tokenizer", "truncation")))
+    modules = (
+        f"t5prep.tasks.{name}",
+        *(f"t5prep.{name}" for name in ("text", "encode", "ends", "tokenizer", "truncation")),
+    )
     digest = hashlib.blake2b(digest_size=16)
     for module in modules:
         digest.update(inspect.getsource(importlib.import_module(module)).encode())

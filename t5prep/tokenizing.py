@@ -1,5 +1,6 @@
 """A block of rows becomes a table of features: tokenized once, kept, and placed as often as one likes."""
 
+import contextlib
 import dataclasses
 import hashlib
 from array import array
@@ -61,20 +62,19 @@ class BlockTokenizer:
         said = f"{self._key} {block.format} {block.columns} {block.rows} "
         name = hashlib.blake2b(said.encode() + data, digest_size=20).hexdigest()
         path = self._kept / name[:2] / f"{name}.arrow"
-        if path.exists():
-            with pa.OSFile(str(path)) as file:
-                return pa.ipc.open_file(file).read_all()
+        with contextlib.suppress(FileNotFoundError, pa.ArrowInvalid), pa.OSFile(str(path)) as file:
+            return pa.ipc.open_file(file).read_all()
         table = self._tokenize(dataclasses.replace(block, data=data))
-        with files.whole(path) as out, pa.ipc.new_file(out, SCHEMA) as writer:
+        buffer = pa.BufferOutputStream()
+        with pa.ipc.new_file(buffer, SCHEMA) as writer:
             writer.write_table(table)
+        files.write_scratch(path, buffer.getvalue())
         return table
 
     def _tokenize(self, block: Block) -> pa.Table:
         missing = [column for column in self._columns if block.columns and column not in block.columns]
         if missing:
-            raise SourceError(
-                f'{block.file.name} has no column "{missing[0]}"; it has {", ".join(block.columns)}.'
-            )
+            raise SourceError(f'{block.file.name} has no column "{missing[0]}"; it has {", ".join(block.columns)}.')
         columns = _Columns()
         for row in blocks.read(block, columns=self._columns):
             if row.record is None:
@@ -102,9 +102,7 @@ class _Columns:
     """A table under construction. Ids go into flat arrays: a Python list of lists would cost three times as much."""
 
     def __init__(self) -> None:
-        self._plain: dict[str, list] = {
-            name: [] for name in SCHEMA.names if name not in ("inputs", "labels")
-        }
+        self._plain: dict[str, list] = {name: [] for name in SCHEMA.names if name not in ("inputs", "labels")}
         self._ids = {"inputs": array("i"), "labels": array("i")}
         self._ends = {"inputs": array("i", [0]), "labels": array("i", [0])}
 
@@ -142,7 +140,9 @@ class _Columns:
         for field in SCHEMA:
             if field.name in self._ids:
                 ends = pa.array(np.frombuffer(self._ends[field.name], np.int32))
-                values = pa.array(np.frombuffer(self._ids[field.name], np.int32) if self._ids[field.name] else [], pa.int32())
+                values = pa.array(
+                    np.frombuffer(self._ids[field.name], np.int32) if self._ids[field.name] else [], pa.int32()
+                )
                 arrays.append(pa.ListArray.from_arrays(ends, values))
             else:
                 arrays.append(pa.array(self._plain[field.name], field.type))

@@ -13,9 +13,7 @@ from t5prep import __version__
 from t5prep.errors import T5prepError
 
 # In the order in which one meets them.
-COMMANDS = (
-    "tasks prepare verify inspect report diff upload tokenizer plan train eval predict export push doctor cache completion"
-).split()
+COMMANDS = ["tasks", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train", "eval", "predict", "export", "push", "doctor", "cache", "completion"]
 
 
 class _Commands(click.Group):

@@ -68,7 +68,9 @@ def _parsed(template: str) -> list[tuple[str, str]]:
     try:
         return [(words, column or "") for words, column, _, _ in string.Formatter().parse(template)]
     except ValueError as error:
-        raise UsageError(f'the template "{template}" is broken ({error}). Columns stand in braces: {{question}}') from None
+        raise UsageError(
+            f'the template "{template}" is broken ({error}). Columns stand in braces: {{question}}'
+        ) from None
 
 
 def _text(value: Any) -> str:
@@ -90,7 +92,9 @@ def columns(options: Options) -> tuple[str, ...]:
     ):
         if bool(column) == bool(template):
             raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
-    targets = [column for _, column in _parsed(options.targets) if column] if options.targets else [options.targets_column]
+    targets = (
+        [column for _, column in _parsed(options.targets) if column] if options.targets else [options.targets_column]
+    )
     inputs = input_columns(options)
     for column in options.protect:
         if column not in inputs:

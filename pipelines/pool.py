@@ -1,0 +1,106 @@
+"""All cores of this machine at work on the elements of a Beam pipeline.
+
+Beam's own local runners start a Beam worker per core, which import all of Beam and talk gRPC, and keep everything that
+passes between stages in memory. Here one process runs the pipeline and hands each element to a plain process that knows
+only t5prep; a window of elements is on its way at any time, so memory is bounded, and a worker that is killed is
+replaced and its elements are given out again.
+"""
+
+import collections
+import concurrent.futures
+import multiprocessing
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from t5prep.errors import T5prepError
+
+# Twice as many elements on their way as workers: none waits, and no more than these are in memory.
+IN_FLIGHT = 2
+# An element that kills its worker this often is itself the reason (out of memory, a bug in native code).
+MOST_DEATHS = 3
+
+_POOLS: dict[str, "Pool"] = {}
+
+
+def named(name: str) -> "Pool":
+    """The pool of that name in this process."""
+    return _POOLS[name]
+
+
+class Window:
+    """Elements on their way through a pool, in order: put in until it is full, then each result taken makes room."""
+
+    def __init__(self, pool: str, work: Callable[[Any], Any]) -> None:
+        self._pool = named(pool)
+        self._work = work
+        self._pending: collections.deque[tuple[Any, concurrent.futures.Future, int]] = collections.deque()
+
+    def put(self, element: Any) -> Iterator[Any]:
+        """Hands an element in; yields results while more than the window holds are on their way."""
+        self._submit(element, deaths=0)
+        while len(self._pending) > IN_FLIGHT * self._pool.workers:
+            yield self._next()
+
+    def drain(self) -> Iterator[Any]:
+        """The results that are still to come."""
+        while self._pending:
+            yield self._next()
+
+    def _submit(self, element: Any, *, deaths: int) -> None:
+        try:
+            future = self._pool.executor.submit(self._work, element)
+        except BrokenProcessPool:
+            self._pool.restart()
+            future = self._pool.executor.submit(self._work, element)
+        self._pending.append((element, future, deaths))
+
+    def _next(self) -> Any:
+        while True:
+            element, future, deaths = self._pending[0]
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                if deaths + 1 >= MOST_DEATHS:
+                    raise T5prepError(
+                        f"a worker process died {MOST_DEATHS} times on the same work ({element!r:.200}). "
+                        "If the machine ran out of memory, try fewer: --workers 1"
+                    ) from None
+                self._pool.restart()
+                again, self._pending = list(self._pending), collections.deque()
+                for number, (lost, _, died) in enumerate(again):
+                    self._submit(lost, deaths=died + (number == 0))
+                continue
+            self._pending.popleft()
+            self._pool.done(element)
+            return result
+
+
+class Pool:
+    """Worker processes, and a name by which the pipeline's steps find them (steps are pickled, processes are not)."""
+
+    def __init__(self, workers: int, *, warm: Callable[[], None]) -> None:
+        self.workers = workers
+        self._warm = warm
+        self.name = uuid.uuid4().hex
+        self.done: Callable[[Any], None] = lambda element: None
+        self._start()
+        _POOLS[self.name] = self
+
+    def _start(self) -> None:
+        # Spawned, not forked: Beam has threads, and a forked copy of a lock that one of them holds is held for ever.
+        context = multiprocessing.get_context("spawn")
+        self.executor = concurrent.futures.ProcessPoolExecutor(self.workers, mp_context=context)
+        for _ in range(self.workers):
+            self.executor.submit(self._warm)  # they load what they need while this process loads Beam
+
+    def restart(self) -> None:
+        """New workers in place of broken ones."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        self._start()
+
+    def close(self) -> None:
+        """Ends the workers; what they have not begun is dropped."""
+        _POOLS.pop(self.name, None)
+        self.executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,131 @@
+"""The named steps of preparing. A transform wires, a function works: the work is in t5prep and in pipelines.work."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+from pipelines import pool
+from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock
+from t5prep import blocks, formats, planning
+from t5prep.blocks import Block
+from t5prep.gathering import ShardSpec
+from t5prep.placing import Run
+from t5prep.settings import Settings
+from t5prep.sources import RawFile
+
+
+@dataclasses.dataclass
+class ScanBlocks(beam.PTransform):
+    """Source file → itself (to be hashed) and its blocks."""
+
+    settings: Settings
+
+    def expand(self, files: beam.PCollection) -> beam.PCollection:
+        return files | beam.FlatMap(scan, settings=self.settings)
+
+
+@dataclasses.dataclass
+class PrepareBlocks(beam.PTransform):
+    """Block → sorted run of finished records; source file → its hash."""
+
+    work: PrepareBlock
+    pool: str = ""
+
+    def expand(self, elements: beam.PCollection) -> Any:
+        done = elements | "Work" >> _apply(self.work, self.pool)
+        runs = done | "Runs" >> beam.Filter(lambda element: isinstance(element, Run))
+        hashes = done | "Hashes" >> beam.Filter(lambda element: isinstance(element, Hashed))
+        return runs, hashes
+
+
+@dataclasses.dataclass
+class PlanShards(beam.PTransform):
+    """Runs → shard specifications: how many shards is known once all runs are."""
+
+    shards: int | None
+    drawn: bool
+
+    def expand(self, runs: beam.PCollection) -> beam.PCollection:
+        start = runs.pipeline | beam.Create([None])
+        slim = runs | "Slim" >> beam.Map(slim_run)
+        return start | "Plan" >> beam.FlatMap(plan, runs=beam.pvalue.AsList(slim), shards=self.shards, drawn=self.drawn)
+
+
+@dataclasses.dataclass
+class GatherShards(beam.PTransform):
+    """Shard specifications and all runs → written shards."""
+
+    work: GatherShard
+    runs: beam.PCollection
+    pool: str = ""
+
+    def expand(self, specs: beam.PCollection) -> beam.PCollection:
+        paired = specs | "WithRuns" >> beam.Map(with_runs, runs=beam.pvalue.AsList(self.runs))
+        return paired | "Gather" >> _apply(self.work, self.pool)
+
+
+class InPool(beam.DoFn):
+    """Applies a picklable callable to each element in the processes of a pool of this machine."""
+
+    def __init__(self, name: str, work: Callable[[Any], Any]) -> None:
+        self._name = name
+        self._work = work
+
+    def start_bundle(self) -> None:
+        self._window = pool.Window(self._name, self._work)
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield from self._window.put(element)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for result in self._window.drain():
+            yield WindowedValue(result, GlobalWindow().max_timestamp(), [GlobalWindow()])
+
+
+def _apply(work: Callable[[Any], Any], name: str) -> beam.PTransform:
+    return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
+
+
+def scan(file: RawFile, *, settings: Settings) -> Iterator[RawFile | Block]:
+    """A file and its blocks."""
+    yield file
+    form = formats.detect(file.name, kind=settings.format, encoding=settings.encoding)
+    yield from blocks.scan(file, form)
+
+
+def slim_run(run: Run) -> Run:
+    """A run without its bytes: what planning and the manifest need."""
+    return dataclasses.replace(run, data=b"")
+
+
+def plan(_: None, *, runs: Sequence[Run], shards: int | None, drawn: bool) -> list[ShardSpec]:
+    """The shards of all runs."""
+    return planning.plan_shards(runs, shards=shards, drawn=drawn)
+
+
+def with_runs(spec: ShardSpec, *, runs: Iterable[Run]) -> tuple[ShardSpec, list[Run]]:
+    """A shard and the runs that have something for its split."""
+    return spec, [run for run in runs if spec.split in run.splits or any(name in run.splits for name in spec.before)]
+
+
+@dataclasses.dataclass
+class WriteManifest(beam.PTransform):
+    """Everything that was counted → the manifest, when all shards are there."""
+
+    work: Finish
+    gathered: beam.PCollection
+    runs: beam.PCollection
+    hashed: beam.PCollection
+
+    def expand(self, root: beam.Pipeline) -> beam.PCollection:
+        slim = self.runs | "Slim" >> beam.Map(slim_run)
+        sides = {"gathered": self.gathered, "runs": slim, "hashed": self.hashed}
+        return (
+            root
+            | "Once" >> beam.Create([None])
+            | "Write" >> beam.Map(self.work, **{name: beam.pvalue.AsList(side) for name, side in sides.items()})
+        )

@@ -1,0 +1,141 @@
+"""What one worker does with one element: plain callables that never import Beam, loaded once a process."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from t5prep import assembling, files, gathering, manifest, tokenizer_files
+from t5prep.blocks import Block
+from t5prep.gathering import Gathered, ShardSpec
+from t5prep.manifest import Manifest
+from t5prep.placing import Placer, Run
+from t5prep.settings import Settings
+from t5prep.sources import RawFile, Resolved
+from t5prep.tokenizing import BlockTokenizer
+
+
+class Hashed(NamedTuple):
+    """A source file with the SHA-256 of its bytes."""
+
+    file: RawFile
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PrepareBlock:
+    """Block → run, or source file → its hash. Pickled to workers; the tokenizer is loaded there.
+
+    `kept` is where tokenized tables stay for the next run, `spool` where finished runs wait on disk ("" keeps them in
+    memory, for runners that have their own shuffle).
+    """
+
+    settings: Settings
+    tokenizer: str
+    own_splits: Mapping[str, str]
+    kept: str = ""
+    spool: str = ""
+
+    def __call__(self, element: Block | RawFile) -> Run | Hashed:
+        """Raises SourceError for what is wrong with a whole file; what is wrong with a row is in the run."""
+        if isinstance(element, RawFile):
+            return Hashed(element, element.sha256 or hash_file(element))
+        tokenize, place = _loaded(self)
+        run = place(tokenize(element), element)
+        if not self.spool:
+            return run
+        name = hashlib.blake2b(f"{run.file}\0{run.first_row}".encode(), digest_size=12).hexdigest()
+        path = Path(self.spool) / name[:2] / name
+        files.write_scratch(path, run.data)
+        if run.rejected:
+            files.write_scratch(path.with_suffix(".rejected"), run.rejected)
+        return dataclasses.replace(run, data=b"", rejected=b"", path=str(path))
+
+
+# What a process has loaded, by the work it is for: a worker serves one preparation, a test many.
+_LOADED: dict[str, tuple[BlockTokenizer, Placer]] = {}
+
+
+def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
+    name = repr(work)
+    if name not in _LOADED:
+        _LOADED.clear()
+        _LOADED[name] = _load(work)
+    return _LOADED[name]
+
+
+def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
+    tokenizer = tokenizer_files.load(work.tokenizer)
+    kept = Path(work.kept) if work.kept else None
+    placer = Placer(work.settings, own_splits=work.own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    return BlockTokenizer(work.settings, tokenizer, kept=kept), placer
+
+
+@dataclasses.dataclass(frozen=True)
+class GatherShard:
+    """Shard specification and all runs → the written shard."""
+
+    out: str
+    marked: bool
+
+    def __call__(self, element: tuple[ShardSpec, list[Run]]) -> Gathered:
+        """Raises OutputError where the place cannot be written."""
+        spec, runs = element
+        return gathering.gather(spec, runs, out=Path(self.out), marked=self.marked)
+
+
+def rejected_lines(run: Run) -> bytes:
+    """The JSON lines of a run's rejected rows, wherever they are."""
+    if run.path and run.reasons:
+        return Path(run.path).with_suffix(".rejected").read_bytes()
+    return run.rejected
+
+
+def hash_file(file: RawFile) -> str:
+    """SHA-256 (hex) of a source file's bytes; for one that is not on this machine what its publisher says of it."""
+    if "://" in file.path:
+        return file.checksum
+    with open(file.path, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def source_files(hashed: list[Hashed]) -> list[manifest.SourceFile]:
+    """What the manifest says of the source's files, in the order of their names."""
+    return sorted(
+        (manifest.SourceFile(file.name, file.bytes, sha256) for file, sha256 in hashed), key=lambda file: file.name
+    )
+
+
+def preload(work: PrepareBlock) -> None:
+    """Loads in this process what preparing a block needs."""
+    _loaded(work)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finish:
+    """Writes rejected.jsonl, and then the manifest that makes a directory of shards a dataset."""
+
+    settings: Settings
+    source: Resolved
+    tokenizer: str
+    out: str
+
+    def __call__(self, _: None, *, gathered: list[Gathered], runs: list[Run], hashed: list[Hashed]) -> Manifest:
+        """Raises OutputError where the place cannot be written."""
+        out = Path(self.out)
+        with files.whole(out / "rejected.jsonl") as file:
+            for run in sorted(runs, key=lambda run: (run.file, run.first_row)):
+                file.write(rejected_lines(run))
+            for item in sorted(gathered, key=lambda item: item.spec.name):
+                file.write(item.rejected)
+        made = assembling.assemble(
+            self.settings,
+            source=self.source,
+            files=source_files(hashed),
+            tokenizer=tokenizer_files.load(self.tokenizer),
+            gathered=gathered,
+            runs=runs,
+        )
+        files.write_whole(out / manifest.NAME, made.dumps().encode())
+        return made

@@ -1,0 +1,90 @@
+"""The manifest of a finished preparation, put together from what its steps counted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from t5prep import __version__, manifest, records, statistics
+from t5prep.gathering import Gathered
+from t5prep.placing import Run
+from t5prep.settings import Settings
+from t5prep.sources import Resolved
+from t5prep.tokenizer import Tokenizer
+
+# From this association (Cramér's V) on, markup tells the label well enough to warn.
+STRONG_ASSOCIATION = 0.3
+
+
+def assemble(
+    settings: Settings,
+    *,
+    source: Resolved,
+    files: list[manifest.SourceFile],
+    tokenizer: Tokenizer,
+    gathered: Sequence[Gathered],
+    runs: Sequence[Run],
+) -> manifest.Manifest:
+    """The sealed manifest. The same preparation gives the same manifest, whatever ran it."""
+    splits: dict[str, manifest.Split] = {}
+    total = statistics.Counts()
+    rejected: dict[str, int] = {}
+    warnings: list[str] = []
+    for split in sorted({item.spec.split for item in gathered}):
+        parts = sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
+        counts = sum((part.counts for part in parts), statistics.Counts())
+        duplicates = sum(part.duplicates for part in parts)
+        splits[split] = _split(counts, parts, duplicates, tokenizer)
+        total += counts
+        if duplicates:
+            rejected["duplicate id"] = rejected.get("duplicate id", 0) + duplicates
+    for run in runs:
+        for reason, number in run.reasons.items():
+            rejected[reason] = rejected.get(reason, 0) + number
+    if total.labels and (strength := statistics.association(total.labels)) >= STRONG_ASSOCIATION:
+        warnings.append(_markup_warning(total.labels, strength, tokenizer))
+    references = any(run.references for run in runs)
+    return manifest.Manifest(
+        schema=manifest.SCHEMA,
+        task=settings.task,
+        options=dict(settings.options),
+        created_by=f"t5prep {__version__}",
+        source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
+        tokenizer=tokenizer.describe(),
+        layout=settings.layout,
+        features=records.features(settings, references=references),
+        lengths={"inputs": settings.input_length, "targets": settings.target_length},
+        truncation=manifest.Truncation(settings.truncation, settings.marker, statistics.ledger(total)),
+        seed=settings.seed,
+        splits=splits,
+        rejected=dict(sorted(rejected.items())),
+        warnings=warnings,
+    ).sealed()
+
+
+def _split(
+    counts: statistics.Counts, parts: Sequence[Gathered], duplicates: int, tokenizer: Tokenizer
+) -> manifest.Split:
+    joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
+    before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
+    labels = {tokenizer.decode(ids[:-1]): sum(number) for ids, number in sorted((counts.labels or {}).items())}
+    lengths: dict[str, Any] = {"step": list(statistics.STEPS), "joint": joint, "inputs_before": before}
+    return manifest.Split(
+        records=counts.records,
+        tokens={"inputs": counts.inputs, "targets": counts.targets},
+        lengths=lengths,
+        unk_rate=round(counts.unknown / max(1, counts.inputs), 6),
+        labels=labels,
+        rejected={"duplicate id": duplicates} if duplicates else {},
+        shards=[part.shard for part in parts],
+    )
+
+
+def _markup_warning(labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer) -> str:
+    """Why a model could cheat, in numbers, and what to do."""
+    shares = ", ".join(
+        f"{marked / (marked + plain):.0%} of {tokenizer.decode(ids[:-1])}"
+        for ids, (marked, plain) in sorted(labels.items())
+    )
+    return (
+        f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "
+        "them instead of the text. Prepare without markup: --html strip"
+    )

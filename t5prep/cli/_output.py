@@ -1,0 +1,39 @@
+"""What commands share: where data goes, where talk goes, and when there is colour."""
+
+import json
+import os
+import sys
+from typing import Any
+
+import click
+
+
+def say(text: str) -> None:
+    """A line of talk, on stderr."""
+    click.echo(text, err=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def colour(text: str, **style: Any) -> str:
+    """Styled text on a terminal that wants colour (NO_COLOR is honoured), else the text."""
+    return click.style(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def bytes_text(size: float) -> str:
+    """A size for people.
+
+    >>> bytes_text(1_536_000)
+    '1.5 MB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")

@@ -1,0 +1,42 @@
+"""`t5prep inspect`."""
+
+import dataclasses
+import shutil
+
+import click
+
+from t5prep.cli import _output
+
+
+@click.command("inspect")
+@click.argument("data")
+@click.option("--split", default="train", show_default=True, help="Which split.")
+@click.option("-n", "count", default=3, show_default=True, type=click.IntRange(min=1), help="How many records.")
+@click.option("--tokenizer", help="The tokenizer, where the manifest's name no longer leads to it.")
+@_output.as_json
+def command(data: str, split: str, count: int, tokenizer: str | None, as_json: bool) -> None:
+    """Show records of DATA as a model sees them: text, tokens, ids and the label mask, aligned.
+
+    \b
+    Example:
+      t5prep inspect data/sample --split validation -n 1
+    """
+    from t5prep import inspection, manifest
+
+    shown = inspection.records(data, split=split, count=count, tokenizer=tokenizer)
+    if as_json:
+        _output.print_json({"records": [dataclasses.asdict(record) for record in shown]})
+        return
+    made = manifest.load(data)
+    words = inspection.open_tokenizer(made, tokenizer)
+    width = shutil.get_terminal_size((100, 24)).columns
+    for record in shown:
+        click.echo(_output.colour(f"── {record.id} ".ljust(width, "─"), bold=True))
+        for what, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
+            click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
+            click.echo(click.wrap_text(text, width=width - 2, initial_indent="  ", subsequent_indent="  "))
+            for tokens, numbers in inspection.aligned(ids, words, width=width - 4):
+                click.echo("    " + tokens)
+                click.echo("    " + _output.colour(numbers, dim=True))
+        for answer in record.references:
+            click.echo(f"  also right: {answer}")

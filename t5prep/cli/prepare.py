@@ -1,0 +1,178 @@
+"""`t5prep prepare TASK`: a command per task, because each has options of its own."""
+
+import dataclasses
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from t5prep.cli import _output
+from t5prep.settings import LAYOUTS
+from t5prep.truncation import MARKERS, POLICIES
+
+RUNNERS = ("local",)
+
+
+class _Tasks(click.Group):
+    """One subcommand a task: the common options, and those of the task's dataclass."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from t5prep import task
+
+        return task.names()
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command:
+        from t5prep import task
+
+        this = task.get(name)
+        params = [*_common(this), *map(_option, dataclasses.fields(this.options))]
+        summary = task.summary(name)
+        example = (
+            f"\b\nExample:\n  {_EXAMPLES.get(name, f't5prep prepare {name} --tokenizer t5-base --out data/{name}')}"
+        )
+        return click.Command(
+            name, params=params, callback=_callback(name), help=f"{summary}\n\n{example}", short_help=summary
+        )
+
+
+_EXAMPLES = {
+    "so_quality": "t5prep prepare so_quality --source sample: --tokenizer sample: --out data/sample",
+    "text2text": "t5prep prepare text2text --source mine.csv --inputs-column text --targets-column label"
+    " --tokenizer google-t5/t5-base --out data/mine",
+}
+
+
+def _common(this: Any) -> list[click.Parameter]:
+    return [
+        click.Option(["--source"], default=this.source or None, required=not this.source, show_default=True,
+                     help="sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name"),
+        click.Option(["--tokenizer"], required=True, help="A spiece.model, its directory, a Hub name, or sample:"),
+        click.Option(["--out"], required=True, help="Where the dataset goes."),
+        click.Option(["--input-length"], default=this.input_length, show_default=True, help="Tokens of an input, EOS among them."),
+        click.Option(["--target-length"], default=this.target_length, show_default=True, help="Tokens of a target, EOS among them."),
+        click.Option(["--truncation"], default="head_tail", show_default=True, type=click.Choice(POLICIES),
+                     help="What is kept of an input that is too long."),
+        click.Option(["--marker"], default="extra_id_1", show_default=True, type=click.Choice(MARKERS),
+                     help="What head_tail puts where the middle was."),
+        click.Option(["--layout"], default="padded", show_default=True, type=click.Choice(LAYOUTS), help="How records are laid out."),
+        click.Option(["--masks"], is_flag=True, help="Write attention_mask and decoder_attention_mask too."),
+        click.Option(["--splits"], help="Shares drawn by the id's hash, as train=0.9,validation=0.1 (the default, unless the "
+                     "source's files are splits themselves)."),
+        click.Option(["--shards"], default="auto", show_default=True, help="Shards of the largest split, or auto."),
+        click.Option(["--seed"], default=0, show_default=True, help="What splits and order are drawn with."),
+        click.Option(["--limit"], type=click.IntRange(min=1), help="Read only so many rows."),
+        click.Option(["--format"], default="", help="csv, tsv, jsonl, parquet or text, where names do not say it."),
+        click.Option(["--encoding"], default="utf-8", show_default=True, help="Of text files."),
+        click.Option(["--runner"], default="local", show_default=True, type=click.Choice(RUNNERS), help="What runs the pipeline."),
+        click.Option(["--workers"], type=click.IntRange(min=1), help="Processes; all cores by default."),
+        click.Option(["--fresh"], is_flag=True, help="Tokenize anew even what is kept from an earlier run."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
+    ]  # fmt: skip
+
+
+def _option(field: dataclasses.Field) -> click.Parameter:
+    """A task's option as a command line option."""
+    choices = field.metadata["choices"]
+    return click.Option(
+        [f"--{field.name.replace('_', '-')}"],
+        default=field.default,
+        show_default=bool(field.default),
+        multiple=isinstance(field.default, tuple),
+        is_flag=isinstance(field.default, bool),
+        type=click.Choice(choices) if choices else None,
+        help=f"{field.metadata['help']}.",
+    )
+
+
+def _callback(name: str) -> Any:
+    def run(**given: Any) -> None:
+        from t5prep import task
+
+        fields = [field.name for field in dataclasses.fields(task.get(name).options)]
+        _prepare(name, options={field: given.pop(field) for field in fields}, **given)
+
+    return run
+
+
+def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str, out: str, **given: Any) -> None:
+    from pipelines.prepare import prepare
+    from t5prep import caches, corpus, planning, settings, task
+    from t5prep.hashing import parse_splits
+
+    logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
+    as_json, workers, fresh, _ = (given.pop(key) for key in ("as_json", "workers", "fresh", "runner"))
+    resolved = corpus.resolve(source, include=task.get(name).files)
+    shares = given.pop("splits")
+    chosen = settings.Settings(
+        task=name,
+        options={key: list(value) if isinstance(value, tuple) else value for key, value in options.items()},
+        splits=parse_splits(shares) if shares else planning.default_splits(resolved),
+        shards=planning.parse_shards(given.pop("shards")),
+        **given,
+    )
+    began = time.monotonic()
+    kept = None if fresh else caches.tokenized()
+    made = prepare(chosen, source=resolved, tokenizer=tokenizer, out=Path(out), workers=workers, kept=kept)
+    if as_json:
+        _output.print_json({"out": out, **_facts(made)})
+    else:
+        _tell(made, out=out, seconds=time.monotonic() - began)
+
+
+def _facts(made: Any) -> dict[str, Any]:
+    return {
+        "digest": made.digest,
+        "splits": {
+            name: {"records": split.records, "shards": len(split.shards), "tokens": split.tokens}
+            for name, split in made.splits.items()
+        },
+        "truncation": made.truncation.ledger,
+        "rejected": made.rejected,
+        "warnings": made.warnings,
+    }
+
+
+def _tell(made: Any, *, out: str, seconds: float) -> None:
+    """What a person wants to know when it is done: where it is, what was lost, what comes next."""
+    ledger = made.truncation.ledger
+    cut, targets = ledger["inputs"], ledger["targets"]
+    records = sum(split.records for split in made.splits.values())
+    size = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
+    click.echo(f"{out}: {records:,} records, {_output.bytes_text(size)}, in {seconds:.1f} s")
+    for name, split in made.splits.items():
+        labels = "  ".join(f"{label} {number:,}" for label, number in split.labels.items())
+        click.echo(
+            f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards  {labels if len(split.labels) < 8 else ''}".rstrip()
+        )
+    limit = made.lengths["inputs"]
+    tokens = cut["tokens_before"]
+    estimated = f" (about: the middle of {cut['rows_estimated']:,} was not tokenized)" if cut["rows_estimated"] else ""
+    click.echo(
+        f"  cut           {cut['rows_cut']:,} inputs longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}; "
+        f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
+    )
+    if targets["rows_cut"]:
+        click.echo(f"  cut           {targets['rows_cut']:,} targets lost {targets['tokens_lost']:,} tokens")
+    if made.rejected:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in made.rejected.items())
+        click.echo(
+            f"  rejected      {sum(made.rejected.values()):,} rows: {reasons}  → {os.path.join(out, 'rejected.jsonl')}"
+        )
+    for warning in made.warnings:
+        click.echo(_output.colour(f"  warning       {warning}", fg="yellow"))
+    click.echo(f"next: t5prep inspect {out}")
+
+
+@click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS]")
+def command() -> None:
+    """Prepare a corpus: its rows become tokenized, placed, verified TFRecord shards and a manifest.
+
+    Each TASK has options of its own: `t5prep prepare TASK --help`.
+
+    \b
+    Example:
+      t5prep prepare so_quality --source sample: --tokenizer sample: --out data/sample
+    """

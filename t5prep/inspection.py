@@ -1,0 +1,98 @@
+"""Records as a person reads them: decoded text, and tokens, ids and the label mask aligned under each other."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from t5prep import manifest, tfrecord, tokenizer_files
+from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
+from t5prep.tfrecord import IGNORED_LABEL
+from t5prep.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """One decoded record. Ids are as stored, padding included."""
+
+    id: str
+    input_ids: list[int]
+    labels: list[int]
+    inputs: str
+    targets: str
+    references: list[str]
+
+
+def records(data: str | Path, *, split: str, count: int, tokenizer: str | None = None) -> Iterator[Shown]:
+    """The first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
+    made = manifest.load(data)
+    words = open_tokenizer(made, tokenizer)
+    if split not in made.splits:
+        raise UsageError(
+            f'{data} has no split "{split}".{did_you_mean(split, made.splits)} It has {", ".join(made.splits)}.'
+        )
+    shards = (Path(data) / shard.name for shard in made.splits[split].shards)
+    for record in itertools.islice(_read(shards), count):
+        features = tfrecord.parse(record)
+        inputs = [int(token) for token in features["input_ids"]]
+        labels = [int(token) for token in features["labels"]]
+        yield Shown(
+            id=b", ".join(_bytes(features["id"])).decode(),
+            input_ids=inputs,
+            labels=labels,
+            inputs=words.decode(inputs),
+            targets=words.decode([token for token in labels if token != IGNORED_LABEL]),
+            references=[text.decode() for text in _bytes(features.get("references", []))],
+        )
+
+
+def open_tokenizer(made: manifest.Manifest, name: str | None) -> Tokenizer:
+    """The tokenizer that a dataset was made with: where its name still leads to it, else the one of `name`.
+
+    Raises TokenizerError when it is another one.
+    """
+    words = tokenizer_files.load(name or made.tokenizer.name)
+    if words.sha256 != made.tokenizer.sha256:
+        raise TokenizerError(
+            f"{words.name} is not the tokenizer of these records (SHA-256 {words.sha256[:12]}…, theirs is "
+            f"{made.tokenizer.sha256[:12]}…). Pass theirs: --tokenizer PATH"
+        )
+    return words
+
+
+def _read(shards: Iterator[Path]) -> Iterator[bytes]:
+    for path in shards:
+        try:
+            with open(path, "rb") as file:
+                yield from tfrecord.read(file)
+        except (OSError, ValueError) as error:
+            raise DatasetError(
+                f"{path} cannot be read ({error}). Find out more: t5prep verify {path.parent}"
+            ) from error
+
+
+def _bytes(values: list[int] | list[bytes]) -> list[bytes]:
+    return [value for value in values if isinstance(value, bytes)]
+
+
+def aligned(ids: list[int], tokenizer: Tokenizer, *, width: int) -> Iterator[tuple[str, str]]:
+    """Lines of tokens and of their ids beneath them, columns aligned, at most `width` characters wide.
+
+    Padding and ignored labels at the end become one `… × n`.
+    """
+    cells = [("-100" if token == IGNORED_LABEL else tokenizer.piece(token), str(token)) for token in ids]
+    cells = [("∅" if piece == "-100" else piece, number) for piece, number in cells]
+    last = len(cells)
+    while last > 1 and cells[last - 1] == cells[-1] and ids[-1] in (IGNORED_LABEL, tokenizer.pad_id):
+        last -= 1
+    if (repeated := len(cells) - last) > 1:
+        cells[last:] = [(f"{cells[-1][0]} × {repeated}", cells[-1][1])]
+    top, bottom = "", ""
+    for piece, number in cells:
+        size = max(len(piece), len(number))
+        if top and len(top) + size > width:
+            yield top.rstrip(), bottom.rstrip()
+            top, bottom = "", ""
+        top += piece.ljust(size + 1)
+        bottom += number.ljust(size + 1)
+    yield top.rstrip(), bottom.rstrip()
