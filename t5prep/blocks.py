@@ -8,7 +8,7 @@ and all the others work.
 import codecs
 import dataclasses
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Protocol
 
 import pyarrow.parquet
 
@@ -51,7 +51,7 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
         formats.check_encoding(head[len(bom) :], format, name=file.name)
         recoded = codecs.lookup(format.encoding).name.startswith(("utf-16", "utf-32"))
         if recoded:
-            reader: BinaryIO = _Recoded(stream, head[len(bom) :], format.encoding)
+            reader: _Readable = _Recoded(stream, head[len(bom) :], format.encoding)
             format = dataclasses.replace(format, encoding="utf-8")
         else:
             reader = _Pushed(stream, head[len(bom) :])
@@ -113,7 +113,7 @@ def _scan_parquet(file: RawFile, format: Format) -> Iterator[Block]:
 
 
 def _scan_rows(
-    reader: BinaryIO, file: RawFile, format: Format, *, origin: int, inline: bool, size: int
+    reader: _Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int
 ) -> Iterator[Block]:
     buffer, offset, first = b"", origin, 1
     columns: tuple[str, ...] = ("text",) if format.kind == "text" else ()
@@ -168,7 +168,7 @@ def _end_by_quotes(buffer: bytes, *, final: bool) -> tuple[int, int] | None:
     parts = buffer.split(b'"')
     outside = parts[::2]
     closed = len(parts) % 2 == 1
-    for part in outside[1 : None if closed else None]:
+    for part in outside[1:]:
         if part and part[0] not in b",\r\n":
             return None
     for part in outside[: -1 if closed else None]:
@@ -204,13 +204,17 @@ def _end_by_parsing(buffer: bytes, format: Format, *, final: bool, most: int) ->
     return len(text[: ends[-1]].encode(format.encoding, "surrogateescape")), len(ends)
 
 
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 class _Pushed:
     """A stream with its first bytes pushed back."""
 
-    def __init__(self, stream: BinaryIO, head: bytes) -> None:
+    def __init__(self, stream: _Readable, head: bytes) -> None:
         self._stream, self._head = stream, head
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, /) -> bytes:
         if self._head:
             data, self._head = self._head[:size], self._head[size:]
             return data
@@ -220,11 +224,11 @@ class _Pushed:
 class _Recoded:
     """A stream of UTF-16 or UTF-32 as UTF-8, in which a newline is one byte."""
 
-    def __init__(self, stream: BinaryIO, head: bytes, encoding: str) -> None:
+    def __init__(self, stream: _Readable, head: bytes, encoding: str) -> None:
         self._pushed = _Pushed(stream, head)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int, /) -> bytes:
         while data := self._pushed.read(size):
             if text := self._decoder.decode(data):
                 return text.encode()

@@ -7,6 +7,7 @@ of a sorted run is one read.
 import bisect
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +67,7 @@ def gather(spec: ShardSpec, runs: Sequence[Run], *, out: Path, marked: bool) -> 
     total, counts, duplicates, rejected = 0, statistics.Counts(), 0, []
     sha256 = hashlib.sha256()
     with files.whole(out / spec.name) as file:
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in itertools.pairwise(cuts):
             slices = list(_slices(runs, spec.split, start, stop))
             if not slices:
                 continue
@@ -111,8 +112,8 @@ def _slices(runs: Iterable[Run], split: str, start: int, stop: int) -> Iterator[
 
 def _cut(run: Run, entries: np.ndarray, start: int, stop: int, data: memoryview) -> Iterator[_Slice]:
     high = entries["high"]
-    a = bisect.bisect_left(high, start)  # type: ignore[type-var]
-    b = bisect.bisect_left(high, stop) if stop < 1 << 64 else len(high)  # type: ignore[type-var]
+    a = bisect.bisect_left(high, start)
+    b = bisect.bisect_left(high, stop) if stop < 1 << 64 else len(high)
     if a < b:
         picked = entries[a:b].copy()
         origin, end = int(picked["begin"][0]), int(picked["begin"][-1]) + int(picked["size"][-1])
@@ -125,7 +126,7 @@ def _from_file(run: Run, first: int, last: int, start: int, stop: int) -> Iterat
         index = os.pread(file.fileno(), (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
         entries = np.frombuffer(index, ENTRY)
         for piece in _cut(run, entries, start, stop, memoryview(b"")):
-            begin = int(entries["begin"][bisect.bisect_left(entries["high"], start)])  # type: ignore[type-var]
+            begin = int(entries["begin"][bisect.bisect_left(entries["high"], start)])
             size = int(piece.entries["begin"][-1]) + int(piece.entries["size"][-1])
             data = os.pread(file.fileno(), size, run.records * ENTRY.itemsize + begin)
             yield _Slice(run, piece.entries, memoryview(data))

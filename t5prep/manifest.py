@@ -181,7 +181,7 @@ def _converter() -> cattrs.Converter:
     for cls in (SourceFile, Source, Tokenizer, Feature, Truncation, Shard, Split, Manifest):
         converter.register_structure_hook(
             cls,
-            make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True),  # type: ignore[type-var]
+            make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True),
         )
     converter.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
     return converter

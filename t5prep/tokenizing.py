@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from t5prep import blocks, files, task
 from t5prep.blocks import Block
-from t5prep.encode import Encoder
+from t5prep.encode import Encoder, Features
 from t5prep.errors import Reject, SourceError
 from t5prep.formats import Row
 from t5prep.settings import Settings
@@ -106,20 +106,19 @@ class _Columns:
         self._ids = {"inputs": array("i"), "labels": array("i")}
         self._ends = {"inputs": array("i", [0]), "labels": array("i", [0])}
 
-    def add(self, row: Row, block: Block, example: Example, features: object) -> None:
-        inputs, labels, tokens, target_tokens, exact, markup = features  # type: ignore[misc]
+    def add(self, row: Row, block: Block, example: Example, features: Features) -> None:
         self._append(
             row=row.number - block.first_row,
             id=example.id,
             reason=None,
             split=example.split,
             references=example.references,
-            tokens=tokens,
-            target_tokens=target_tokens,
-            exact=exact,
-            markup=markup,
+            tokens=features.tokens,
+            target_tokens=features.target_tokens,
+            exact=features.exact,
+            markup=features.markup,
         )
-        self._extend(inputs, labels)
+        self._extend(features.inputs, features.labels)
 
     def reject(self, row: Row, block: Block, id: str | None, reason: str) -> None:
         empty = dict.fromkeys(("split", "references", "tokens", "target_tokens", "exact", "markup"))

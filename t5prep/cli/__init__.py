@@ -13,7 +13,10 @@ from t5prep import __version__
 from t5prep.errors import T5prepError
 
 # In the order in which one meets them.
-COMMANDS = ["tasks", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train", "eval", "predict", "export", "push", "doctor", "cache", "completion"]
+COMMANDS = (
+    *("tasks", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train"),
+    *("eval", "predict", "export", "push", "doctor", "cache", "completion"),
+)
 
 
 class _Commands(click.Group):

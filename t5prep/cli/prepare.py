@@ -10,10 +10,7 @@ from typing import Any
 import click
 
 from t5prep.cli import _output
-from t5prep.settings import LAYOUTS
-from t5prep.truncation import MARKERS, POLICIES
-
-RUNNERS = ("local",)
+from t5prep.cli._prepare_options import common
 
 
 class _Tasks(click.Group):
@@ -28,7 +25,7 @@ class _Tasks(click.Group):
         from t5prep import task
 
         this = task.get(name)
-        params = [*_common(this), *map(_option, dataclasses.fields(this.options))]
+        params = [*common(this), *map(_option, dataclasses.fields(this.options))]
         summary = task.summary(name)
         example = (
             f"\b\nExample:\n  {_EXAMPLES.get(name, f't5prep prepare {name} --tokenizer t5-base --out data/{name}')}"
@@ -43,34 +40,6 @@ _EXAMPLES = {
     "text2text": "t5prep prepare text2text --source mine.csv --inputs-column text --targets-column label"
     " --tokenizer google-t5/t5-base --out data/mine",
 }
-
-
-def _common(this: Any) -> list[click.Parameter]:
-    return [
-        click.Option(["--source"], default=this.source or None, required=not this.source, show_default=True,
-                     help="sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name"),
-        click.Option(["--tokenizer"], required=True, help="A spiece.model, its directory, a Hub name, or sample:"),
-        click.Option(["--out"], required=True, help="Where the dataset goes."),
-        click.Option(["--input-length"], default=this.input_length, show_default=True, help="Tokens of an input, EOS among them."),
-        click.Option(["--target-length"], default=this.target_length, show_default=True, help="Tokens of a target, EOS among them."),
-        click.Option(["--truncation"], default="head_tail", show_default=True, type=click.Choice(POLICIES),
-                     help="What is kept of an input that is too long."),
-        click.Option(["--marker"], default="extra_id_1", show_default=True, type=click.Choice(MARKERS),
-                     help="What head_tail puts where the middle was."),
-        click.Option(["--layout"], default="padded", show_default=True, type=click.Choice(LAYOUTS), help="How records are laid out."),
-        click.Option(["--masks"], is_flag=True, help="Write attention_mask and decoder_attention_mask too."),
-        click.Option(["--splits"], help="Shares drawn by the id's hash, as train=0.9,validation=0.1 (the default, unless the "
-                     "source's files are splits themselves)."),
-        click.Option(["--shards"], default="auto", show_default=True, help="Shards of the largest split, or auto."),
-        click.Option(["--seed"], default=0, show_default=True, help="What splits and order are drawn with."),
-        click.Option(["--limit"], type=click.IntRange(min=1), help="Read only so many rows."),
-        click.Option(["--format"], default="", help="csv, tsv, jsonl, parquet or text, where names do not say it."),
-        click.Option(["--encoding"], default="utf-8", show_default=True, help="Of text files."),
-        click.Option(["--runner"], default="local", show_default=True, type=click.Choice(RUNNERS), help="What runs the pipeline."),
-        click.Option(["--workers"], type=click.IntRange(min=1), help="Processes; all cores by default."),
-        click.Option(["--fresh"], is_flag=True, help="Tokenize anew even what is kept from an earlier run."),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
-    ]  # fmt: skip
 
 
 def _option(field: dataclasses.Field) -> click.Parameter:
