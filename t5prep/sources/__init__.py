@@ -1,46 +1,62 @@
-"""stub until the sources branch lands."""
+"""Sources: where text comes from, pinned and checked. One grammar (see `t5prep.sources.grammar`), one way to read.
 
-import dataclasses
-import glob
-import gzip
-import os
+`resolve` finds (and where needed fetches) the raw files of a source; `open_stream` and `open_random` read one.
+"""
+
+from collections.abc import Iterable
 from pathlib import Path
 
-import pyarrow as pa
+from t5prep.sources import redact
+from t5prep.sources.grammar import parse
+from t5prep.sources.raw import RawFile, Resolved, patterns
+from t5prep.sources.reading import open_random, open_stream, sha256, unpacked_name
+
+__all__ = ["RawFile", "Resolved", "open_random", "open_stream", "resolve", "sha256", "unpacked_name"]
 
 
-@dataclasses.dataclass(frozen=True)
-class RawFile:
-    name: str
-    path: str
-    bytes: int
-    member: str = ""
-    sha256: str = ""
-    checksum: str = ""
+def resolve(
+    uri: str,
+    *,
+    cache: Path | None = None,
+    include: str | Iterable[str] = (),
+    token: str | None = None,
+    progress: bool | None = None,
+    stream: bool | None = None,
+) -> Resolved:
+    """A source as pinned raw files, in order of their names.
 
+    cache: where downloads are kept (default: $T5PREP_CACHE, or t5prep in the user's cache directory)
+    include: fnmatch patterns over the files' names, or over the last parts of them; none means every file
+    token: a Hugging Face token for this call only; workers that stream use HF_TOKEN or the login of their machine
+    progress: draw a bar on stderr; None draws it on a terminal only
+    stream: read a Hub corpus by range (True), download it (False), or decide by its size (None)
 
-@dataclasses.dataclass(frozen=True)
-class Resolved:
-    uri: str
-    revision: str
-    files: tuple
-    licence: str
-    citation: str
+    Raises SourceError, one sentence: what is wrong, and what to type next.
+    """
+    redact.quiet_logs()
+    place, include = parse(uri), patterns(include)
+    match place.scheme:
+        case "":
+            from t5prep.sources import local
 
+            return local.resolve(place, include=include)
+        case "gs":
+            from t5prep.sources import gcs
 
-def resolve(uri, *, cache=None, include=(), token=None, progress=None):
-    from t5prep.errors import SourceError
+            return gcs.resolve(place, include=include)
+        case "hf":
+            from t5prep.sources import hub
 
-    paths = sorted(glob.glob(uri)) or [uri]
-    for p in paths:
-        if not os.path.exists(p):
-            raise SourceError(f"{p} does not exist")
-    return Resolved(uri, "", tuple(RawFile(os.path.basename(p), p, os.path.getsize(p)) for p in paths), "", "")
+            return hub.resolve(place, cache=cache, include=include, token=token, progress=progress, stream=stream)
+        case "kaggle":
+            from t5prep.sources import kaggle
 
+            return kaggle.resolve(place, cache=cache, include=include, progress=progress)
+        case "zenodo":
+            from t5prep.sources import zenodo
 
-def open_stream(file):
-    return gzip.open(file.path) if file.path.endswith(".gz") else open(file.path, "rb")
+            return zenodo.resolve(place, cache=cache, include=include, progress=progress)
+        case _:
+            from t5prep.sources import web
 
-
-def open_random(file):
-    return open(file.path, "rb")
+            return web.resolve(place, url=uri, cache=cache, include=include, progress=progress)

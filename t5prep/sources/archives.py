@@ -1,0 +1,107 @@
+"""Zip archives, read where they lie: members are listed, checked and streamed, never unpacked to disk.
+
+A name that climbs out, an absolute name or a symbolic link refuses the whole archive: whoever made it meant harm, or
+made it with a tool that cannot be trusted. An encrypted member or a bomb is refused when it is asked for.
+"""
+
+import re
+import stat
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from t5prep.errors import SourceError
+from t5prep.sources.limits import limits
+from t5prep.sources.raw import RawFile, wanted
+
+ENCRYPTED = 0x1  # general purpose flag, bit 0 (APPNOTE.TXT 4.4.4)
+_NOISE = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|Thumbs\.db$)")
+_CLIMBS = re.compile(r"(^|[/\\])\.\.([/\\]|$)")
+_ABSOLUTE = re.compile(r"^([/\\]|[A-Za-z]:)")
+
+
+def is_zip(name: str) -> bool:
+    """Whether a file of this name is taken for an archive of files."""
+    return name.lower().endswith(".zip")
+
+
+def refuse_tar(name: str) -> None:
+    """Raises SourceError for a tar, whose members cannot be read without reading all that stands before them."""
+    if re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|7z|rar)$", name, re.IGNORECASE):
+        raise SourceError(f"{name} is an archive that cannot be read in place. Unpack it, and name the directory.")
+
+
+def members(
+    archive: BinaryIO, *, path: str, name: str, include: Sequence[str] = (), prefix: str = "", checksum: str = ""
+) -> tuple[list[RawFile], list[str]]:
+    """The members asked for, each named `prefix` + its name in the archive, and the names of all members.
+
+    Raises SourceError for a damaged archive, and for one that holds what is refused (see above).
+    """
+    found, offered, bounds = [], [], limits()
+    with _opened(archive, name) as opened:
+        for info in opened.infolist():
+            _check_name(info, name)
+            if info.is_dir() or _NOISE.search(info.filename):
+                continue
+            full = prefix + info.filename
+            offered.append(full)
+            if wanted(full, include):
+                _check_content(info, name)
+                bounds.check(f"{info.filename} in {name}", packed=info.compress_size, unpacked=info.file_size)
+                found.append(RawFile(full, path, info.file_size, member=info.filename, checksum=checksum))
+    return found, offered
+
+
+def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, int]:
+    """A stream of one member's unpacked bytes, and how many packed bytes it comes from. Raises SourceError."""
+    with _readable(name):
+        opened = zipfile.ZipFile(archive)
+    try:
+        info = opened.getinfo(member)
+    except KeyError:
+        raise SourceError(f"{name} has no member {member}; it was changed since it was listed.") from None
+    _check_name(info, name)
+    _check_content(info, name)
+    limits().check(f"{member} in {name}", packed=info.compress_size, unpacked=info.file_size)
+    with _readable(name):
+        return opened.open(info), info.compress_size  # type: ignore[return-value]
+
+
+@contextmanager
+def _opened(archive: BinaryIO, name: str) -> Iterator[zipfile.ZipFile]:
+    with _readable(name), zipfile.ZipFile(archive) as opened:
+        yield opened
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, EOFError, ValueError, OSError) as error:
+        raise SourceError(f"{name} is not a whole zip archive ({error}). Fetch it again.") from error
+    except NotImplementedError as error:
+        raise SourceError(f"{name} is packed in a way that cannot be read ({error}). Unpack it yourself.") from error
+
+
+def _check_name(info: zipfile.ZipInfo, name: str) -> None:
+    said = info.orig_filename.split("\0")[0]
+    wrong = (
+        "climbs out of the archive"
+        if _CLIMBS.search(said)
+        else "is an absolute path"
+        if _ABSOLUTE.match(said)
+        else "is a symbolic link"
+        if stat.S_ISLNK(info.external_attr >> 16)
+        else ""
+    )
+    if wrong:
+        raise SourceError(f'{name} is refused: its member "{said}" {wrong}. Ask its publisher for a sound archive.')
+
+
+def _check_content(info: zipfile.ZipInfo, name: str) -> None:
+    if info.flag_bits & ENCRYPTED:
+        raise SourceError(
+            f"{info.filename} in {name} is encrypted. Unpack it with its password, and name the directory."
+        )

@@ -1,0 +1,84 @@
+"""What a source resolves to: raw files, each named alike on every machine, and who to thank."""
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from t5prep.errors import SourceError
+
+
+@dataclasses.dataclass(frozen=True)
+class RawFile:
+    """One file, or one member of an archive, that rows are read from.
+
+    name: its name inside the source: unique, `/`-separated, stable across machines (row ids and the manifest hold it)
+    path: where the bytes are: a local path, or a URL readable by range (`hf://`, `gs://`, `https://`)
+    bytes: its size; a member's is the unpacked one
+    member: the member inside the zip at `path`; "" means the file itself
+    sha256: hex, where it is already known
+    checksum: what the publisher says ("md5:..." or "sha256:..."; of the archive, for a member)
+    """
+
+    name: str
+    path: str
+    bytes: int
+    member: str = ""
+    sha256: str = ""
+    checksum: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolved:
+    """A source, pinned: what was asked for (without credentials), which revision answered, its files, its terms."""
+
+    uri: str
+    revision: str
+    files: tuple[RawFile, ...]
+    licence: str
+    citation: str
+
+
+def wanted(name: str, include: Sequence[str]) -> bool:
+    """Whether a file of this name was asked for: by its whole name or by the last parts of it.
+
+    >>> wanted("a.zip/input/squad2_train.csv", ["squad2_*.csv"])
+    True
+    >>> wanted("a.zip/input/squad2_train.csv", ["*/eli5_*.csv"])
+    False
+    """
+    return not include or any(fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}") for pattern in include)
+
+
+def patterns(include: str | Iterable[str]) -> tuple[str, ...]:
+    """One pattern or several, as several."""
+    return (include,) if isinstance(include, str) and include else tuple(include)
+
+
+def glob_pattern(pattern: str) -> re.Pattern[str]:
+    """A glob over whole names: `*` stays inside a folder, `**` does not.
+
+    >>> bool(glob_pattern("data/train-*").fullmatch("data/train-0.parquet"))
+    True
+    >>> bool(glob_pattern("*.csv").fullmatch("a/b.csv")), bool(glob_pattern("**/*.csv").fullmatch("b.csv"))
+    (False, True)
+    """
+    special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", pattern)
+    return re.compile("".join(special.get(part, part if part.startswith("[") else re.escape(part)) for part in parts))
+
+
+def checked(
+    files: Iterable[RawFile], uri: str, *, include: Sequence[str], offered: Sequence[str]
+) -> tuple[RawFile, ...]:
+    """The files in order of their names. Raises SourceError when there is none, or when two share a name."""
+    ordered = tuple(sorted(files, key=lambda file: file.name))
+    if not ordered:
+        sought = f"no file like {', '.join(include)}" if include else "no file that rows could be read from"
+        some = f" It has {', '.join(sorted(offered)[:5])}{', …' if len(offered) > 5 else ''}." if offered else ""
+        raise SourceError(f"{uri} has {sought}.{some}")
+    for one, two in itertools.pairwise(ordered):
+        if one.name == two.name:
+            raise SourceError(f"{uri} has two files named {one.name}; ask for them one at a time.")
+    return ordered

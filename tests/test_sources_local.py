@@ -1,0 +1,231 @@
+"""Paths, directories, globs, and the archives and packed files found there."""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import stat
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5prep.errors import SourceError, UsageError
+from t5prep.sources import open_random, open_stream, resolve, sha256
+from t5prep.sources.grammar import EXAMPLES, parse
+
+
+def names(source: str | Path, **options) -> list[str]:
+    return [file.name for file in resolve(str(source), **options).files]
+
+
+def read(source: str | Path, **options) -> dict[str, bytes]:
+    return {file.name: open_stream(file).read() for file in resolve(str(source), **options).files}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, body in {
+        "a.csv": b"1",
+        "sub/b.csv": b"2",
+        "sub/c.txt": b"3",
+        ".hidden/x.csv": b"no",
+        ".DS_Store": b"no",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(body)
+    return tmp_path
+
+
+def test_a_file_is_named_by_its_name_and_a_directory_by_paths_in_it(tree: Path):
+    assert names(tree / "sub/b.csv") == ["b.csv"]
+    assert names(tree) == ["a.csv", "sub/b.csv", "sub/c.txt"]
+    assert names(f"{tree}/**/*.csv") == ["a.csv", "sub/b.csv"]
+    assert names(f"{tree}/su?/[bc].*") == ["sub/b.csv", "sub/c.txt"]
+
+
+def test_names_do_not_depend_on_where_one_stands(tree: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tree)
+    assert names(".") == names(tree)
+    assert names("**/*.csv") == ["a.csv", "sub/b.csv"]
+    assert names("sub/*.csv") == ["b.csv"] == names(f"{tree}/sub/*.csv")
+
+
+def test_include_chooses_by_whole_names_or_their_last_parts(tree: Path):
+    assert names(tree, include="*.csv") == ["a.csv", "sub/b.csv"]
+    assert names(tree, include=["b.csv", "sub/*.txt"]) == ["sub/b.csv", "sub/c.txt"]
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("{tree}/nothing", "does not exist"),
+        ("{tree}/*.parquet", "no file that rows could be read from"),
+        ("", "empty"),
+        ("kagle:a/b", 'Did you mean "kaggle"'),
+        ("ftp://host/x", "not a kind of source"),
+        ("kaggle:only-one", EXAMPLES["kaggle"]),
+        ("kaggle:a/b@latest", EXAMPLES["kaggle"]),
+        ("zenodo:abc", EXAMPLES["zenodo"]),
+        ("hf:glue", EXAMPLES["hf"]),
+        ("hf:a/b#", EXAMPLES["hf"]),
+        ("https:/example.org", EXAMPLES["https"]),
+        ("gs:bucket", EXAMPLES["gs"]),
+    ],
+)
+def test_what_cannot_be_is_said_with_an_example(source: str, says: str, tree: Path):
+    with pytest.raises(SourceError) as error:
+        resolve(source.format(tree=tree))
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_the_grammar(text: str):
+    with contextlib.suppress(SourceError):
+        assert parse(text).uri
+
+
+def test_include_without_a_match_tells_what_there_is(tree: Path):
+    with pytest.raises(SourceError, match=r"no file like x\.csv\. It has a\.csv"):
+        resolve(str(tree), include="x.csv")
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
+def test_packed_files_are_unpacked_as_they_are_read(suffix: str, pack, tmp_path: Path):
+    body = os.urandom(1000) * 3000
+    (tmp_path / f"a.jsonl.{suffix}").write_bytes(pack(body))
+    (file,) = resolve(str(tmp_path)).files
+    assert open_stream(file).read() == body
+    assert open_random(file).read() == body
+    assert file.bytes == (tmp_path / file.name).stat().st_size
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz"])
+def test_a_packed_file_that_was_cut_is_said_to_be_damaged(suffix: str, tmp_path: Path):
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[suffix]
+    (tmp_path / f"a.{suffix}").write_bytes(pack(os.urandom(5000))[:-900])
+    (file,) = resolve(str(tmp_path)).files
+    with pytest.raises(SourceError, match="damaged"):
+        open_stream(file).read()
+
+
+def zip_file(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, body in members:
+            archive.writestr(name, body)
+    return path
+
+
+def test_zip_members_are_read_in_place(tmp_path: Path):
+    source = zip_file(
+        tmp_path / "corpus.zip",
+        ("input/train.csv", b"id\n1\n"),
+        ("input/valid.jsonl.gz", gzip.compress(b"{}")),
+        ("__MACOSX/input/._train.csv", b"noise"),
+        ("input/", b""),
+    )
+    assert read(source) == {"corpus.zip/input/train.csv": b"id\n1\n", "corpus.zip/input/valid.jsonl.gz": b"{}"}
+    assert names(tmp_path, include="*/train.csv") == ["corpus.zip/input/train.csv"]
+    assert os.listdir(tmp_path) == ["corpus.zip"]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_parquet_inside_a_zip_is_read_by_row_group(method: int, tmp_path: Path):
+    table = pa.table({"text": [f"row {i}" for i in range(1000)]})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, row_group_size=100)
+    source = zip_file(tmp_path / "corpus.zip", ("data.parquet", buffer.getvalue()), method=method)
+    (file,) = resolve(str(source)).files
+    assert pq.ParquetFile(open_random(file)).read_row_group(7)["text"][0].as_py() == "row 700"
+
+
+def encrypted(path: Path) -> None:
+    """Set the encryption bit in both headers of the only member, as a zip with a password has it."""
+    body = bytearray(zip_file(path, ("a.csv", b"x")).read_bytes())
+    body[6] |= 1
+    body[body.index(b"PK\1\2") + 8] |= 1
+    path.write_bytes(body)
+
+
+def symlink(path: Path) -> None:
+    info = zipfile.ZipInfo("a.csv")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    zip_file(path, (info, b"/etc/passwd"))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda p: zip_file(p, ("../../a.csv", b"x")), "climbs out"),
+        (lambda p: zip_file(p, ("a/../../b.csv", b"x")), "climbs out"),
+        (lambda p: zip_file(p, ("..\\a.csv", b"x")), "climbs out"),
+        (lambda p: zip_file(p, ("/etc/a.csv", b"x")), "absolute"),
+        (lambda p: zip_file(p, ("C:\\a.csv", b"x")), "absolute"),
+        (symlink, "symbolic link"),
+        (encrypted, "encrypted"),
+        (lambda p: zip_file(p, ("a.csv", b"0" * (80 << 20))), "decompression bomb"),
+        (lambda p: p.write_bytes(b"<html>not found</html>"), "not a whole zip"),
+        (lambda p: p.write_bytes(zip_file(p, ("a.csv", os.urandom(9999))).read_bytes()[:-500]), "not a whole zip"),
+    ],
+)
+def test_archives_that_mean_harm_are_refused(make, says: str, tmp_path: Path):
+    make(tmp_path / "bad.zip")
+    with pytest.raises(SourceError, match=says) as error:
+        resolve(str(tmp_path / "bad.zip"))
+    assert "bad.zip" in str(error.value)
+
+
+def test_a_member_whose_bytes_were_changed_is_said_to_be_damaged(tmp_path: Path):
+    path = zip_file(tmp_path / "a.zip", ("a.csv", b"a,b,c" * 99), method=zipfile.ZIP_STORED)
+    path.write_bytes(path.read_bytes().replace(b"a,b,c", b"a;b,c", 1))
+    (file,) = resolve(str(path)).files
+    with pytest.raises(SourceError, match="damaged"):
+        open_stream(file).read()
+
+
+def test_a_bomb_that_does_not_tell_its_size_is_stopped_while_it_is_read(tmp_path: Path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"0" * (80 << 20)))
+    (file,) = resolve(str(tmp_path)).files
+    stream = open_stream(file)
+    assert len(stream.read(60 << 20)) == 60 << 20
+    with pytest.raises(SourceError, match="T5PREP_MAX_UNPACKED_RATIO="):
+        stream.read(10 << 20)
+
+
+def test_the_user_can_raise_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    source = zip_file(tmp_path / "a.zip", ("a.csv", b"0" * (70 << 20)))
+    monkeypatch.setenv("T5PREP_MAX_UNPACKED_RATIO", "5000")
+    assert names(source) == ["a.zip/a.csv"]
+    monkeypatch.setenv("T5PREP_MAX_UNPACKED_BYTES", "1e6")
+    with pytest.raises(SourceError, match="more than 1,000,000 bytes"):
+        resolve(str(source))
+    monkeypatch.setenv("T5PREP_MAX_UNPACKED_BYTES", "much")
+    with pytest.raises(UsageError, match="much"):
+        resolve(str(source))
+
+
+def test_sha256_is_of_the_bytes_as_they_are(tmp_path: Path):
+    (tmp_path / "a.gz").write_bytes(b"")
+    zip_file(tmp_path / "b.zip", ("c.txt", b""))
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert [sha256(file) for file in resolve(str(tmp_path)).files] == [empty, empty]
+
+
+def test_tar_is_refused_with_what_to_do(tmp_path: Path):
+    (tmp_path / "a.tar.gz").write_bytes(b"")
+    with pytest.raises(SourceError, match="Unpack it"):
+        resolve(str(tmp_path))
+
+
+def test_real_corpora(shared_data: Path):
+    assert names(shared_data / "sst2") == ["dev.tsv", "test.tsv", "train.tsv"]
+    (train,) = resolve(str(shared_data / "sst2"), include="train.tsv").files
+    with open_stream(train) as stream:
+        assert sum(1 for _ in stream) > 60_000
