@@ -1,0 +1,94 @@
+"""A cache of downloads that several processes may share: named by content, filled once, never half full.
+
+ROOT/blobs/<sha256>       the bytes, read-only
+ROOT/refs/<key>.json      which bytes a published name stands for (the key is a hash: it tells no address)
+ROOT/parts/<key>.part     a download under way, or one that a later run will continue
+ROOT/locks/<key>.lock     held while downloading; the system lets go of it when a process dies
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import AcquireReturnProxy, FileLock, Timeout
+
+from t5prep.errors import SourceError
+from t5prep.sources.download import Fetched
+
+_PATIENCE = 5.0  # seconds after which someone who waits is told for whom
+
+
+@dataclasses.dataclass(frozen=True)
+class Blob:
+    """A cached file."""
+
+    path: Path
+    bytes: int
+    sha256: str
+
+
+def root(cache: Path | None) -> Path:
+    """Where downloads are kept: as given, or $T5PREP_CACHE, or `t5prep` in the user's cache directory."""
+    if cache:
+        return Path(cache).expanduser()
+    said = os.environ.get("T5PREP_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "t5prep")
+    return Path(said).expanduser()
+
+
+def fetch(key: str, download: Callable[[Path], Fetched], *, cache: Path | None) -> Blob:
+    """The bytes that `key` stands for, downloaded to the part file it is called with when they are not here yet.
+
+    `key` must name a version ("zenodo:1/a.zip md5:..."), so that what is here never grows old.
+    Raises SourceError when the cache cannot be written, and what `download` raises.
+    """
+    place, name = root(cache), hashlib.sha256(key.encode()).hexdigest()[:40]
+    try:
+        for folder in ("blobs", "refs", "parts", "locks"):
+            (place / folder).mkdir(parents=True, exist_ok=True)
+        with _locked(place / "locks" / f"{name}.lock", place):
+            if found := _known(place, name):
+                return found
+            part = place / "parts" / f"{name}.part"
+            fetched = download(part)
+            return _keep(place, name, part, fetched)
+    except OSError as error:
+        raise SourceError(
+            f"The cache {place} cannot be written ({error.strerror or error}). "
+            "Make room, or set T5PREP_CACHE to another place."
+        ) from error
+
+
+def _locked(path: Path, place: Path) -> AcquireReturnProxy:
+    lock = FileLock(path)
+    try:
+        return lock.acquire(timeout=_PATIENCE)
+    except Timeout:
+        print(f"Waiting for another process that is downloading the same file to {place} ...", file=sys.stderr)
+        return lock.acquire(timeout=-1)
+
+
+def _known(place: Path, name: str) -> Blob | None:
+    try:
+        said = json.loads((place / "refs" / f"{name}.json").read_text())
+        blob = Blob(place / "blobs" / said["sha256"], said["bytes"], said["sha256"])
+        return blob if blob.path.stat().st_size == blob.bytes else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _keep(place: Path, name: str, part: Path, fetched: Fetched) -> Blob:
+    """Move a whole part to its place, then say so: a reader sees neither before it is there."""
+    blob = Blob(place / "blobs" / fetched.sha256, fetched.bytes, fetched.sha256)
+    with part.open("rb") as arrived:
+        os.fsync(arrived.fileno())
+    part.chmod(0o444)
+    part.replace(blob.path)
+    ref = place / "refs" / f"{name}.json"
+    draft = ref.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(json.dumps({"sha256": blob.sha256, "bytes": blob.bytes}) + "\n")
+    draft.replace(ref)
+    return blob

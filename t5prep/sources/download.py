@@ -1,0 +1,192 @@
+"""One file from an address to a part file: whole, of the right length, with the right checksum, or not at all."""
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import requests
+from tqdm import tqdm
+
+from t5prep.errors import SourceError
+from t5prep.sources.http import CHUNK, Broken, Checksum, connection_errors, get, looks_like_a_page
+from t5prep.sources.retry import Retries
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetched:
+    """What arrived: its bytes and SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass
+class Download:
+    """One download.
+
+    address: called before every try, because signed addresses grow old
+    name: shown, and its suffix says whether a web page may be meant
+    checksum, size: what the publisher says; "" and None where it says nothing
+    """
+
+    address: Callable[[], str]
+    part: Path
+    name: str
+    checksum: str = ""
+    size: int | None = None
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    progress: bool | None = None
+    _furthest: int = 0
+
+    def run(self) -> Fetched:
+        """Fetch it to `part`, continuing what an earlier run left there. Raises SourceError; then no part is left
+        that a later run could not continue.
+        """
+        retries = Retries(self.name)
+        resumed = clean = False
+        with self._bar() as bar:
+            while True:
+                start = self._start()
+                resumed = resumed or start > 0
+                try:
+                    expected = self._receive(start, retries, bar)
+                except Broken as broken:
+                    retries.wait(str(broken))
+                    continue
+                except OSError as error:
+                    raise SourceError(
+                        f"{self.part.parent} cannot be written ({error.strerror}). "
+                        "Make room, or set T5PREP_CACHE to another place."
+                    ) from error
+                have = self.part.stat().st_size
+                if expected is not None and have < expected:
+                    retries.wait("the connection broke in the middle")
+                    continue
+                wrong, sha256 = self._wrong(have, expected)
+                if not wrong:
+                    self._validator.unlink(missing_ok=True)
+                    return Fetched(have, sha256)
+                self.discard()
+                if resumed and not clean:  # the first half may be of another version: one clean try
+                    clean = True
+                    continue
+                raise SourceError(
+                    f"{self.name}: {wrong}. What arrived was deleted. "
+                    "Run this again; if it persists, tell its publisher."
+                )
+
+    def discard(self) -> None:
+        """Delete what arrived."""
+        self.part.unlink(missing_ok=True)
+        self._validator.unlink(missing_ok=True)
+
+    def _receive(self, start: int, retries: Retries, bar: tqdm) -> int | None:
+        """Append what the host sends; how long the whole is, if it says. Raises Broken."""
+        headers = dict(self.headers)
+        if start:
+            headers["Range"] = f"bytes={start}-"
+            if not self.checksum:
+                headers["If-Range"] = self._validator.read_text()
+        response = get(self.address(), what=self.name, headers=headers, stream=True, retries=retries)
+        with response:
+            if response.status_code == 416:  # what is here is as long as the whole, or longer
+                whole = _whole(response)
+                if whole != start:
+                    self.discard()
+                    raise Broken("the host has fewer bytes than were fetched before")
+                return whole
+            continues = response.status_code == 206 and start > 0
+            if continues and _first(response) != start:
+                self.discard()
+                raise Broken("the host sends another range than was asked for")
+            if response.headers.get("Content-Encoding", "identity") != "identity" and not self.name.endswith(".gz"):
+                raise SourceError(
+                    f"{self.name}: the host sends it compressed although asked not to. Download it yourself."
+                )
+            whole = _whole(response)
+            self._remember(response)
+            bar.total = whole or self.size
+            bar.n = start if continues else 0
+            with self.part.open("ab" if continues else "wb") as out:
+                self._copy(response, out, retries, bar, first=not continues)
+            return whole
+
+    def _copy(self, response: requests.Response, out, retries: Retries, bar: tqdm, *, first: bool) -> None:  # type: ignore[no-untyped-def]
+        chunks = response.raw.stream(CHUNK, decode_content=False)
+        while True:
+            with connection_errors():
+                chunk = next(chunks, b"")
+            if not chunk:
+                return
+            if first and looks_like_a_page(response, chunk, self.name):
+                out.close()
+                self.discard()
+                raise SourceError(
+                    f"{self.name}: the host sends a web page instead of the data: a sign-in, a form or a notice. "
+                    "Open the address in a browser to see it, or download the file there and name it here."
+                )
+            first = False
+            out.write(chunk)
+            if out.tell() > self._furthest:  # a host that always starts anew and always breaks makes no progress
+                self._furthest = out.tell()
+                retries.progressed()
+            bar.update(len(chunk))
+
+    def _start(self) -> int:
+        """How many bytes are here already and may be continued: only what is known to be of the same version."""
+        if not self.part.exists():
+            return 0
+        return self.part.stat().st_size if self.checksum or self._validator.exists() else 0
+
+    def _remember(self, response: requests.Response) -> None:
+        """Keep what names this version (RFC 9110, 13.1.5: a strong ETag, or a date), so that only it is continued."""
+        etag = response.headers.get("ETag", "")
+        version = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
+        if version:
+            self._validator.write_text(version)
+        else:
+            self._validator.unlink(missing_ok=True)
+
+    def _wrong(self, have: int, expected: int | None) -> tuple[str, str]:
+        """What is wrong with the bytes ("" for nothing), and their SHA-256."""
+        published = self.size if self.size is not None else expected
+        if published is not None and have != published:
+            return f"{have:,} bytes arrived where its publisher says {published:,}", ""
+        checksum = Checksum(self.checksum, size=have)
+        with self.part.open("rb") as arrived:
+            while chunk := arrived.read(CHUNK):
+                checksum.update(chunk)
+        mismatch = checksum.mismatch()
+        return (f"its bytes give {mismatch}, its publisher says {self.checksum}" if mismatch else ""), checksum.sha256
+
+    @property
+    def _validator(self) -> Path:
+        return self.part.with_suffix(".version")
+
+    def _bar(self) -> tqdm:
+        show = sys.stderr.isatty() if self.progress is None else self.progress
+        return tqdm(
+            desc=self.name[-40:],
+            unit="B",
+            unit_scale=True,
+            unit_divisor=1024,
+            file=sys.stderr,
+            disable=not show,
+            leave=False,
+        )
+
+
+def _first(response: requests.Response) -> int | None:
+    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return int(found.group(1)) if found else None
+
+
+def _whole(response: requests.Response) -> int | None:
+    """How long the whole file is, by Content-Range or Content-Length."""
+    found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+    if found:
+        return int(found.group(1))
+    length = response.headers.get("Content-Length", "")
+    return int(length) if length.isdigit() and response.status_code == 200 else None

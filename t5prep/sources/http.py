@@ -1,0 +1,144 @@
+"""Requests and downloads: resumed by range after a cut, tried again politely, verified before anyone sees the bytes.
+
+Why not urllib3's own Retry: it does not resume a body, and it logs addresses, which may be signed, as they are.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import requests
+import urllib3
+
+from t5prep import __version__
+from t5prep.errors import SourceError
+from t5prep.sources.retry import STATUSES, Retries
+
+TIMEOUT = (10, 60)  # seconds to connect, and between two reads
+CHUNK = 1 << 20
+
+
+class Refused(SourceError):  # noqa: N818 - an answer
+    """The host answered, and the answer is no: `status` lets a caller say what to do about it."""
+
+    def __init__(self, message: str, status: int):
+        super().__init__(message)
+        self.status = status
+
+
+class Broken(Exception):  # noqa: N818 - not an error yet: the request is tried again
+    """The connection failed for a reason that may pass; str() holds no address."""
+
+
+@contextmanager
+def connection_errors() -> Iterator[None]:
+    """Turn what HTTP libraries raise into Broken, whose message holds no address and so no credential."""
+    try:
+        yield
+    except (requests.exceptions.SSLError, urllib3.exceptions.SSLError):
+        raise Broken("the secure connection failed") from None
+    except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError):
+        raise Broken("it did not answer in time") from None
+    except requests.exceptions.ProxyError:
+        raise Broken("the proxy refused the connection") from None
+    except (requests.exceptions.ChunkedEncodingError, urllib3.exceptions.ProtocolError, urllib3.exceptions.DecodeError):
+        raise Broken("the connection broke in the middle") from None
+    except (requests.exceptions.ConnectionError, urllib3.exceptions.HTTPError, ConnectionError):
+        raise Broken("it cannot be reached") from None
+    except requests.exceptions.RequestException as error:
+        raise SourceError(
+            f"The address cannot be asked for ({type(error).__name__}). Check how it is written."
+        ) from None
+
+
+def get(
+    url: str,
+    *,
+    what: str,
+    headers: Mapping[str, str] | None = None,
+    stream: bool = False,
+    retries: Retries | None = None,
+    session: requests.Session | None = None,
+) -> requests.Response:
+    """The answer to a GET, status 2xx, 304 or 416. `what` stands for the address in errors.
+
+    Raises Refused for any other status, and SourceError when the host stays away.
+    """
+    retries = retries or Retries(what)
+    asked = {"Accept-Encoding": "identity", "User-Agent": f"t5prep/{__version__}", **(headers or {})}
+    while True:
+        try:
+            with connection_errors():
+                response = (session or requests).get(url, headers=asked, stream=stream, timeout=TIMEOUT)
+        except Broken as broken:
+            retries.wait(str(broken))
+            continue
+        if url.startswith("https:") and any(not hop.url.startswith("https:") for hop in [*response.history, response]):
+            response.close()
+            raise SourceError(f"{what} redirects from https to http, where anyone could change it. It is not read.")
+        if response.ok or response.status_code in (304, 416):
+            return response
+        response.close()
+        if response.status_code not in STATUSES:
+            raise Refused(f"{what} answers {response.status_code} {response.reason}.", response.status_code)
+        retries.wait(f"the host answers {response.status_code} {response.reason}", headers=response.headers)
+
+
+def json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> dict:
+    """What an API answers. Raises Refused, and SourceError when it is no JSON object (a sign-in page, say)."""
+    response = get(url, what=what, headers=headers)
+    try:
+        said = response.json()
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise SourceError(
+            f"{what}: the host answers with something that is not JSON. Is a proxy or a sign-in in between?"
+        )
+    return said
+
+
+def looks_like_a_page(response: requests.Response, start: bytes, name: str) -> bool:
+    """Whether a web page came instead of data: a sign-in, a consent form, an error with status 200."""
+    if name.lower().endswith((".html", ".htm")):
+        return False
+    head = start[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    is_html = response.headers.get("Content-Type", "").lower().startswith(("text/html", "application/xhtml"))
+    return head.startswith((b"<!doctype html", b"<html")) and (is_html or not name.lower().endswith((".txt", ".xml")))
+
+
+class Checksum:
+    """What the publisher says a file's bytes add up to: `md5:<hex>`, `sha256:<hex>`, or `git:<hex>`; "" says nothing.
+
+    `git:` is a git blob's name: SHA-1 over `blob SIZE\\0` and the bytes, so it needs the `size` beforehand.
+
+    >>> checksum = Checksum("git:ce013625030ba8dba906f756967f9e9ca394464a", size=6)
+    >>> checksum.update(b"hello\\n")
+    >>> checksum.mismatch()
+    ''
+    """
+
+    def __init__(self, said: str, *, size: int = 0):
+        self._algorithm, _, self._said = said.partition(":")
+        self._sha256 = hashlib.sha256()
+        self._said_hash = self._sha256
+        if self._algorithm == "git":
+            self._said_hash = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+        elif self._algorithm not in ("", "sha256"):
+            self._said_hash = hashlib.new(self._algorithm, usedforsecurity=False)
+
+    def update(self, data: bytes) -> None:
+        """Take in the next bytes."""
+        self._sha256.update(data)
+        if self._said_hash is not self._sha256:
+            self._said_hash.update(data)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 (hex) of all bytes so far, whatever the publisher uses."""
+        return self._sha256.hexdigest()
+
+    def mismatch(self) -> str:
+        """What the bytes give instead, as `md5:<hex>`, or "" when all is well."""
+        got = self._said_hash.hexdigest()
+        return f"{self._algorithm}:{got}" if self._algorithm and got != self._said.lower() else ""

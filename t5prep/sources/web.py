@@ -1,0 +1,53 @@
+"""One file at an https:// address."""
+
+import re
+import uuid
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from t5prep.errors import SourceError
+from t5prep.sources import cache as caches
+from t5prep.sources import http, local
+from t5prep.sources.download import Download
+from t5prep.sources.grammar import Place
+from t5prep.sources.raw import Resolved, checked
+
+# Pages for people, and how the corpus on each is written here.
+_PAGES = {
+    re.compile(r"https?://(?:www\.)?kaggle\.com/datasets/([\w-]+/[\w-]+)(?:[/?#].*)?"): "kaggle:",
+    re.compile(r"https?://huggingface\.co/datasets/([\w.-]+/[\w.-]+)/?(?:tree/.*|viewer/.*)?(?:[?#].*)?"): "hf:",
+    re.compile(r"https?://(?:www\.)?zenodo\.org/records?/(\d+)/?(?:[?#].*)?"): "zenodo:",
+}
+
+
+def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str], progress: bool | None) -> Resolved:
+    """Download the file, or take it from the cache while its host says (ETag, Last-Modified) that it is still the same.
+
+    `url` may hold credentials: it is sent to its host and written nowhere. Raises SourceError.
+    """
+    for page, scheme in _PAGES.items():
+        if found := page.fullmatch(url):
+            raise SourceError(f"{place.uri} is a page for people. The corpus on it is written {scheme}{found.group(1)}")
+    name = PurePosixPath(unquote(urlsplit(url).path)).name or "data"
+    try:
+        with http.get(url, what=place.uri, stream=True) as answer:
+            etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
+            version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")
+        blob = caches.fetch(
+            f"{url} {version or uuid.uuid4().hex}",
+            lambda part: Download(lambda: url, part, name, progress=progress).run(),
+            cache=cache,
+        )
+    except http.Refused as refused:
+        raise SourceError(f"{refused} {_advice(refused.status)}") from None
+    said = f"etag:{etag}" if etag else ""
+    files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=said)
+    files_found = checked(files, place.uri, include=include, offered=offered)
+    return Resolved(place.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=place.uri)
+
+
+def _advice(status: int) -> str:
+    if status in (401, 403, 407):
+        return "If the file is yours to read, download it with your browser and name it here."
+    return "Check the address in a browser."

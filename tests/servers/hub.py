@@ -1,0 +1,130 @@
+"""The Hugging Face Hub: /api/datasets/..., auth-check, and large files that redirect to a storage host."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from typing import Any
+from urllib.parse import unquote
+
+from servers.http import Answer, Request, file_answer
+
+
+@dataclasses.dataclass
+class _Repo:
+    revisions: dict[str, dict[str, bytes]]
+    card: dict[str, Any]
+    gated: bool
+    private: bool
+
+
+class Hub:
+    """`publish` a dataset. Files of `large` bytes and more are in "LFS": listed with their SHA-256, served by `cdn`."""
+
+    def __init__(self, cdn: str) -> None:
+        self._cdn, self._repos, self.large = cdn, {}, 512
+        self.token = "hf_the_right_token"
+
+    def publish(
+        self,
+        name: str,
+        files: dict[str, bytes],
+        *,
+        branches: dict[str, dict[str, bytes]] | None = None,
+        card: dict[str, Any] | None = None,
+        gated: bool = False,
+        private: bool = False,
+    ) -> str:
+        """A dataset with these files on main (and on other branches); its source."""
+        self._repos[name] = _Repo({"main": files, **(branches or {})}, card or {}, gated, private)
+        return f"hf:{name}"
+
+    def sha(self, name: str, branch: str = "main") -> str:
+        """The commit that a branch is at."""
+        said = sorted(
+            (key, hashlib.sha1(body).hexdigest()) for key, body in self._repos[name].revisions[branch].items()
+        )
+        return hashlib.sha1(json.dumps([name, branch, said]).encode()).hexdigest()
+
+    def __call__(self, request: Request) -> Answer:
+        authorization = request.headers.get("authorization", "")
+        known = authorization == f"Bearer {self.token}"
+        if authorization and not known:
+            return _error(401, "", "Invalid credentials in Authorization header")
+        if found := re.fullmatch(r"/api/datasets/([\w.-]+/[\w.-]+)(?:/revision/(.+)|(/auth-check))?", request.path):
+            repo = self._repos.get(found[1])
+            if not repo or (repo.private and not known):
+                return _error(401, "RepoNotFound", "Repository not found")
+            if found[3]:
+                return _error(403, "GatedRepo", "Access is restricted") if repo.gated and not known else _json({})
+            return self._info(found[1], repo, unquote(found[2] or "main"))
+        if found := re.fullmatch(r"/datasets/([\w.-]+/[\w.-]+)/resolve/([^/]+)/(.+)", request.path):
+            repo = self._repos.get(found[1])
+            if not repo or (repo.private and not known):
+                return _error(401, "RepoNotFound", "Repository not found")
+            if repo.gated and not known:
+                return _error(403, "GatedRepo", "Access is restricted")
+            return self._file(found[1], repo, unquote(found[2]), unquote(found[3]))
+        return _error(404, "", "not found")
+
+    def storage(self, request: Request) -> Answer:
+        """The storage host: signed addresses, no Authorization wanted."""
+        if "authorization" in request.headers:
+            return Answer(400, body=b"Only one auth mechanism allowed")
+        found = re.fullmatch(r"/lfs/([\w.-]+/[\w.-]+)/(\w+)/(.+)", unquote(request.path))
+        if not found or request.query.get("X-Amz-Signature") != "5ecre7":
+            return Answer(403)
+        name, sha, key = found.groups()
+        return file_answer(self._at(name, sha)[key])
+
+    def _at(self, name: str, revision: str) -> dict[str, bytes] | None:
+        for branch, files in self._repos[name].revisions.items():
+            if revision in (branch, self.sha(name, branch)):
+                return files
+        return None
+
+    def _info(self, name: str, repo: _Repo, revision: str) -> Answer:
+        files = self._at(name, revision)
+        if files is None:
+            return _error(404, "RevisionNotFound", "Invalid rev id")
+        branch = next(key for key, value in repo.revisions.items() if value is files)
+        return _json(
+            {
+                "id": name,
+                "sha": self.sha(name, branch),
+                "gated": "auto" if repo.gated else False,
+                "private": repo.private,
+                "tags": ["license:mit", "arxiv:1910.10683"],
+                "cardData": repo.card if branch == "main" else {},
+                "siblings": [self._sibling(key, body) for key, body in sorted(files.items())],
+            }
+        )
+
+    def _sibling(self, key: str, body: bytes) -> dict[str, Any]:
+        blob = hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
+        said: dict[str, Any] = {"rfilename": key, "size": len(body), "blobId": blob}
+        if len(body) >= self.large:
+            said["lfs"] = {"size": len(body), "sha256": hashlib.sha256(body).hexdigest(), "pointerSize": 134}
+        return said
+
+    def _file(self, name: str, repo: _Repo, revision: str, key: str) -> Answer:
+        files = self._at(name, revision) or {}
+        if key not in files:
+            return _error(404, "EntryNotFound", "Entry not found")
+        revision = next(self.sha(name, branch) for branch, value in repo.revisions.items() if value is files)
+        body, commit = files[key], {"X-Repo-Commit": revision}
+        if len(body) >= self.large:
+            linked = {"X-Linked-Etag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Linked-Size": str(len(body))}
+            where = f"{self._cdn}/lfs/{name}/{revision}/{key}?X-Amz-Signature=5ecre7"
+            return Answer(302, {"Location": where, **linked, **commit})
+        return file_answer(body, **commit)
+
+
+def _json(said: Any, status: int = 200) -> Answer:
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(said).encode())
+
+
+def _error(status: int, code: str, message: str) -> Answer:
+    answer = _json({"error": message}, status)
+    answer.headers |= {"X-Error-Code": code, "X-Error-Message": message} if code else {"X-Error-Message": message}
+    return answer
