@@ -1,0 +1,167 @@
+"""Datasets of the Hugging Face Hub, through huggingface_hub: pinned to a commit, large ones read where they are.
+
+huggingface_hub lists, names addresses and knows the user's token; bytes come by `t5prep.sources.download`, because
+`hf_hub_download` starts anew when a process dies and does not compare the SHA-256 that the Hub publishes.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from t5prep.errors import SourceError
+from t5prep.sources import archives, local
+from t5prep.sources import cache as caches
+from t5prep.sources.download import Download
+from t5prep.sources.grammar import Place
+from t5prep.sources.http import Refused
+from t5prep.sources.hub_files import Listed, choose, is_script
+from t5prep.sources.raw import RawFile, Resolved, checked, wanted
+from t5prep.sources.remote import hub_endpoint
+from t5prep.sources.retry import STATUSES, Retries
+
+T = TypeVar("T")
+PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps what it converted, script datasets above all
+STREAM_BYTES = 256 << 20  # a corpus larger than this, or of more files than STREAM_FILES, is not downloaded first
+STREAM_FILES = 64
+_WHERE = (
+    "Make a token at https://huggingface.co/settings/tokens, then `hf auth login`, "
+    "or put it in the environment variable HF_TOKEN."
+)
+
+
+def resolve(
+    place: Place,
+    *,
+    cache: Path | None,
+    include: Sequence[str],
+    token: str | None,
+    progress: bool | None,
+    stream: bool | None,
+) -> Resolved:
+    """The data files of a dataset (of its `#config`) at one commit. Raises SourceError."""
+    info = _info(place, place.revision or None, token)
+    licence, citation = _licence(info), _citation(info)
+    if not place.revision and is_script(place.name, [file.rfilename for file in info.siblings]):
+        info = _info(place, PARQUET, token, absent=info)
+    listed = choose([Listed.of(file) for file in info.siblings], info.card_data, place=place, every=bool(include))
+    chosen = [file for file in listed if archives.is_zip(file.name) or wanted(file.name, include)]
+    total = sum(file.bytes for file in chosen)
+    far = stream if stream is not None else total > STREAM_BYTES or len(chosen) > STREAM_FILES
+    files: list[RawFile] = []
+    offered = [file.name for file in listed]
+    for file in chosen:
+        if far and not archives.is_zip(file.name):
+            path = f"hf://datasets/{place.name}@{info.sha}/{file.name}"
+            files.append(RawFile(file.name, path, file.bytes, sha256=file.sha256, checksum=file.checksum))
+            continue
+        local_path, sha256 = _fetch(place, file, info.sha, cache=cache, token=token, progress=progress)
+        some, names = local.expand(local_path, name=file.name, include=include, sha256=sha256, checksum=file.checksum)
+        files += some
+        offered += names
+    found = checked(files, place.uri, include=include, offered=offered)
+    if any("/partial-" in file.name for file in found):
+        print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
+    return Resolved(place.uri, info.sha, found, licence=licence, citation=citation)
+
+
+def _info(place: Place, revision: str | None, token: str | None, *, absent: Any = None) -> Any:
+    """What the Hub says of a dataset at a revision, with sizes and checksums of its files; `absent` if it has none."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RevisionNotFoundError
+
+    api = HfApi(endpoint=hub_endpoint(), token=token)
+    try:
+        info = _call(lambda: api.dataset_info(place.name, revision=revision, files_metadata=True, timeout=30), place)
+    except RevisionNotFoundError:
+        if absent is not None:
+            return absent
+        raise SourceError(f"{place.uri}: there is no revision {revision}. Take a branch, a tag or a commit.") from None
+    if not info.sha or info.siblings is None:
+        raise SourceError(f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?")
+    if info.gated:  # everyone may see the list; find out now, not in a worker, who may read the files
+        _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
+    return info
+
+
+def _fetch(
+    place: Place, file: Listed, revision: str, *, cache: Path | None, token: str | None, progress: bool | None
+) -> tuple[Path, str]:
+    """One file, from the Hub's own cache on this machine if it is there and sound, else downloaded; and its SHA-256."""
+    from huggingface_hub import hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    cached = try_to_load_from_cache(place.name, file.name, revision=revision, repo_type="dataset")
+    if isinstance(cached, str) and (sha256 := file.sound(Path(cached))):
+        return Path(cached), sha256
+    url = hf_hub_url(place.name, file.name, repo_type="dataset", revision=revision, endpoint=hub_endpoint())
+    headers = build_hf_headers(token=token)
+
+    def download(part: Path) -> Any:
+        return Download(lambda: url, part, file.name, file.checksum, file.bytes, headers, progress).run()
+
+    try:
+        blob = caches.fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download, cache=cache)
+    except Refused as refused:
+        raise SourceError(f"{place.uri}: {_advice(refused.status, place)}") from None
+    return blob.path, blob.sha256
+
+
+def _call(ask: Callable[[], T], place: Place) -> T:
+    """One call of the Hub's API, tried again as everything is. Raises SourceError, or RevisionNotFoundError."""
+    from huggingface_hub import errors
+
+    retries = Retries(place.uri)
+    while True:
+        try:
+            return ask()
+        except errors.RevisionNotFoundError:
+            raise
+        except errors.GatedRepoError:
+            raise SourceError(
+                f"{place.uri} is gated. Accept its terms at https://huggingface.co/datasets/{place.name}. {_WHERE}"
+            ) from None
+        except errors.RepositoryNotFoundError:
+            raise SourceError(f"{place.uri}: {_advice(404, place)}") from None
+        except errors.HfHubHTTPError as error:
+            status = error.response.status_code
+            if status not in STATUSES:
+                raise SourceError(f"{place.uri}: {_advice(status, place)}") from None
+            retries.wait(f"the Hub answers {status}", headers=error.response.headers)
+        except errors.OfflineModeIsEnabled:
+            raise SourceError(f"{place.uri} needs the network, and HF_HUB_OFFLINE forbids it. Unset it.") from None
+        except errors.HTTPError:  # type: ignore[attr-defined]  # httpx's, of whichever httpx the Hub's client uses
+            retries.wait("the Hub cannot be reached, or does not answer in time")
+        except ValueError:
+            raise SourceError(
+                f"{place.uri}: the Hub answers with something that is not JSON. Is HF_ENDPOINT a Hub?"
+            ) from None
+
+
+def _advice(status: int, place: Place) -> str:
+    from huggingface_hub import get_token
+
+    if status in (401, 403):
+        return f"the Hub does not give it to you ({status}): your token is wrong, too old, or may not read it. {_WHERE}"
+    if status == 404 and get_token():
+        return "the Hub has no such dataset, or your token may not see it. Check its name, and the token's rights."
+    if status == 404:
+        return f"the Hub has no such dataset, or it is private. Check its name. If it is yours: {_WHERE}"
+    return f"the Hub answers {status}. Run this again later."
+
+
+def _licence(info: Any) -> str:
+    """The card's licence, or several."""
+    said = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
+    return ", ".join(map(str, said)) if isinstance(said, list) else str(said)
+
+
+def _citation(info: Any) -> str:
+    """What the card cites, else the papers its tags name, and the dataset's address."""
+    address = f"https://huggingface.co/datasets/{info.id}"
+    cited = [
+        f"https://{kind.replace('arxiv', 'arxiv.org/abs').replace('doi', 'doi.org')}/{name}"
+        for kind, _, name in (str(tag).partition(":") for tag in info.tags or [])
+        if kind in ("arxiv", "doi")
+    ]
+    return (info.citation or "").strip() or " ".join([address, *cited])

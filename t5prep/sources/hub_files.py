@@ -1,0 +1,124 @@
+"""Which files of a Hub dataset hold its rows: what its card says of a config, or what their names say."""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5prep.errors import SourceError, did_you_mean
+from t5prep.sources.grammar import Place
+from t5prep.sources.http import Checksum
+from t5prep.sources.raw import glob_pattern
+
+_DATA = re.compile(r"\.(parquet|csv|tsv|jsonl?|ndjson|txt|source|target)(\.(gz|bz2|xz))?$|\.zip$", re.IGNORECASE)
+_ABOUT = re.compile(r"(^|/)(\.|README|LICEN[CS]E|dataset_infos?\.json|requirements)", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A file as the Hub lists it. `checksum` is `sha256:` for large files, `git:` (a blob's SHA-1) for small ones."""
+
+    name: str
+    bytes: int
+    sha256: str
+    checksum: str
+
+    @classmethod
+    def of(cls, sibling: Any) -> "Listed":
+        """From huggingface_hub's RepoSibling, asked for with files_metadata."""
+        sha256 = sibling.lfs.sha256 if sibling.lfs else ""
+        checksum = f"sha256:{sha256}" if sha256 else f"git:{sibling.blob_id}" if sibling.blob_id else ""
+        return cls(sibling.rfilename, int(sibling.size or 0), sha256, checksum)
+
+    def sound(self, path: Path) -> str:
+        """SHA-256 (hex) of a local copy, or "" when it is not the bytes that the Hub lists."""
+        if path.stat().st_size != self.bytes:
+            return ""
+        checksum = Checksum(self.checksum, size=self.bytes)
+        with path.open("rb") as copy:
+            while chunk := copy.read(1 << 20):
+                checksum.update(chunk)
+        return "" if checksum.mismatch() else checksum.sha256
+
+
+def is_script(repo: str, names: Iterable[str]) -> bool:
+    """Whether a dataset is a loading script: `name.py` at its top, as `datasets` before 4.0 ran it."""
+    return f"{repo.partition('/')[2]}.py" in set(names)
+
+
+def choose(files: Sequence[Listed], card: Any, *, place: Place, every: bool = False) -> list[Listed]:
+    """The files of the `#config` asked for, or of the one there is. `every` keeps files that do not look like data.
+
+    Raises SourceError, with the configs there are, for one that does not exist or when one must be chosen.
+    """
+    configs = {str(said.get("config_name", "default")): said for said in _configs(card)}
+    configs = {name: said for name, said in configs.items() if _picked(files, said)}
+    data = [file for file in files if not _ABOUT.search(file.name) and (every or _DATA.search(file.name))]
+    folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
+    if configs:
+        name = place.part or _default(configs)
+        if name in configs:
+            return _picked(files, configs[name])
+        raise _which(place, list(configs))
+    if place.part:
+        below = [file for file in data if file.name.startswith(f"{place.part}/")]
+        if below:
+            return below
+        raise _which(place, folders)
+    if place.revision == "refs/convert/parquet" or not any("/" not in file.name for file in data):
+        # The Hub's parquet branch, and datasets without a card's list: one folder a config.
+        if len(folders) > 1 and not {"data", "default"} & set(folders) and not _splits(folders):
+            raise _which(place, folders)
+        if "default" in folders:
+            return [file for file in data if file.name.startswith("default/")]
+    return data
+
+
+def _configs(card: Any) -> list[dict[str, Any]]:
+    said = (card.to_dict() if card else {}).get("configs") or []
+    return [one for one in said if isinstance(one, dict)]
+
+
+def _default(configs: dict[str, dict[str, Any]]) -> str:
+    """The config that is meant when none is named, or "" when one must be."""
+    flagged = [name for name, said in configs.items() if said.get("default")]
+    return (
+        flagged[0]
+        if flagged
+        else "default"
+        if "default" in configs
+        else next(iter(configs))
+        if len(configs) == 1
+        else ""
+    )
+
+
+def _splits(folders: Iterable[str]) -> bool:
+    return all(re.match(r"(partial-)?(train|valid|validation|dev|test)", folder) for folder in folders)
+
+
+def _picked(files: Sequence[Listed], config: dict[str, Any]) -> list[Listed]:
+    """The files that a card's config lists: a pattern, several, or one list for each split."""
+    said = config.get("data_files") or []
+    patterns: list[str] = []
+    for one in said if isinstance(said, list) else [said]:
+        paths = one.get("path", []) if isinstance(one, dict) else one
+        patterns += [paths] if isinstance(paths, str) else [str(path) for path in paths]
+    folder = str(config.get("data_dir") or "").strip("./")
+    prefix = f"{folder}/" if folder else ""
+    if not patterns:
+        return [file for file in files if prefix and file.name.startswith(prefix) and _DATA.search(file.name)]
+    shapes = [glob_pattern(prefix + pattern.removeprefix("./")) for pattern in patterns]
+    return [file for file in files if any(shape.fullmatch(file.name) for shape in shapes)]
+
+
+def _which(place: Place, names: Sequence[str]) -> SourceError:
+    if not names:
+        return SourceError(f"{place.uri}: the dataset has no configs. Leave out #{place.part}.")
+    some = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    if place.part:
+        return SourceError(
+            f'{place.uri}: there is no config "{place.part}".{did_you_mean(place.part, names)} It has {some}.'
+        )
+    return SourceError(f"{place.uri} has several configs: {some}. Choose one: {place.uri}#{names[0]}")

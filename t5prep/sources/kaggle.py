@@ -1,0 +1,178 @@
+"""Kaggle datasets, through kagglehub's client: it knows where a user's credentials are and how the API is called.
+
+Only the client, not `kagglehub.dataset_download`: that unpacks archives of any size to disk, gives up at the first
+429, and lets two processes write the same file.
+"""
+
+import base64
+import contextlib
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import requests
+
+from t5prep.errors import SourceError
+from t5prep.sources import archives, local
+from t5prep.sources import cache as caches
+from t5prep.sources.download import Download
+from t5prep.sources.grammar import Place
+from t5prep.sources.http import Broken, Refused, connection_errors
+from t5prep.sources.raw import RawFile, Resolved, checked
+from t5prep.sources.retry import STATUSES, Retries
+
+T = TypeVar("T")
+_WHERE = (
+    "Make an API token on your Kaggle settings page, and save it as ~/.kaggle/access_token "
+    "or in the environment variable KAGGLE_API_TOKEN."
+)
+
+
+def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progress: bool | None) -> Resolved:
+    """Fetch a dataset (or with `#file` one file of it) at its latest or the given version. Raises SourceError."""
+    with _client() as client:
+        dataset = _call(lambda: client.get_dataset(_dataset_request(place)), place)
+        version = int(place.revision or dataset.current_version_number or 0)
+        if place.revision and dataset.current_version_number and version > dataset.current_version_number:
+            raise SourceError(f"{place.uri}: the latest version is {dataset.current_version_number}.")
+        blob, arrived, checksum = _fetch(client, place, version, cache=cache, progress=progress)
+    files: list[RawFile] = []
+    if archives.is_zip(arrived):
+        # A dataset comes as one zip, and a large file may: the zip is only how it travels, so names leave it out.
+        with blob.path.open("rb") as archive:
+            files, offered = archives.members(
+                archive, path=str(blob.path), name=arrived, include=include, checksum=checksum
+            )
+    else:
+        files, offered = local.expand(blob.path, name=arrived, include=include, sha256=blob.sha256, checksum=checksum)
+    address = f"https://www.kaggle.com/datasets/{place.name}"
+    return Resolved(
+        place.uri,
+        revision=f"version {version}",
+        files=checked(files, place.uri, include=include, offered=offered),
+        licence=dataset.license_name or "",
+        citation=f"{dataset.creator_name or place.name.partition('/')[0]}. {dataset.title or place.name} "
+        f"(version {version}). Kaggle. {address}",
+    )
+
+
+def _fetch(
+    client: Any, place: Place, version: int, *, cache: Path | None, progress: bool | None
+) -> tuple[caches.Blob, str, str]:
+    """The bytes, the name they arrived under (`data.csv` may come as `data.csv.zip`), and their published MD5."""
+    from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
+
+    request = ApiDownloadDatasetRequest()
+    request.owner_slug, request.dataset_slug = place.name.split("/")
+    request.dataset_version_number = version
+    if place.part:
+        request.file_name = place.part
+
+    def asked() -> requests.Response:
+        """Where Kaggle keeps it: a signed address that grows old, so it is asked for again before each try."""
+        response = _call(lambda: client.download_dataset(request), place)
+        response.close()
+        return response
+
+    answer = asked()
+    arrived = place.part or f"{place.name.partition('/')[2]}.zip"
+    if place.part and answer.url.partition("?")[0].endswith(".zip") and not archives.is_zip(place.part):
+        arrived = f"{place.part}.zip"
+    checksum = _md5(answer)
+    key = f"kaggle:{place.name}@{version}#{place.part} {checksum}"
+    size = int(answer.headers["Content-Length"]) if answer.headers.get("Content-Length", "").isdigit() else None
+
+    def download(part: Path) -> Any:
+        return Download(lambda: asked().url, part, arrived, checksum, size, progress=progress).run()
+
+    try:
+        return caches.fetch(key, download, cache=cache), arrived, checksum
+    except Refused as refused:
+        raise SourceError(f"{place.uri}: {refused} Run this again later.") from None
+
+
+def _md5(response: requests.Response) -> str:
+    """`x-goog-hash: crc32c=...,md5=<base64>` as `md5:<hex>`; "" where Kaggle says none."""
+    found = re.search(r"md5=([\w+/]+=*)", response.headers.get("x-goog-hash", ""))
+    return f"md5:{base64.b64decode(found.group(1)).hex()}" if found else ""
+
+
+@contextlib.contextmanager
+def _client() -> Iterator[Any]:
+    """Kaggle's dataset API. Its client talks to stdout, with headers in its test environment: nobody hears it."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        from kagglehub.clients import build_kaggle_client
+
+        try:
+            client = build_kaggle_client()
+        except (ValueError, OSError) as error:  # its message names the file, never what is in it
+            raise SourceError(f"{error}. {_WHERE}") from None
+        with client:
+            yield client.datasets.dataset_api_client
+
+
+def _dataset_request(place: Place) -> Any:
+    from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
+
+    request = ApiGetDatasetRequest()
+    request.owner_slug, request.dataset_slug = place.name.split("/")
+    return request
+
+
+def _call(ask: Callable[[], T], place: Place) -> T:
+    """One call of the API, tried again as everything is. Raises SourceError that says what to do."""
+    retries = Retries(place.uri)
+    while True:
+        try:
+            with connection_errors():
+                return _asked(ask)
+        except Broken as broken:
+            retries.wait(str(broken))
+        except _Answered as answered:
+            status = answered.response.status_code
+            if status not in STATUSES:
+                raise SourceError(f"{place.uri}: {_advice(status, place)}") from None
+            retries.wait(f"Kaggle answers {status}", headers=answered.response.headers)
+
+
+class _Answered(Exception):  # noqa: N818 - on its way to a sentence
+    """Kaggle's answer was an error."""
+
+    def __init__(self, response: requests.Response):
+        super().__init__()
+        self.response = response
+
+
+def _asked(ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except requests.exceptions.HTTPError as error:
+        raise _Answered(error.response) from None  # type: ignore[arg-type]  # the client always gives one
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, requests.exceptions.RequestException) and not isinstance(
+            error, requests.exceptions.JSONDecodeError
+        ):
+            raise
+        raise SourceError(
+            "Kaggle answers with something that is not its API. Is a proxy or a sign-in in between?"
+        ) from None
+
+
+def _advice(status: int, place: Place) -> str:
+    from kagglehub.config import get_kaggle_credentials
+
+    known = get_kaggle_credentials() is not None
+    if status == 401:
+        return f"Kaggle does not know your credentials ({status}). {_WHERE}"
+    if status == 403 and known:
+        return (
+            "Kaggle does not give it to you (403): it is private, or asks for consent. Open "
+            f"https://www.kaggle.com/datasets/{place.name} and accept its terms, or use a token of someone who may."
+        )
+    if status in (403, 404) and not known:
+        return f"Kaggle does not show it to someone unknown ({status}). If the name is right, it is private. {_WHERE}"
+    if status == 404:
+        return f"Kaggle has no such dataset, version or file (404). Check https://www.kaggle.com/datasets/{place.name}"
+    return f"Kaggle answers {status}. Run this again later."

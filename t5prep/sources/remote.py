@@ -1,0 +1,132 @@
+"""Reading a remote file by ranges: a file of the Hub at one commit, or any https:// file whose host allows it.
+
+Why not HfFileSystem: it asks the Hub's API three times for each file it opens (the repository, the listing, the
+address) and takes whatever comes for the range; with hundreds of workers the API says 429 long before the files do.
+"""
+
+import io
+import os
+import re
+from typing import BinaryIO, cast
+
+import requests
+
+from t5prep.errors import SourceError
+from t5prep.sources.http import Broken, Refused, connection_errors, get
+from t5prep.sources.retry import Retries
+
+_HUB = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")
+_BUFFER = 1 << 20  # a request costs a round trip: never ask for less than this
+
+
+def open_range(path: str, *, size: int) -> BinaryIO:
+    """A seekable file over `hf://datasets/OWNER/NAME@COMMIT/FILE` or `https://`; `size` 0 asks the host.
+
+    Raises SourceError here and while reading; cuts, 429 and 5xx are tried again and not seen.
+    """
+    url, headers = path, {}
+    if found := _HUB.fullmatch(path):
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+        url = hf_hub_url(
+            found["repo"], found["file"], repo_type="dataset", revision=found["revision"], endpoint=hub_endpoint()
+        )
+        headers = build_hf_headers()
+    return cast(BinaryIO, io.BufferedReader(_Ranges(url, headers, what=path, size=size), _BUFFER))
+
+
+def hub_endpoint() -> str | None:
+    """The Hub's address where HF_ENDPOINT names another than the usual one."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+
+
+class _Ranges(io.RawIOBase):
+    """Every read is one request, to where the last one was redirected as long as that signed address works."""
+
+    def __init__(self, url: str, headers: dict[str, str], *, what: str, size: int):
+        self._url, self._headers, self._what = url, headers, what
+        self._session = requests.Session()  # one connection for all reads
+        self._redirected = ""
+        self._position = 0
+        self._size = size or self._ask_size()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, start + offset)
+        return self._position
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        length = min(len(buffer), self._size - self._position)
+        if length <= 0:
+            return 0
+        data = self._range(self._position, length)
+        buffer[:length] = data
+        self._position += length
+        return length
+
+    def _range(self, start: int, length: int) -> bytes:
+        """Exactly these bytes. Raises SourceError."""
+        retries = Retries(self._what)
+        while True:
+            response = self._get(f"bytes={start}-{start + length - 1}", retries)
+            if response.status_code != 206:
+                response.close()
+                raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
+            whole = re.fullmatch(
+                rf"bytes {start}-{start + length - 1}/(\d+)", response.headers.get("Content-Range", "")
+            )
+            if not whole or int(whole.group(1)) != self._size:
+                response.close()
+                raise SourceError(
+                    f"{self._what} is not the {self._size:,} bytes that were listed: it changed. "
+                    "Run this again from the start."
+                )
+            try:
+                with connection_errors(), response:
+                    data = response.raw.read(length, decode_content=False)
+            except Broken as broken:
+                retries.wait(str(broken))
+                continue
+            if len(data) == length:
+                return data
+            retries.wait("the connection broke in the middle")
+
+    def close(self) -> None:
+        self._session.close()
+        super().close()
+
+    def _get(self, asked: str, retries: Retries) -> requests.Response:
+        if self._redirected:
+            try:
+                return self._ask(self._redirected, {"Range": asked}, retries)
+            except Refused:
+                self._redirected = ""  # signed addresses grow old: ask for a new one
+        try:
+            response = self._ask(self._url, {**self._headers, "Range": asked}, retries)
+        except Refused as refused:
+            raise SourceError(f"{refused} {_ADVICE if refused.status in (401, 403) else ''}".rstrip()) from None
+        self._redirected = response.url if response.history else ""
+        return response
+
+    def _ask(self, url: str, headers: dict[str, str], retries: Retries) -> requests.Response:
+        return get(url, what=self._what, headers=headers, stream=True, retries=retries, session=self._session)
+
+    def _ask_size(self) -> int:
+        with self._get("bytes=0-0", Retries(self._what)) as response:
+            found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+            if not found:
+                raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
+            return int(found.group(1))
+
+
+_ADVICE = "Set HF_TOKEN in the environment of every worker to a token that may read it."

@@ -1,0 +1,118 @@
+"""No credential appears in anything that is said or written: planted ones are looked for everywhere."""
+
+import contextlib
+import logging
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers.http import Answer, Fault
+from servers.internet import Internet
+
+from t5prep.errors import SourceError
+from t5prep.sources import open_random, redact, resolve, retry
+
+PLANTED = {
+    "HF_TOKEN": "hf_planted0hub",
+    "KAGGLE_API_TOKEN": "KGAT_planted0kaggle",
+    "KAGGLE_USERNAME": "planted0user",
+    "KAGGLE_KEY": "planted0key",
+    "ZENODO_TOKEN": "planted0zenodo",
+}
+ADDRESS = "https://planted0name:planted0password@example.org/a.csv?token=planted0query&X-Goog-Signature=planted0signed"
+
+
+@pytest.fixture
+def everything(internet: Internet, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Sources of every kind, and a credential for each."""
+    for name, value in PLANTED.items():
+        monkeypatch.setenv(name, value)
+    internet.hub.token, internet.kaggle.token = PLANTED["HF_TOKEN"], PLANTED["KAGGLE_API_TOKEN"]
+    internet.zenodo.token = PLANTED["ZENODO_TOKEN"]
+    internet.page("example.org/a.csv", b"1")
+    body = {"a.csv": b"a,b\n" * 1000}
+    return [
+        internet.hub.publish("a/b", body, private=True),
+        internet.kaggle.publish("a/b", body, private=True),
+        internet.zenodo.publish(5, body),
+        ADDRESS,
+    ]
+
+
+@contextlib.contextmanager
+def all_logs() -> Iterator[list[str]]:
+    """Every log line of every library, as any handler would write it, at its most talkative."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(handler.format(record))  # type: ignore[method-assign]
+    root, level = logging.getLogger(), logging.getLogger().level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    talkative = [logging.getLogger(name) for name in ("kagglehub", "kagglesdk", "huggingface_hub", "httpx2", "urllib3")]
+    before = [(logger, logger.level, logger.propagate) for logger in talkative]
+    for logger in talkative:
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = True
+    try:
+        yield lines
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+        for logger, was, propagated in before:
+            logger.level, logger.propagate = was, propagated
+
+
+def test_planted_credentials_are_nowhere(
+    everything: list[str], internet: Internet, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
+):
+    said: list[str] = []
+    monkeypatch.setattr(retry, "TRIES", 2)
+    with all_logs() as lines:
+        for source in everything:
+            said.append(repr(resolve(source, progress=True)))
+        far = resolve(everything[0], stream=True)
+        said.append(repr((far, open_random(far.files[0]).read())))
+        for answer in (
+            Answer(401, body=b"Invalid credentials: hf_planted0hub"),
+            Answer(403),
+            Answer(404),
+            Answer(429),
+            Answer(503),
+            Answer(body=b"<html>planted0password</html>"),
+            Answer(302, {"Location": "https://no-such-host.example.org/x?sig=planted0signed"}),
+        ):
+            for source in everything:
+                internet.server.faults = [
+                    Fault("", times=9, answer=answer, method=method) for method in ("GET", "POST")
+                ]
+                try:
+                    resolve(source, cache=tmp_path / "other")
+                except SourceError:
+                    said.append(traceback.format_exc())
+                except Exception:
+                    pytest.fail(f"{answer.status}: {traceback.format_exc()}")
+        internet.server.close()
+        for source in everything:
+            with pytest.raises(SourceError) as error:
+                resolve(source, cache=tmp_path / "third")
+            said.append("".join(traceback.format_exception(error.value)))
+    assert any("HTTP" in line for line in lines), "the libraries did not log: the test sees nothing"
+    out, err = capfd.readouterr()
+    for text in (out, err, *said, *lines):
+        assert "planted0" not in text
+    for path in tmp_path.rglob("*"):
+        assert "planted0" not in path.name
+        assert not path.is_file() or b"planted0" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("GET https://u:p@h/x?a=b HTTP/1.1", "GET https://h/x?… HTTP/1.1"),
+        ('h:443 "GET /x?a=b&c=d HTTP/1.1" 200', 'h:443 "GET /x?… HTTP/1.1" 200'),
+        ("Authorization: Bearer abc, x", "Authorization: Bearer …, x"),
+    ],
+)
+def test_redacted_text(text: str, safe: str):
+    assert redact.text(text) == safe
