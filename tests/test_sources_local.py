@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t5prep.errors import SourceError, UsageError
@@ -86,6 +86,7 @@ def test_what_cannot_be_is_said_with_an_example(source: str, says: str, tree: Pa
     assert "\n" not in str(error.value)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_grammar(text: str):
     with contextlib.suppress(SourceError):
@@ -99,7 +100,7 @@ def test_include_without_a_match_tells_what_there_is(tree: Path):
 
 @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
 def test_packed_files_are_unpacked_as_they_are_read(suffix: str, pack, tmp_path: Path):
-    body = os.urandom(1000) * 3000
+    body = os.urandom(1000) * 300
     (tmp_path / f"a.jsonl.{suffix}").write_bytes(pack(body))
     (file,) = resolve(str(tmp_path)).files
     assert open_stream(file).read() == body

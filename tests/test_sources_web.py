@@ -23,7 +23,7 @@ def fetched(source: str) -> bytes:
 
 
 def parts(internet: Internet) -> list[str]:
-    return os.listdir(Path(internet.environment["T5PREP_CACHE"]) / "parts")
+    return os.listdir(Path(internet.environment["T5PREP_CACHE"]) / "sources" / "parts")
 
 
 def test_a_file_is_named_by_its_address_and_unpacked_by_its_suffix(internet: Internet):

@@ -25,7 +25,7 @@ def resolve(
 ) -> Resolved:
     """A source as pinned raw files, in order of their names.
 
-    cache: where downloads are kept (default: $T5PREP_CACHE, or t5prep in the user's cache directory)
+    cache: where downloads are kept (default: below $T5PREP_CACHE, or t5prep in the user's cache directory)
     include: fnmatch patterns over the files' names, or over the last parts of them; none means every file
     token: a Hugging Face token for this call only; workers that stream use HF_TOKEN or the login of their machine
     progress: draw a bar on stderr; None draws it on a terminal only

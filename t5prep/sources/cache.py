@@ -16,6 +16,7 @@ from pathlib import Path
 
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
+from t5prep import caches
 from t5prep.errors import SourceError
 from t5prep.sources.download import Fetched
 
@@ -32,11 +33,8 @@ class Blob:
 
 
 def root(cache: Path | None) -> Path:
-    """Where downloads are kept: as given, or $T5PREP_CACHE, or `t5prep` in the user's cache directory."""
-    if cache:
-        return Path(cache).expanduser()
-    said = os.environ.get("T5PREP_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "t5prep")
-    return Path(said).expanduser()
+    """Where downloads are kept: as given, or `sources` where t5prep keeps what it may need again."""
+    return Path(cache).expanduser() if cache else caches.root() / "sources"
 
 
 def fetch(key: str, download: Callable[[Path], Fetched], *, cache: Path | None) -> Blob:
