@@ -25,6 +25,11 @@ class WeightLayout:
     tensors: tuple[str, ...]
     transposed: bool = False
 
+    @property
+    def decays(self) -> bool:
+        """Whether weight decay is for it: not for norms, nor for biases."""
+        return self.stddev is not None and "bias" not in self.tensors[0]
+
 
 def weight_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     """Every variable of the model, by name, in a fixed order.

@@ -1,0 +1,145 @@
+"""Adafactor as T5X has it, and AdamW: pure functions from weight, gradient and slots to the next weight and slots.
+
+A variable stacks many T5 weights (`weight_layout`), and each of them is scaled, factored and clipped by itself: a mean
+is taken over a weight's own axes and has one value for each weight in the stack.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+import tensorflow as tf
+
+from t5prep.train.weight_layout import WeightLayout
+
+Slots = dict[str, tf.Tensor]
+
+
+class Optimizer(Protocol):
+    """What a training step asks of an optimizer."""
+
+    def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
+        """The float32 state kept for one variable, by name."""
+
+    def update(
+        self,
+        weight: tf.Tensor,
+        gradient: tf.Tensor,
+        slots: Mapping[str, tf.Tensor],
+        *,
+        layout: WeightLayout,
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+    ) -> tuple[tf.Tensor, Slots]:
+        """The next weight and slots; `step` counts updates made before this one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Adafactor:
+    """Adafactor (Shazeer and Stern 2018) with the defaults of t5x/adafactor.py; no momentum, no weight decay.
+
+    A matrix of at least `min_dim_size_to_factor` rows and columns keeps one float for each row and each column.
+    `multiply_by_parameter_scale=False` makes `learning_rate` absolute (as Hugging Face recommends for fine-tuning).
+    """
+
+    decay_rate: float = 0.8
+    clipping_threshold: float | None = 1.0
+    multiply_by_parameter_scale: bool = True
+    min_dim_size_to_factor: int = 128
+    epsilon_gradient: float = 1e-30
+    epsilon_parameter: float = 1e-3
+
+    def factored(self, layout: WeightLayout) -> bool:
+        """Whether a variable's weights are matrices large enough to factor."""
+        weight = layout.shape[layout.stacked_axes :]
+        return len(weight) == 2 and min(weight) >= self.min_dim_size_to_factor
+
+    def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
+        """`rows` and `columns` of a factored matrix, else `squares` of the weight's own shape."""
+        if self.factored(layout):
+            return {"rows": layout.shape[:-1], "columns": (*layout.shape[:-2], layout.shape[-1])}
+        return {"squares": layout.shape}
+
+    def update(
+        self,
+        weight: tf.Tensor,
+        gradient: tf.Tensor,
+        slots: Mapping[str, tf.Tensor],
+        *,
+        layout: WeightLayout,
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+    ) -> tuple[tf.Tensor, Slots]:
+        """One step; see `Optimizer`."""
+        decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
+        squared = tf.square(gradient) + self.epsilon_gradient
+        if self.factored(layout):
+            rows = decay * slots["rows"] + (1.0 - decay) * tf.reduce_mean(squared, axis=-1)
+            columns = decay * slots["columns"] + (1.0 - decay) * tf.reduce_mean(squared, axis=-2)
+            of_rows = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=-1, keepdims=True))
+            direction = gradient * of_rows[..., :, None] * tf.math.rsqrt(columns)[..., None, :]
+            kept = {"rows": rows, "columns": columns}
+        else:
+            squares = decay * slots["squares"] + (1.0 - decay) * squared
+            direction = gradient * tf.math.rsqrt(squares)
+            kept = {"squares": squares}
+        scale = learning_rate
+        if self.clipping_threshold is not None:
+            scale /= tf.maximum(1.0, root_mean_square(direction, layout) / self.clipping_threshold)
+        if self.multiply_by_parameter_scale:
+            scale *= tf.maximum(root_mean_square(weight, layout), self.epsilon_parameter)
+        return weight - scale * direction, kept
+
+
+@dataclasses.dataclass(frozen=True)
+class AdamW:
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), with PyTorch's defaults but no decay.
+
+    Norms and relative position biases do not decay.
+    """
+
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+    def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
+        """Two of the weight's own shape: the means of the gradient and of its square."""
+        return {"means": layout.shape, "squares": layout.shape}
+
+    def update(
+        self,
+        weight: tf.Tensor,
+        gradient: tf.Tensor,
+        slots: Mapping[str, tf.Tensor],
+        *,
+        layout: WeightLayout,
+        learning_rate: tf.Tensor,
+        step: tf.Tensor,
+    ) -> tuple[tf.Tensor, Slots]:
+        """One step; see `Optimizer`."""
+        made = tf.cast(step, tf.float32) + 1.0
+        means = self.beta_1 * slots["means"] + (1.0 - self.beta_1) * gradient
+        squares = self.beta_2 * slots["squares"] + (1.0 - self.beta_2) * tf.square(gradient)
+        unbiased = tf.sqrt(squares / (1.0 - tf.pow(self.beta_2, made))) + self.epsilon
+        direction = means / (1.0 - tf.pow(self.beta_1, made)) / unbiased
+        if self.weight_decay and layout.decays:
+            direction += self.weight_decay * weight
+        return weight - learning_rate * direction, {"means": means, "squares": squares}
+
+
+def root_mean_square(x: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
+    """One value for each weight in a stack, its axes kept as 1 so that it multiplies the stack."""
+    axes = list(range(layout.stacked_axes, len(layout.shape)))
+    return tf.sqrt(tf.reduce_mean(tf.square(x), axis=axes, keepdims=True))
+
+
+def create_slots(optimizer: Optimizer, layouts: Mapping[str, WeightLayout]) -> dict[str, dict[str, tf.Variable]]:
+    """The optimizer's whole state, zeros: variable name → slot name → float32 variable, for tf.train.Checkpoint."""
+    return {
+        name: {
+            slot: tf.Variable(tf.zeros(shape), trainable=False, name=f"{name}_{slot}".replace(".", "_"))
+            for slot, shape in optimizer.slot_shapes(layout).items()
+        }
+        for name, layout in layouts.items()
+    }
