@@ -1,0 +1,107 @@
+"""Tiny prepared datasets, written without the pipeline, so that reading can be tested alone."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from t5prep import order, tfrecord
+from t5prep.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, Tokenizer, Truncation
+
+INPUT, TARGET = 8, 4
+SHA = "f" * 64
+
+
+def write(
+    out: Path, counts: dict[str, list[int]], *, layout: str = "padded", name: str = "toy", length: int = INPUT
+) -> Manifest:
+    """A dataset whose splits have shards of these many records. Record n of a split has the id `name/split/n`."""
+    out.mkdir(parents=True, exist_ok=True)
+    splits = {}
+    for split, shards in counts.items():
+        number, written = 0, []
+        for shard, records in enumerate(shards):
+            path = out / f"{split}.tfrecord-{shard:05d}-of-{len(shards):05d}"
+            framed = []
+            for _ in range(records):
+                framed.append(tfrecord.frame(record(f"{name}/{split}/{number}", number, layout=layout, length=length)))
+                number += 1
+            content = b"".join(framed)
+            path.write_bytes(content)
+            written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
+        splits[split] = Split(number, {"input": 0, "target": 0}, {}, 0.0, {}, {}, written)
+    manifest = Manifest(
+        schema=SCHEMA,
+        task="toy",
+        options={},
+        created_by="test",
+        source=Source("file:toy", "1", [], "CC0-1.0", ""),
+        tokenizer=Tokenizer("toy", SHA, 1000, 1152, 0, 1, 2),
+        layout=layout,
+        features=features(layout, length),
+        lengths={"input": length, "target": TARGET},
+        truncation=Truncation("head", "none", {}),
+        seed=0,
+        splits=splits,
+        rejected={},
+        warnings=[],
+    ).sealed()
+    (out / "manifest.json").write_text(manifest.dumps(), encoding="utf-8")
+    return manifest
+
+
+def features(layout: str, length: int) -> dict[str, Feature]:
+    sizes = {"input_ids": length, "labels": TARGET}
+    if layout == "packed":
+        sizes |= {"input_segment_ids": length, "input_positions": length}
+        sizes |= {"label_segment_ids": TARGET, "label_positions": TARGET}
+    shapes = {name: Feature("int64", [None if layout == "ragged" else size]) for name, size in sizes.items()}
+    return shapes | {
+        "id": Feature("bytes", [None] if layout == "packed" else [1]),
+        "references": Feature("bytes", [None]),
+    }
+
+
+def record(name: str, number: int, *, layout: str, length: int = INPUT) -> bytes:
+    """`input_ids` tell the record's number and are 3 to `length` long; labels are [number % 900 + 3, EOS]."""
+    tokens = [number % 900 + 3] * (2 + number % (length - 2)) + [1]
+    values = {"input_ids": tokens, "labels": [number % 900 + 3, 1]}
+    if layout == "packed":
+        values |= {"input_segment_ids": [1] * len(tokens), "input_positions": list(range(len(tokens)))}
+        values |= {"label_segment_ids": [1, 1], "label_positions": [0, 1]}
+    if layout != "ragged":
+        for key, ids in values.items():
+            size = TARGET if key.startswith("label") else length
+            ids += [tfrecord.IGNORED_LABEL if key == "labels" else 0] * (size - len(ids))
+    entries = {key: tfrecord.int64_feature(key, b"".join(map(tfrecord.varint, ids))) for key, ids in values.items()}
+    entries["id"] = tfrecord.bytes_feature("id", [name.encode(), b"second"] if layout == "packed" else [name.encode()])
+    entries["references"] = tfrecord.bytes_feature("references", [b"right"] * (number % 3))
+    return tfrecord.example(b"".join(entries[key] for key in sorted(entries)))
+
+
+def global_rows(
+    counts: tuple[int, ...], *, seed: int, global_batch: int, steps: int
+) -> list[list[tuple[int, int, int]]]:
+    """Every global batch as (epoch, shard, record), worked out row by row: what the input graph must give."""
+    table = order.table(global_batch, len(counts))
+    deal = order.Deal(counts, seed, table.lanes, table.width)
+    windows = -(-steps // table.steps)
+    batches: list[list[tuple[int, int, int]]] = [[] for _ in range(windows * table.steps)]
+    for lane in range(table.lanes):
+        read = lane_records(deal, lane, windows * table.lane_rows)
+        for window in range(windows):
+            index = window * table.lane_rows + np.arange(table.lane_rows)
+            for n, i in enumerate(order.shuffled(np, seed, lane, index, deal.epoch(lane, index))):
+                batches[window * table.steps + n // table.width].append(read[window * table.lane_rows + int(i)])
+    return batches[:steps]
+
+
+def lane_records(deal: order.Deal, lane: int, rows: int) -> list[tuple[int, int, int]]:
+    """The first rows of a lane, unpermuted, as (epoch, shard, record)."""
+    read: list[tuple[int, int, int]] = []
+    epoch = 0
+    while len(read) < rows:
+        for shard, skip, take in zip(*deal.pieces(np, lane, epoch, 0), strict=True):
+            read += [(epoch, int(shard), int(skip) + n) for n in range(int(take))]
+        epoch += 1
+    return read[:rows]
