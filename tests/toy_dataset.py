@@ -29,7 +29,7 @@ def write(
             content = b"".join(framed)
             path.write_bytes(content)
             written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
-        splits[split] = Split(number, {"input": 0, "target": 0}, {}, 0.0, {}, {}, written)
+        splits[split] = Split(number, {"inputs": 0, "targets": 0}, {}, 0.0, {}, {}, written)
     manifest = Manifest(
         schema=SCHEMA,
         task="toy",
@@ -39,7 +39,7 @@ def write(
         tokenizer=Tokenizer("toy", SHA, 1000, 1152, 0, 1, 2),
         layout=layout,
         features=features(layout, length),
-        lengths={"input": length, "target": TARGET},
+        lengths={"inputs": length, "targets": TARGET},
         truncation=Truncation("head", "none", {}),
         seed=0,
         splits=splits,

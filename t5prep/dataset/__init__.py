@@ -88,19 +88,19 @@ def eval_batches(
 
 def eval_steps(data: str, *, split: str = "validation", batch: int) -> int:
     """How many batches `eval_batches` gives."""
-    return -(-open_split(data, split=split).split.records // batch)
+    return -(-sum(open_split(data, split=split).counts) // batch)
 
 
 def steps_per_epoch(data: str | Sequence[str], *, split: str = "train", global_batch: int) -> int:
     """After how many steps every record was seen: the records of all datasets over the batch, rounded up."""
     opened = open_all([data] if isinstance(data, str) else data, split=split)
-    return -(-sum(one.split.records for one in opened) // global_batch)
+    return -(-sum(sum(one.counts) for one in opened) // global_batch)
 
 
 def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, global_batch: int) -> list[int]:
     """How many rows each dataset gives to a lane's window."""
     rows = order.table(global_batch, min(len(one.counts) for one in opened)).lane_rows
-    wanted = [float(one.split.records) for one in opened] if rates is None else list(rates)
+    wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
     if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
         raise UsageError(
             f"{len(opened)} datasets cannot be mixed by the rates {wanted}: give one positive rate to each, "

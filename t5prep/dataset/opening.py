@@ -22,12 +22,12 @@ class Opened:
     @property
     def input_length(self) -> int:
         """Tokens in a row of `input_ids`."""
-        return self._length("input_ids", "input")
+        return self._length("input_ids", "inputs")
 
     @property
     def target_length(self) -> int:
         """Tokens in a row of `labels`."""
-        return self._length("labels", "target")
+        return self._length("labels", "targets")
 
     def _length(self, feature: str, name: str) -> int:
         shape = self.manifest.features[feature].shape

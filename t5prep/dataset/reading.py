@@ -27,7 +27,8 @@ def rows(
     """This host's rows of every global batch from `start_step` on, endless: a window's records, and which ones to take.
 
     The elements are `string[n], int64[global_batch / hosts]`. The window is the same tensor for all of its steps: the
-    batch is gathered where it is parsed, by many threads. `t5prep.order` says which rows they are. Of a lane's rows in a window each dataset gives its share, and the permutation mixes them.
+    batch is gathered where it is parsed, by many threads. `t5prep.order` says which rows they are. Of a lane's rows in
+    a window each dataset of a mixture gives its share, and the permutation mixes them.
     """
     table = order.table(global_batch, min(len(one.counts) for one in opened))
     width, steps, lane_rows = table.width, table.steps, table.lane_rows
