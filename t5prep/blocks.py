@@ -23,10 +23,6 @@ SNIFFED_BYTES = 1 << 20
 LONGEST_ROW_BYTES = 256 << 20
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Block:
     """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group."""
@@ -206,6 +202,10 @@ def _end_by_parsing(buffer: bytes, format: Format, *, final: bool, most: int) ->
     if not ends:
         return 0, 0
     return len(text[: ends[-1]].encode(format.encoding, "surrogateescape")), len(ends)
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class _Pushed:

@@ -1,0 +1,107 @@
+"""What a TPU is, in numbers, and what the names of TPU types mean.
+
+Everything is per *device*: what TensorFlow calls a replica and XLA compiles one program for. On v2, v3 and TPU7x that is
+one TensorCore, half a chip; on v5p one chip (both cores work as one); v4 is described core by core, as libtpu answers.
+
+* `peak_flops`, `bandwidth`: the "key specifications" of https://docs.cloud.google.com/tpu/docs/NAME (v2 ... tpu7x), read
+  in November 2026, divided by the devices of a chip.
+* `hbm_bytes`: what a program may use, which is the "available HBM" in the compiler's own out-of-memory error (libtpu
+  0.0.51): a quarter to a half GiB less than the page says. A test asks the compiler again.
+* `clock_hz` of v2, v3, v4: Jouppi et al. 2023 (arXiv 2304.01433), table 4. Of the others: peak divided by the FLOPs of
+  one cycle, which are 2 x 4 x 128^2 (v5e), 2 x 8 x 128^2 (v5p) and 2 x 4 x 256^2 (v6e, TPU7x). The page says two 256^2
+  units for v6e, but libtpu's estimate for a large product is 1.6 times what two could do; no source gives its clock.
+"""
+
+import dataclasses
+import re
+
+from t5prep.errors import UsageError, did_you_mean
+
+GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """One kind of TPU, seen from one device.
+
+    `topology` is libtpu's name for the smallest slice that can be asked for, `counts_cores` how the number in `v3-8` is
+    to be read: TensorCores, or chips.
+    """
+
+    name: str
+    topology: str
+    hbm_bytes: int
+    peak_flops: float
+    bandwidth: float
+    clock_hz: float
+    devices_per_chip: int
+    counts_cores: bool
+    note: str = ""
+
+
+CHIPS = {
+    chip.name: chip
+    for chip in (
+        Chip("v2", "v2:2x2", int(7.48 * GIB), 22.5e12, 300e9, 0.70e9, 2, True),
+        Chip("v3", "v3:2x2", int(15.48 * GIB), 61.5e12, 450e9, 0.94e9, 2, True),
+        Chip("v4", "v4:2x2x1", int(15.25 * GIB), 137.5e12, 600e9, 1.05e9, 2, True),
+        Chip("v5e", "v5e:1x1", int(15.75 * GIB), 197e12, 819e9, 1.50e9, 1, False),
+        Chip("v5p", "v5p:2x2x1", int(95.73 * GIB), 459e12, 2765e9, 1.75e9, 1, True),
+        Chip("v6e", "v6e:1x1", int(31.24 * GIB), 918e12, 1638e9, 1.75e9, 1, False),
+        Chip(
+            "tpu7x",
+            "tpu7x:2x2x1",
+            int(94.74 * GIB),
+            1153.5e12,
+            3690e9,
+            2.20e9,
+            2,
+            True,
+            note="Google does not support TensorFlow on TPU7x (docs.cloud.google.com/tpu/docs/tpu7x).",
+        ),
+    )
+}
+# The names that Google's consoles, `gcloud` and people use for the same chip.
+_ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "trillium": "v6e", "v7x": "tpu7x", "ironwood": "tpu7x"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Tpu:
+    """A TPU as it is rented: `v3-8` is four v3 chips, which are eight devices."""
+
+    name: str
+    chip: Chip
+    devices: int
+
+    @property
+    def chips(self) -> int:
+        """How many chips are paid for."""
+        return -(-self.devices // self.chip.devices_per_chip)
+
+
+def parse(name: str) -> Tpu:
+    """A TPU from the name of its type. A name without a number is one device.
+
+    Raises UsageError for a chip or a size that does not exist.
+
+    >>> parse("v2-8").chip.name, parse("v2-8").devices, parse("v2-8").chips
+    ('v2', 8, 4)
+    >>> parse("v5litepod-8").devices, parse("v5p-8").devices, parse("v6e").devices
+    (8, 4, 1)
+    """
+    match = re.fullmatch(r"(.*?)(?:-(\d+))?", name.strip().lower())
+    assert match is not None  # the pattern takes any string
+    kind = _ALIASES.get(match[1], match[1])
+    if kind not in CHIPS:
+        known = ", ".join(f"{c}-8" for c in CHIPS)
+        raise UsageError(
+            f'"{name}" is not a TPU that t5prep knows.{did_you_mean(kind, CHIPS)} Known: {known} (v5litepod-8 is v5e-8).'
+        )
+    chip = CHIPS[kind]
+    if match[2] is None:
+        return Tpu(name, chip, devices=1)
+    number = int(match[2])
+    cores_per_device = 2 if chip.counts_cores and chip.devices_per_chip == 1 else 1
+    if number < 1 or number % cores_per_device:
+        raise UsageError(f'There is no TPU "{name}": {kind} is rented in even numbers of cores, like {kind}-8.')
+    return Tpu(name, chip, devices=number // cores_per_device)

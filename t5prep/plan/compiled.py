@@ -1,0 +1,141 @@
+"""One compilation by the real TPU compiler, kept by content.
+
+The key is the module, the chip, the number of devices and the versions of jax and libtpu; so whatever asks the
+same question again, today or in another run, has the answer at once, and a changed step never meets an old answer.
+"""
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import t5prep
+from t5prep.errors import T5prepError, UsageError
+from t5prep.plan.chips import Chip
+from t5prep.plan.compiler import ENVIRONMENT
+
+_OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What the compiler says of one module on one device. Bytes are HBM's, padded as the chip lays them out.
+
+    `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program itself.
+    When `fits` is false it is the compiler's own figure and the other figures are 0.
+    """
+
+    fits: bool
+    hbm_bytes: int
+    argument_bytes: int = 0
+    temp_bytes: int = 0
+    program_bytes: int = 0
+    flops: int = 0
+    accessed_bytes: int = 0
+    estimated_cycles: int = 0
+    by_operation: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+def compile_module(module: bytes, *, chip: Chip, devices: int = 1, keep: Path | None = None) -> Compiled:
+    """Compiles a serialized HloModuleProto for `devices` replicas on a chip; `keep` is a file that gets the compiled program's text.
+
+    Raises UsageError when the `plan` extra is missing or libtpu does not know the chip's topology, T5prepError when the
+    module cannot be compiled for another reason than memory.
+    """
+    topology, known = topology_of(chip, devices=devices), versions()
+    said = json.dumps([hashlib.sha256(module).hexdigest(), topology, devices, known, _own_source()])
+    path = cache() / "compiled" / f"{hashlib.sha256(said.encode()).hexdigest()}.json"
+    if path.exists() and keep is None:
+        return Compiled(**json.loads(path.read_text()))
+    compiled = _read(_run(module, topology=topology, devices=devices, keep=keep), chip=chip, topology=topology)
+    write(path, json.dumps(dataclasses.asdict(compiled)))
+    return compiled
+
+
+def topology_of(chip: Chip, *, devices: int) -> str:
+    """libtpu's name for a slice of at least this many devices.
+
+    >>> from t5prep.plan.chips import CHIPS
+    >>> topology_of(CHIPS["v5e"], devices=8), topology_of(CHIPS["v3"], devices=8), topology_of(CHIPS["v4"], devices=16)
+    ('v5e:2x4', 'v3:2x2', 'v4:2x2x2')
+    """
+    chips = -(-devices // chip.devices_per_chip)
+    sides = [int(side) for side in chip.topology.split(":")[1].split("x")]
+    while math.prod(sides) < chips:
+        # The last of the shortest sides doubles: 1x1, 1x2, 2x2, 2x4; 2x2x1, 2x2x2, 2x2x4.
+        shortest = max(i for i, side in enumerate(sides) if side == min(sides))
+        sides[shortest] *= 2
+    return f"{chip.topology.split(':')[0]}:{'x'.join(map(str, sides))}"
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide a compilation. Raises UsageError when the `plan` extra is not installed."""
+    if not (importlib.util.find_spec("jax") and importlib.util.find_spec("libtpu")):
+        raise UsageError(
+            'The TPU compiler is not installed: pip install "t5prep[plan]" (jax and libtpu; no TPU is needed).'
+        )
+    return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
+
+
+def cache() -> Path:
+    """Where answers are kept: `$T5PREP_CACHE/plan`, else `~/.cache/t5prep/plan`."""
+    root = os.environ.get("T5PREP_CACHE")
+    return (Path(root) if root else Path.home() / ".cache" / "t5prep") / "plan"
+
+
+def write(path: Path, text: str) -> None:
+    """A small file, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+def _run(module: bytes, *, topology: str, devices: int, keep: Path | None) -> dict:
+    command = [sys.executable, "-m", "t5prep.plan.compiler", topology, str(devices), *([str(keep)] if keep else [])]
+    home = str(Path(t5prep.__file__).parents[1])
+    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    # The topology is described, not held: a TPU in use on this machine must not stand in the way.
+    environment = {**os.environ, **ENVIRONMENT, "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "PYTHONPATH": path}
+    done = subprocess.run(command, input=module, capture_output=True, env=environment, check=False)
+    try:
+        answer: dict = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise T5prepError(
+            f"The TPU compiler ended without an answer (exit {done.returncode}: {last[:300]}). It needs some gigabytes of memory; "
+            "try a smaller --batch, or a machine with more."
+        ) from None
+    return answer
+
+
+def _read(answer: dict, *, chip: Chip, topology: str) -> Compiled:
+    if error := answer.pop("error", ""):
+        if needed := _OUT_OF_MEMORY.search(error):
+            return Compiled(fits=False, hbm_bytes=int(float(needed[1]) * _UNITS[needed[2]]))
+        if "Invalid TPU external name" in error or "topology" in error.lower():
+            raise UsageError(
+                f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'
+            )
+        raise T5prepError(f"The step does not compile for {chip.name}: {_first(error)}.")
+    peak = answer["argument_bytes"] + answer.pop("output_bytes") - answer.pop("alias_bytes")
+    return Compiled(fits=True, hbm_bytes=peak + answer["temp_bytes"] + answer["program_bytes"], **answer)
+
+
+def _own_source() -> str:
+    """What reads the compiler's answer decides the figures too."""
+    here = Path(__file__).parent
+    return hashlib.sha256(b"".join((here / name).read_bytes() for name in ("compiler.py", "hlo.py"))).hexdigest()
+
+
+def _first(error: str) -> str:
+    return " ".join(error.split("\n")[0].split())[:300]

@@ -1,0 +1,81 @@
+"""Reads the program that the TPU compiler made: how many cycles it expects of each instruction.
+
+Every scheduled instruction carries `"estimated_cycles":"N"` and the name of the TensorFlow operation it came from. A
+step takes the sum over the entry computation; what stands in a loop's body counts once per trip, where a loop counts from 0
+to a constant, as those of TensorFlow and jax do. It is the compiler's model of one device, which never waits for its host.
+"""
+
+import collections
+import re
+from collections.abc import Iterator
+
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\([^\n]*\) -> [^\n]*)?\{$")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_LOOP = re.compile(r"\bwhile\(.*\bcondition=%?([\w.\-]+), body=%?([\w.\-]+)")
+_BOUND = re.compile(r" = [su](?:32|64)\[\]\S* constant\((\d+)\)")
+_CALL = re.compile(r"\b(?:call|conditional)\(.*\b(?:to_apply|branch_computations|true_computation)=\{?%?([\w.\-]+)")
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
+
+
+def estimated_cycles(text: str) -> int:
+    """The cycles of one run of a compiled module, as the compiler estimates them.
+
+    >>> estimated_cycles('''ENTRY %main (p: f32[8]) -> f32[8] {
+    ...   %a = f32[8]{0} fusion(%p), backend_config={"estimated_cycles":"40"}
+    ...   ROOT %b = f32[8]{0} add(%a, %a), backend_config={"estimated_cycles":"2"}
+    ... }''')
+    42
+    """
+    return sum(cycles for cycles, _, _ in instructions(text))
+
+
+def hottest(text: str, *, count: int) -> list[tuple[int, str, str]]:
+    """The `count` most expensive instructions: (cycles, the instruction's name, the TensorFlow operation's name)."""
+    return sorted(instructions(text), reverse=True)[:count]
+
+
+def by_operation(text: str, *, depth: int) -> dict[str, int]:
+    """Cycles summed over the first `depth` parts of the operations' names, the most expensive first."""
+    total: collections.Counter[str] = collections.Counter()
+    for cycles, _, operation in instructions(text):
+        total["/".join(operation.split("/")[:depth]) or "(unnamed)"] += cycles
+    return dict(total.most_common())
+
+
+def instructions(text: str) -> Iterator[tuple[int, str, str]]:
+    """(cycles, name, operation) of each instruction that one run of the entry computation executes, loops multiplied."""
+    computations, entry = _split(text)
+
+    def walk(name: str, times: int) -> Iterator[tuple[int, str, str]]:
+        for line in computations.get(name, ()):
+            if loop := _LOOP.search(line):
+                bounds = [int(bound[1]) for part in computations.get(loop[1], ()) if (bound := _BOUND.search(part))]
+                yield from walk(loop[2], times * max(bounds, default=1))
+            elif call := _CALL.search(line):
+                yield from walk(call[1], times)
+            elif cycles := _CYCLES.search(line):
+                instruction, operation = _INSTRUCTION.match(line), _OP_NAME.search(line)
+                yield (
+                    times * int(cycles[1]),
+                    instruction[1] if instruction else "?",
+                    operation[1] if operation else "",
+                )
+
+    return walk(entry, 1)
+
+
+def _split(text: str) -> tuple[dict[str, list[str]], str]:
+    """The computations of a module by name, as lines, and the name of its entry."""
+    computations: dict[str, list[str]] = {}
+    entry, current = "", None
+    for line in text.splitlines():
+        if current is None:
+            if head := _HEAD.match(line):
+                current = computations[head[2]] = []
+                entry = head[2] if head[1] else entry
+        elif line == "}":
+            current = None
+        else:
+            current.append(line)
+    return computations, entry

@@ -1,0 +1,141 @@
+"""Which lengths to train with, from the joint histogram of lengths that the manifest holds.
+
+A static shape makes every row as long as the longest; on TPUs what is not a token is paid like one. The ways out, from
+the simplest: shorter lengths that still hold every row, or all but one in a hundred, two or three fixed shapes, packed rows.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from t5prep.errors import DatasetError
+from t5prep.manifest import Split
+from t5prep.packing import first_fit
+
+# A TPU lays a sequence out in tiles of 8 rows: a finer step buys nothing.
+STEP = 8
+# Packing is tried on this many examples, drawn evenly from the histogram: enough for two digits.
+SAMPLE = 4096
+
+# What one row of (input length, target length) costs, in any unit.
+Cost = Callable[[int, int], float]
+# int64[n, 3]: input tokens, target tokens (upper ends of their buckets), examples.
+Histogram = NDArray[np.int64]
+Lengths = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """One static shape, and how many rows of an epoch have it."""
+
+    input_length: int
+    target_length: int
+    rows: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One way to lay out an epoch: `padding` is the share of its positions without a token, `cut` of examples shortened."""
+
+    name: str
+    shapes: tuple[Shape, ...]
+    padding: float
+    cut: float = 0.0
+
+
+def histogram(split: Split, *, where: str) -> Histogram:
+    """The joint histogram of a split. Raises DatasetError, naming `where`, when it counts nothing."""
+    joint = np.array(split.lengths.get("joint", []), np.int64).reshape(-1, 3)
+    joint = joint[joint[:, 2] > 0]
+    if not len(joint):
+        raise DatasetError(f"{where} counts no lengths, so none can be planned from it. Prepare the dataset again.")
+    return joint
+
+
+def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
+    """Every way worth a look; ways that change nothing for these lengths are left out.
+
+    prepared: (input, target) length of the shards, which no shape exceeds but for packed targets. `cost` decides where
+    shapes are parted.
+
+    >>> joint = np.array([[16, 4, 90], [512, 4, 10]])
+    >>> for choice in choices(joint, prepared=(512, 8), cost=lambda inputs, targets: inputs + targets):
+    ...     print(f"{choice.name}: {[dataclasses.astuple(shape) for shape in choice.shapes]}, {choice.padding:.0%}")
+    as prepared: [(512, 8, 100)], 87%
+    two shapes: [(16, 8, 90), (512, 8, 10)], 5%
+    packed: [(512, 128, 13)], 16%
+    """
+    joint = joint[np.lexsort((joint[:, 1], joint[:, 0]))]
+    rows = int(joint[:, 2].sum())
+    found = [Choice("as prepared", (Shape(*prepared, rows),), _padding(joint, [Shape(*prepared, rows)]))]
+    all_of_it = _shape(joint, prepared=prepared)
+    if (all_of_it.input_length, all_of_it.target_length) != prepared:
+        found.append(Choice("shortest that cuts nothing", (all_of_it,), _padding(joint, [all_of_it])))
+    most = Shape(*(min(_quantile(joint, side, 0.99), prepared[side]) for side in (0, 1)), rows)
+    if most != all_of_it:
+        cut = joint[(joint[:, 0] > most.input_length) | (joint[:, 1] > most.target_length), 2].sum() / rows
+        found.append(Choice("shortest for 99 in 100", (most,), _padding(joint, [most]), float(cut)))
+    for name, count in (("two shapes", 2), ("three shapes", 3)):
+        if shapes := _parted(joint, count=count, prepared=prepared, cost=cost):
+            found.append(Choice(name, tuple(shapes), _padding(joint, shapes)))
+    packed = _packed(joint, prepared=prepared, cost=cost)
+    if packed.rows < rows:
+        found.append(Choice("packed", (packed,), _padding(joint, [packed])))
+    return found
+
+
+def _shape(joint: Histogram, *, prepared: Lengths) -> Shape:
+    """The smallest shape that holds all of these examples."""
+    inputs, targets = (min(_up(int(joint[:, side].max())), prepared[side]) for side in (0, 1))
+    return Shape(inputs, targets, int(joint[:, 2].sum()))
+
+
+def _parted(joint: Histogram, *, count: int, prepared: Lengths, cost: Cost) -> list[Shape]:
+    """The cheapest `count` shapes, parted by input length; nothing when there are not that many different ones."""
+    ends = np.unique(joint[:, 0])[:-1]
+    ends = ends[:: -(-len(ends) // 64) or 1]  # at most 64 places to part at, so at most 2016 pairs to try
+    best: tuple[float, list[Shape]] = (float("inf"), [])
+    for borders in itertools.combinations(ends.tolist(), count - 1):
+        parts = np.split(joint, np.searchsorted(joint[:, 0], borders, side="right"))
+        shapes = [_shape(part, prepared=prepared) for part in parts]
+        price = sum(shape.rows * cost(shape.input_length, shape.target_length) for shape in shapes)
+        if price < best[0]:
+            best = price, shapes
+    return best[1]
+
+
+def _packed(joint: Histogram, *, prepared: Lengths, cost: Cost) -> Shape:
+    """Rows as long as prepared, with the room for targets that makes an epoch cheapest."""
+    weights = joint[:, 2].cumsum()
+    rows = int(weights[-1])
+    drawn = np.searchsorted(weights, (np.arange(min(SAMPLE, rows)) + 0.5) * rows / min(SAMPLE, rows), side="right")
+    # Drawn evenly they come sorted by length; as shards have them they do not.
+    sizes = np.random.default_rng(0).permutation(np.minimum(joint[drawn, :2], prepared))
+    rooms = [prepared[1] * 2**doubled for doubled in range(7)]
+    tried = []
+    for room in rooms:
+        per_row = len(sizes) / (int(first_fit(sizes, room=(prepared[0], room)).max()) + 1)
+        tried.append(Shape(prepared[0], room, int(np.ceil(rows / per_row))))
+    return min(tried, key=lambda shape: shape.rows * cost(shape.input_length, shape.target_length))
+
+
+def _padding(joint: Histogram, shapes: Sequence[Shape]) -> float:
+    """The share of positions without a token. Lengths are those of their buckets' upper ends, so it is a little more."""
+    longest = shapes[-1]
+    tokens = (np.minimum(joint[:, :2], (longest.input_length, longest.target_length)).sum(axis=1) * joint[:, 2]).sum()
+    positions = sum(shape.rows * (shape.input_length + shape.target_length) for shape in shapes)
+    return float(1 - min(tokens / positions, 1.0))
+
+
+def _quantile(joint: Histogram, side: int, share: float) -> int:
+    """The shortest length that holds this share of the examples, in whole tiles."""
+    order = np.argsort(joint[:, side], kind="stable")
+    counts = joint[order, 2].cumsum()
+    return _up(int(joint[order[np.searchsorted(counts, share * counts[-1])], side]))
+
+
+def _up(length: int) -> int:
+    return -(-length // STEP) * STEP

@@ -1,0 +1,94 @@
+"""The shapes of the published T5s, known without a network: planning needs a model's numbers, not its weights.
+
+From each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*, mt5-*, byt5-*). T5X's
+configurations (t5x/examples/t5) say the same.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.train.model_config import ModelConfig
+
+# d_model, d_ff, encoder layers, decoder layers, heads, d_kv
+_T5 = {
+    "small": (512, 2048, 6, 6, 8, 64),
+    "base": (768, 3072, 12, 12, 12, 64),
+    "large": (1024, 4096, 24, 24, 16, 64),
+    "3b": (1024, 16384, 24, 24, 32, 128),
+    "11b": (1024, 65536, 24, 24, 128, 128),
+}
+_V1_1 = {
+    "small": (512, 1024, 8, 8, 6, 64),
+    "base": (768, 2048, 12, 12, 12, 64),
+    "large": (1024, 2816, 24, 24, 16, 64),
+    "xl": (2048, 5120, 24, 24, 32, 64),
+    "xxl": (4096, 10240, 24, 24, 64, 64),
+}
+_BYT5 = {
+    "small": (1472, 3584, 12, 4, 6, 64),
+    "base": (1536, 3968, 18, 6, 12, 64),
+    "large": (1536, 3840, 36, 12, 16, 64),
+    "xl": (2560, 6720, 36, 12, 32, 64),
+    "xxl": (4672, 12352, 36, 12, 64, 64),
+}
+
+
+def _models() -> dict[str, ModelConfig]:
+    gated = ModelConfig(feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False)
+    families = (
+        ("t5-", _T5, ModelConfig()),
+        ("t5-v1_1-", _V1_1, gated),
+        ("flan-t5-", _V1_1, gated),
+        ("mt5-", _V1_1, dataclasses.replace(gated, vocab_size=250112, model_type="mt5")),
+        ("byt5-", _BYT5, dataclasses.replace(gated, vocab_size=384)),
+    )
+    names = ("d_model", "d_ff", "num_layers", "num_decoder_layers", "num_heads", "d_kv")
+    return {
+        prefix + size: dataclasses.replace(like, **dict(zip(names, numbers, strict=True)))
+        for prefix, sizes, like in families
+        for size, numbers in sizes.items()
+    }
+
+
+MODELS = _models()
+
+
+def shape_of(model: str) -> ModelConfig:
+    """The shape of a published T5 by name (with or without its owner), or of a directory with a `config.json`.
+
+    >>> shape_of("google/mt5-small").vocab_size, shape_of("t5-large").num_layers
+    (250112, 24)
+
+    Raises UsageError for anything else, naming the closest.
+    """
+    path = Path(model)
+    file = path if path.suffix == ".json" else path / "config.json"
+    if file.is_file():
+        try:
+            return ModelConfig.from_json(json.loads(file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{file} is not the configuration of a model ({error}).") from error
+    name = model.rsplit("/", 1)[-1].lower()
+    if name in MODELS:
+        return MODELS[name]
+    raise UsageError(
+        f'"{model}" is neither a published T5 that plan knows nor a directory with a config.json.'
+        f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}."
+    )
+
+
+def training_flops(config: ModelConfig, *, input_length: int, target_length: int) -> int:
+    """The FLOPs of the matrix products that one row costs in one training step, forward and twice that backward.
+
+    >>> round(training_flops(MODELS["t5-base"], input_length=512, target_length=64) * 8 / 1e9)
+    3080
+    """
+    d, inner = config.d_model, config.inner_dim
+    feed_forward = (3 if config.gated else 2) * d * config.d_ff
+    encoder = input_length * (4 * d * inner + feed_forward + 2 * input_length * inner)
+    cross = input_length * 2 * d * inner + target_length * (2 * d * inner + 2 * input_length * inner)
+    decoder = target_length * (4 * d * inner + feed_forward + 2 * target_length * inner) + cross
+    logits = target_length * d * config.vocab_size
+    return 3 * 2 * (config.num_layers * encoder + config.num_decoder_layers * decoder + logits)

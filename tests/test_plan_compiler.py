@@ -1,0 +1,153 @@
+"""The real TPU compiler, on this machine: every chip compiles a toy, says what does not fit, and is asked only once."""
+
+import dataclasses
+import os
+
+import pytest
+
+from t5prep.errors import T5prepError, UsageError
+from t5prep.plan import compiled, hlo
+from t5prep.plan.chips import CHIPS, GIB, parse
+from t5prep.plan.compiler import for_tpu
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+jax = pytest.importorskip("jax", reason='needs the TPU compiler: pip install "t5prep[plan]"')
+pytest.importorskip("libtpu", reason='needs the TPU compiler: pip install "t5prep[plan]"')
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
+
+
+def module_of(function, *shapes, dtype="bfloat16") -> bytes:
+    lowered = jax.jit(function).lower(*(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes))
+    return lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+
+
+def product(a, b):
+    return a @ b
+
+
+@pytest.mark.parametrize("name", ["v3", "v4", "v5e", "v6e"])
+def test_a_product_costs_at_least_what_the_chip_can_do(name):
+    n = 4096
+    chip = CHIPS[name]
+    said = compiled.compile_module(module_of(product, (n, n), (n, n)), chip=chip)
+    assert said.fits
+    assert said.argument_bytes == 2 * n * n * 2
+    assert said.hbm_bytes >= 3 * n * n * 2
+    assert 2 * n**3 <= said.flops < 2.01 * 2 * n**3
+    # The compiler's estimate at the clock of the table is below the peak of the table, and not by much.
+    assert 0.5 < 2 * n**3 / (said.estimated_cycles / chip.clock_hz) / chip.peak_flops < 1.0
+
+
+def test_a_loop_counts_once_per_trip():
+    def looped(a, b):
+        return jax.lax.fori_loop(0, 20, lambda _, x: x @ b, a)
+
+    chip = CHIPS["v5e"]
+    said = compiled.compile_module(module_of(looped, (1024, 1024), (1024, 1024)), chip=chip)
+    assert said.estimated_cycles / chip.clock_hz > 20 * 2 * 1024**3 / chip.peak_flops
+
+
+def test_what_does_not_fit_says_how_much_it_needs():
+    n = 65536
+    said = compiled.compile_module(module_of(lambda a: (a @ a) @ a.T, (n, n)), chip=CHIPS["v3"])
+    assert not said.fits
+    assert said.hbm_bytes >= 2 * n * n * 2 > CHIPS["v3"].hbm_bytes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", CHIPS.values(), ids=list(CHIPS))
+def test_the_table_holds_the_memory_that_the_compiler_knows(chip, monkeypatch):
+    monkeypatch.setattr(compiled, "_OUT_OF_MEMORY", compiled.re.compile("never"))
+    with pytest.raises(T5prepError, match="exceeds available HBM") as raised:
+        compiled.compile_module(module_of(lambda a: (a @ a) @ a.T, (2**18, 2**18)), chip=chip)
+    assert f"exceeds available HBM ({chip.hbm_bytes / GIB:.2f}G)" in str(raised.value)
+
+
+def test_an_answer_is_kept_by_content(monkeypatch):
+    module = module_of(product, (256, 256), (256, 256))
+    first = compiled.compile_module(module, chip=CHIPS["v5e"])
+    monkeypatch.setattr(compiled.subprocess, "run", None)  # a second compilation would fail
+    assert compiled.compile_module(module, chip=CHIPS["v5e"]) == first
+    with pytest.raises(TypeError):
+        compiled.compile_module(module, chip=CHIPS["v6e"])
+
+
+def test_what_is_missing_or_unknown_is_one_sentence(monkeypatch):
+    module = module_of(product, (256, 256), (256, 256))
+    odd = dataclasses.replace(CHIPS["v5e"], topology="v99:1x1")
+    with pytest.raises(UsageError, match=r'libtpu [\d.]+ does not know the topology "v99:1x1"'):
+        compiled.compile_module(module, chip=odd)
+    with pytest.raises(T5prepError, match="does not compile for v5e"):
+        compiled.compile_module(b"no module", chip=CHIPS["v5e"])
+    monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"t5prep\[plan\]"):
+        compiled.compile_module(module, chip=CHIPS["v5e"])
+
+
+def test_random_bits_come_from_the_chip_as_tensorflow_has_it():
+    text = (
+        "    %output_state, %output = stablehlo.rng_bit_generator %6, algorithm = PHILOX : (tensor<3xui64>) -> "
+        "(tensor<3xui64>, tensor<8x1x4xui32>) loc(#loc1)\n    %7 = mhlo.copy %output : tensor<8x1x4xui32> loc(#loc2)\n"
+    )
+    lowered = for_tpu(text)
+    assert "PHILOX" not in lowered
+    assert "%output_state_two, %output = stablehlo.rng_bit_generator %output_state_in, algorithm = DEFAULT" in lowered
+    assert "%7 = stablehlo.reshape %output : (tensor<8x1x4xui32>) -> tensor<8x1x4xui32> loc(#loc2)" in lowered
+
+
+COMPILED = """HloModule step
+
+%body.1 (p: (s32[], f32[8])) -> (s32[], f32[8]) {
+  ROOT %f.1 = f32[8]{0} fusion(%p), metadata={op_name="while/add"}, backend_config={"estimated_cycles":"7"}
+}
+
+%cond.2 (p: (s32[], f32[8])) -> pred[] {
+  %bound = s32[]{:T(128)} constant(12)
+  ROOT %lt = pred[]{:T(512)} compare(%p, %bound), direction=LT
+}
+
+%unused (p: f32[8]) -> f32[8] {
+  ROOT %f.2 = f32[8]{0} fusion(%p), backend_config={"estimated_cycles":"1000"}
+}
+
+ENTRY %main.3 (p: f32[8]) -> f32[8] {
+  %w = (s32[], f32[8]) while(%p), condition=%cond.2, body=%body.1
+  ROOT %f.3 = f32[8]{0} fusion(%w), metadata={op_name="a/b/c"}, backend_config={"estimated_cycles":"16"}
+}
+"""
+
+
+def test_compiled_text_is_read():
+    assert hlo.estimated_cycles(COMPILED) == 12 * 7 + 16
+    assert hlo.hottest(COMPILED, count=1) == [(84, "f.1", "while/add")]
+    assert hlo.by_operation(COMPILED, depth=2) == {"while/add": 84, "a/b": 16}
+
+
+@pytest.mark.parametrize(
+    ("name", "chip", "devices", "chips"),
+    [
+        ("v2-8", "v2", 8, 4),
+        ("v3-8", "v3", 8, 4),
+        ("V3-32", "v3", 32, 16),
+        ("v4-8", "v4", 8, 4),
+        ("v5e-8", "v5e", 8, 8),
+        ("v5litepod-16", "v5e", 16, 16),
+        ("v5p-8", "v5p", 4, 4),
+        ("v6e-4", "v6e", 4, 4),
+        ("v6e", "v6e", 1, 1),
+        ("tpu7x-8", "tpu7x", 8, 4),
+    ],
+)
+def test_names_of_tpus(name, chip, devices, chips):
+    tpu = parse(name)
+    assert (tpu.chip.name, tpu.devices, tpu.chips) == (chip, devices, chips)
+
+
+@pytest.mark.parametrize("name", ["v1-8", "a100", "", "v5p-7", "v3-0"])
+def test_tpus_that_do_not_exist(name):
+    with pytest.raises(UsageError):
+        parse(name)
