@@ -31,7 +31,7 @@ def prepare(
 ) -> manifest.Manifest:
     """Prepares a resolved source into a directory and returns the manifest that was written last.
 
-    `workers` are processes (all cores by default); `kept` is a directory where tokenized blocks stay for the next run.
+    `workers` are processes (all cores by default, 0 for none: this process does the work); `kept` is a directory where tokenized blocks stay for the next run.
     Raises T5prepError, one sentence, for anything that the user can mend.
     """
     loaded = tokenizer_files.load(tokenizer)
@@ -39,23 +39,23 @@ def prepare(
     own_splits = {} if settings.splits else splits.of_files([file.name for file in source.files])
     with output.claimed(out, same=_identity(settings, source, loaded)):
         work = PrepareBlock(settings, tokenizer, own_splits, str(kept or ""), str(out / output.SPOOL))
-        workers = workers or os.cpu_count() or 1
         progress = Progress("preparing", total=sum(file.bytes for file in source.files))
-        local = pool.Pool(workers, warm=functools.partial(preload, work))
-        local.done = lambda element: (
-            progress.add(bytes=element.size, rows=element.rows) if isinstance(element, Block) else None
-        )
+        count = os.cpu_count() or 1 if workers is None else workers
+        local = pool.Pool(count, warm=functools.partial(preload, work)) if count else None
+        if local:
+            local.done = lambda element: (
+                progress.add(bytes=element.size, rows=element.rows) if isinstance(element, Block) else None
+            )
         try:
-            _run(settings, source=source, tokenizer=tokenizer, out=out, work=work, local=local)
+            _run(settings, source=source, tokenizer=tokenizer, out=out, work=work, pool=local.name if local else "")
         finally:
-            local.close()
+            if local:
+                local.close()
             progress.close()
     return manifest.load(out)
 
 
-def _run(
-    settings: Settings, *, source: Resolved, tokenizer: str, out: Path, work: PrepareBlock, local: pool.Pool
-) -> None:
+def _run(settings: Settings, *, source: Resolved, tokenizer: str, out: Path, work: PrepareBlock, pool: str) -> None:
     # Beam takes seconds to import; the workers have been started and load at the same time.
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -68,12 +68,11 @@ def _run(
     try:
         with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
             elements = pipeline | "Files" >> beam.Create(source.files) | "ScanBlocks" >> transforms.ScanBlocks(settings)
-            runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=local.name)
+            runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
             gathered = (
                 runs
                 | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
-                | "GatherShards"
-                >> transforms.GatherShards(GatherShard(str(out), _marked(settings)), runs, pool=local.name)
+                | "GatherShards" >> transforms.GatherShards(GatherShard(str(out), _marked(settings)), runs, pool=pool)
             )
             _ = pipeline | "Finish" >> transforms.WriteManifest(
                 Finish(settings, source, tokenizer, str(out)), gathered=gathered, runs=runs, hashed=hashed

@@ -37,8 +37,8 @@ class PrepareBlocks(beam.PTransform):
 
     def expand(self, elements: beam.PCollection) -> Any:
         done = elements | "Work" >> _apply(self.work, self.pool)
-        runs = done | "Runs" >> beam.Filter(lambda element: isinstance(element, Run))
-        hashes = done | "Hashes" >> beam.Filter(lambda element: isinstance(element, Hashed))
+        runs = done | "Runs" >> beam.Filter(lambda element: isinstance(element, Run)).with_output_types(Run)
+        hashes = done | "Hashes" >> beam.Filter(lambda element: isinstance(element, Hashed)).with_output_types(Hashed)
         return runs, hashes
 
 

@@ -23,6 +23,10 @@ SNIFFED_BYTES = 1 << 20
 LONGEST_ROW_BYTES = 256 << 20
 
 
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Block:
     """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group."""
@@ -202,10 +206,6 @@ def _end_by_parsing(buffer: bytes, format: Format, *, final: bool, most: int) ->
     if not ends:
         return 0, 0
     return len(text[: ends[-1]].encode(format.encoding, "surrogateescape")), len(ends)
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
 
 
 class _Pushed:

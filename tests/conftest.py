@@ -1,5 +1,6 @@
 """What every test may ask for: the real data of the seeds where it is, and the hosts that text comes from."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,3 +15,21 @@ def shared_data() -> Path:
     if not DATA.is_dir():
         pytest.skip("the seeds' data is not on this machine")
     return DATA
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the slow tests too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--slow"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Where CI has installed everything, a test that skips is a test that does not run: a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("T5PREP_NO_SKIPS") and reporter and reporter.stats.get("skipped") and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

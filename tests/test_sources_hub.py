@@ -235,3 +235,17 @@ def test_two_processes_may_fetch_the_same_dataset_at_once(internet: Internet, gl
     said = {process.communicate(timeout=60)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]
     assert len(said) == 1
+
+
+def test_folders_are_configs_where_nothing_else_says_so(internet: Internet):
+    files = {"en/a.csv": b"1", "de/a.csv": b"2"}
+    source = internet.hub.publish("a/b", files)
+    with pytest.raises(SourceError, match=r"several configs: de, en"):
+        resolve(source)
+    assert [file.name for file in resolve(f"{source}#en").files] == ["en/a.csv"]
+    assert [file.name for file in resolve(source, include="de/*").files] == ["de/a.csv"]
+    splits = internet.hub.publish("a/c", {"train/a.csv": b"1", "validation/a.csv": b"2"})
+    assert len(resolve(splits).files) == 2
+    scripts = internet.hub.publish("a/d", {"d.py": b""}, branches={hub.PARQUET: files})
+    with pytest.raises(SourceError, match=r"several configs: de, en"):
+        resolve(scripts, include="*.csv")

@@ -160,3 +160,11 @@ def test_two_processes_may_fetch_the_same_dataset_at_once(internet: Internet, da
     said = {process.communicate(timeout=60)[0] for process in both}
     assert [process.returncode for process in both] == [0, 0]
     assert said == {f"{[len(body) for body in FILES.values()]}\n".encode()}
+
+
+def test_a_file_has_the_same_name_alone_zipped_and_in_the_whole(internet: Internet):
+    files = {"in/a.csv": b"1\n"}
+    source = internet.kaggle.publish("a/b", files)
+    zipped = internet.kaggle.publish("a/c", files, zipped="in/a.csv")
+    for one in (source, f"{source}#in/a.csv", f"{zipped}#in/a.csv"):
+        assert [file.name for file in resolve(one).files] == ["in/a.csv"]

@@ -66,6 +66,9 @@ def test_include_chooses_by_whole_names_or_their_last_parts(tree: Path):
     ("source", "says"),
     [
         ("{tree}/nothing", "does not exist"),
+        ("/dev/null", "neither a file nor a directory"),
+        ("x" * 5000, "cannot be read"),
+        ("~nobody-of-this-name/*.csv", "cannot be read"),
         ("{tree}/*.parquet", "no file that rows could be read from"),
         ("", "empty"),
         ("kagle:a/b", 'Did you mean "kaggle"'),
@@ -131,8 +134,13 @@ def test_zip_members_are_read_in_place(tmp_path: Path):
         ("input/valid.jsonl.gz", gzip.compress(b"{}")),
         ("__MACOSX/input/._train.csv", b"noise"),
         ("input/", b""),
+        ("windows\\b.csv", b"2"),
     )
-    assert read(source) == {"corpus.zip/input/train.csv": b"id\n1\n", "corpus.zip/input/valid.jsonl.gz": b"{}"}
+    assert read(source) == {
+        "corpus.zip/input/train.csv": b"id\n1\n",
+        "corpus.zip/input/valid.jsonl.gz": b"{}",
+        "corpus.zip/windows/b.csv": b"2",
+    }
     assert names(tmp_path, include="*/train.csv") == ["corpus.zip/input/train.csv"]
     assert os.listdir(tmp_path) == ["corpus.zip"]
 

@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ from servers.internet import Internet
 from servers.kaggle import zip_of
 
 from t5prep.errors import SourceError
-from t5prep.sources import open_stream, resolve, retry
+from t5prep.sources import http, open_stream, resolve, retry
 
 BODY = bytes(range(256)) * 12_000  # 3 MB: several chunks
 
@@ -200,3 +202,26 @@ def test_two_processes_may_fetch_the_same_file_at_once(internet: Internet):
     assert [process.returncode for process in both] == [0, 0]
     assert len(said) == 1
     assert parts(internet) == []
+
+
+def test_a_disk_that_is_too_small_is_said_before_it_is_full(internet: Internet, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(SourceError, match=r"needs 3,072,000 bytes more, and .* has 1\. .*T5PREP_CACHE"):
+        resolve(internet.page("example.org/a.bin", BODY))
+
+
+def test_an_address_without_a_name_takes_the_one_its_host_gives(internet: Internet):
+    internet.page("example.org/download", b"1", **{"Content-Disposition": 'attachment; filename="../b c.csv"'})
+    assert [file.name for file in resolve("https://example.org/download?id=5").files] == ["b c.csv"]
+
+
+def test_what_a_host_keeps_packed_is_unpacked(internet: Internet):
+    internet.page("example.org/a.csv", gzip.compress(b"a,b\n"), **{"Content-Encoding": "gzip"})
+    assert fetched("https://example.org/a.csv") == b"a,b\n"
+
+
+def test_errors_survive_the_way_back_from_a_worker(internet: Internet):
+    with pytest.raises(SourceError) as error:
+        http.get("https://example.org/none", what="it")
+    copy = pickle.loads(pickle.dumps(error.value))
+    assert (type(copy), str(copy)) == (type(error.value), str(error.value))

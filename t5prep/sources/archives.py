@@ -45,7 +45,7 @@ def members(
             _check_name(info, name)
             if info.is_dir() or _NOISE.search(info.filename):
                 continue
-            full = prefix + info.filename
+            full = prefix + info.filename.replace("\\", "/")  # as some archivers on Windows write it
             offered.append(full)
             if wanted(full, include):
                 _check_content(info, name)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -107,6 +108,7 @@ class Download:
                 )
             whole = _whole(response)
             self._remember(response)
+            self._check_room((whole or self.size or 0) - (start if continues else 0))
             bar.total = whole or self.size
             bar.n = start if continues else 0
             with self.part.open("ab" if continues else "wb") as out:
@@ -133,6 +135,14 @@ class Download:
                 self._furthest = out.tell()
                 retries.progressed()
             bar.update(len(chunk))
+
+    def _check_room(self, missing: int) -> None:
+        free = shutil.disk_usage(self.part.parent).free
+        if missing > free:
+            raise SourceError(
+                f"{self.name} needs {missing:,} bytes more, and {self.part.parent} has {free:,}. "
+                "Make room, or set T5PREP_CACHE to another place."
+            )
 
     def _start(self) -> int:
         """How many bytes are here already and may be continued: only what is known to be of the same version."""

@@ -1,6 +1,7 @@
 """Objects of Google Cloud Storage: `gs://bucket/prefix` or a glob, pinned to their generations, read by range."""
 
 import base64
+import io
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -62,7 +63,28 @@ def open_blob(path: str) -> BinaryIO:
     name, _, generation = rest.rpartition("#")
     blob = _client().bucket(bucket).blob(name, generation=int(generation))
     _call(blob.reload, path)
-    return cast(BinaryIO, blob.open("rb", chunk_size=4 << 20))
+    return cast(BinaryIO, io.BufferedReader(_Object(blob.open("rb", chunk_size=4 << 20), path), 1 << 20))
+
+
+class _Object(io.RawIOBase):
+    """An object being read; what goes wrong is a sentence."""
+
+    def __init__(self, reader: BinaryIO, path: str):
+        self._reader, self._path = reader, path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._reader.seek(offset, whence)
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = _call(lambda: self._reader.read(len(buffer)), self._path)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _checksum(blob: Any) -> str:

@@ -21,7 +21,7 @@ CHUNK = 1 << 20
 class Refused(SourceError):  # noqa: N818 - an answer
     """The host answered, and the answer is no: `status` lets a caller say what to do about it."""
 
-    def __init__(self, message: str, status: int):
+    def __init__(self, message: str, status: int = 0):  # a default, so that it survives being pickled by a worker
         super().__init__(message)
         self.status = status
 
@@ -60,7 +60,7 @@ def get(
     retries: Retries | None = None,
     session: requests.Session | None = None,
 ) -> requests.Response:
-    """The answer to a GET, status 2xx, 304 or 416. `what` stands for the address in errors.
+    """The answer to a GET, status 200, 206 or 416. `what` stands for the address in errors.
 
     Raises Refused for any other status, and SourceError when the host stays away.
     """
@@ -76,7 +76,7 @@ def get(
         if url.startswith("https:") and any(not hop.url.startswith("https:") for hop in [*response.history, response]):
             response.close()
             raise SourceError(f"{what} redirects from https to http, where anyone could change it. It is not read.")
-        if response.ok or response.status_code in (304, 416):
+        if response.status_code in (200, 206, 416):
             return response
         response.close()
         if response.status_code not in STATUSES:

@@ -42,9 +42,13 @@ def resolve(
     """The data files of a dataset (of its `#config`) at one commit. Raises SourceError."""
     info = _info(place, place.revision or None, token)
     licence, citation = _licence(info), _citation(info)
+    converted = place.revision == PARQUET
     if not place.revision and is_script(place.name, [file.rfilename for file in info.siblings]):
-        info = _info(place, PARQUET, token, absent=info)
-    listed = choose([Listed.of(file) for file in info.siblings], info.card_data, place=place, every=bool(include))
+        script, info = info, _info(place, PARQUET, token, absent=info)
+        converted = info is not script
+    card = None if converted else info.card_data  # what it says of files is about the main branch
+    every = [Listed.of(file) for file in info.siblings]
+    listed = choose(every, card, place=place, converted=converted, named=bool(include))
     chosen = [file for file in listed if archives.is_zip(file.name) or wanted(file.name, include)]
     total = sum(file.bytes for file in chosen)
     far = stream if stream is not None else total > STREAM_BYTES or len(chosen) > STREAM_FILES

@@ -47,14 +47,19 @@ def is_script(repo: str, names: Iterable[str]) -> bool:
     return f"{repo.partition('/')[2]}.py" in set(names)
 
 
-def choose(files: Sequence[Listed], card: Any, *, place: Place, every: bool = False) -> list[Listed]:
-    """The files of the `#config` asked for, or of the one there is. `every` keeps files that do not look like data.
+def choose(
+    files: Sequence[Listed], card: Any, *, place: Place, converted: bool = False, named: bool = False
+) -> list[Listed]:
+    """The files of the `#config` asked for, or of the one there is.
+
+    converted: this is the Hub's parquet branch, where each folder is a config
+    named: files will be chosen by their names, so keep those that do not look like data, and ask for no folder
 
     Raises SourceError, with the configs there are, for one that does not exist or when one must be chosen.
     """
     configs = {str(said.get("config_name", "default")): said for said in _configs(card)}
     configs = {name: said for name, said in configs.items() if _picked(files, said)}
-    data = [file for file in files if not _ABOUT.search(file.name) and (every or _DATA.search(file.name))]
+    data = [file for file in files if not _ABOUT.search(file.name) and (named or _DATA.search(file.name))]
     folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
     if configs:
         name = place.part or _default(configs)
@@ -66,12 +71,12 @@ def choose(files: Sequence[Listed], card: Any, *, place: Place, every: bool = Fa
         if below:
             return below
         raise _which(place, folders)
-    if place.revision == "refs/convert/parquet" or not any("/" not in file.name for file in data):
-        # The Hub's parquet branch, and datasets without a card's list: one folder a config.
-        if len(folders) > 1 and not {"data", "default"} & set(folders) and not _splits(folders):
-            raise _which(place, folders)
-        if "default" in folders:
-            return [file for file in data if file.name.startswith("default/")]
+    loose = any("/" not in file.name for file in data)
+    known = {"data", "default"} & set(folders)
+    if len(folders) > 1 and not known and (converted or not (loose or named or _splits(folders))):
+        raise _which(place, folders)
+    if "default" in folders:
+        return [file for file in data if file.name.startswith("default/")]
     return data
 
 

@@ -6,6 +6,7 @@ Only the client, not `kagglehub.dataset_download`: that unpacks archives of any 
 
 import base64
 import contextlib
+import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -43,8 +44,10 @@ def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progres
         # A dataset comes as one zip, and a large file may: the zip is only how it travels, so names leave it out.
         with blob.path.open("rb") as archive:
             files, offered = archives.members(
-                archive, path=str(blob.path), name=arrived, include=include, checksum=checksum
+                archive, path=str(blob.path), name=arrived, include=() if place.part else include, checksum=checksum
             )
+        if place.part and arrived != place.part and len(files) == 1:
+            files = [dataclasses.replace(files[0], name=place.part)]
     else:
         files, offered = local.expand(blob.path, name=arrived, include=include, sha256=blob.sha256, checksum=checksum)
     address = f"https://www.kaggle.com/datasets/{place.name}"

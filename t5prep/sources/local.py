@@ -18,10 +18,13 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
     """
     files: list[RawFile] = []
     offered: list[str] = []
-    for path, name in _named(place.name):
-        some, known = expand(path, name=name, include=include)
-        files += some
-        offered += known
+    try:
+        for path, name in _named(place.name):
+            some, known = expand(path, name=name, include=include)
+            files += some
+            offered += known
+    except (OSError, RuntimeError) as error:  # a name that is too long, `~nobody`
+        raise SourceError(f"{place.uri} cannot be read ({getattr(error, 'strerror', '') or error}).") from error
     return Resolved(place.uri, "", checked(files, place.uri, include=include, offered=offered), licence="", citation="")
 
 
@@ -53,6 +56,8 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
         parts = path.parts
         fixed = next(i for i, part in enumerate(parts) if re.search(r"[*?\[]", part))
         yield from _below(Path(*parts[:fixed]) if fixed else Path(), "/".join(parts[fixed:]))
+    elif path.exists():
+        raise SourceError(f"{source} is neither a file nor a directory; what comes by a pipe must be saved to a file.")
     else:
         raise SourceError(f"{source} does not exist. Name a file, a directory, or a glob in quotes.{_nearby(path)}")
 
@@ -60,13 +65,10 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
 def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
     """Files below a directory that match; hidden ones (`.git`, `.DS_Store`) only when the pattern names them."""
     hidden = any(part.startswith(".") for part in pattern.split("/"))
-    try:
-        for path in sorted(root.glob(pattern)):
-            name = path.relative_to(root).as_posix()
-            if path.is_file() and (hidden or not re.search(r"(^|/)\.", name)):
-                yield path, name
-    except OSError as error:
-        raise SourceError(f"{error.filename or root} cannot be read ({error.strerror}).") from error
+    for path in sorted(root.glob(pattern)):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and (hidden or not re.search(r"(^|/)\.", name)):
+            yield path, name
 
 
 def _nearby(path: Path) -> str:

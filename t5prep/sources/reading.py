@@ -23,6 +23,7 @@ _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
 }
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _BUFFER = 1 << 20
+_AHEAD = 8 << 20  # of a remote file that is read from its start to its end
 _SPOOL = 64 << 20  # a member that is read here and there is kept in memory up to this, then in an unnamed file
 
 
@@ -40,7 +41,7 @@ def open_stream(file: RawFile) -> BinaryIO:
 
     Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
     """
-    raw = _open_path(file)
+    raw = _open_path(file, ahead=_AHEAD)
     packed = file.bytes
     if file.member:
         raw, packed = open_member(raw, file.member, file.name)
@@ -79,8 +80,8 @@ def sha256(file: RawFile) -> str:
     return digest.hexdigest()
 
 
-def _open_path(file: RawFile) -> BinaryIO:
-    """The file or archive at `path`, seekable, wherever it is."""
+def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
+    """The file or archive at `path`, seekable, wherever it is; of a remote one `ahead` bytes are read at a time."""
     scheme = file.path.partition("://")[0] if "://" in file.path else ""
     if scheme == "gs":
         from t5prep.sources.gcs import open_blob
@@ -89,7 +90,7 @@ def _open_path(file: RawFile) -> BinaryIO:
     if scheme in ("hf", "http", "https"):
         from t5prep.sources.remote import open_range
 
-        return open_range(file.path, size=0 if file.member else file.bytes)
+        return open_range(file.path, size=0 if file.member else file.bytes, ahead=ahead)
     try:
         return open(file.path, "rb")
     except OSError as error:

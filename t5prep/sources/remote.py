@@ -1,7 +1,8 @@
 """Reading a remote file by ranges: a file of the Hub at one commit, or any https:// file whose host allows it.
 
-Why not HfFileSystem: it asks the Hub's API three times for each file it opens (the repository, the listing, the
-address) and takes whatever comes for the range; with hundreds of workers the API says 429 long before the files do.
+Why not HfFileSystem: in every thread it first asks the Hub's API for the repository and for the listing of each folder,
+then the Hub anew for the address of every range, and takes what comes for the range, whatever its length. Here a file
+is asked for once, and its storage host from then on: hundreds of workers do not run into the Hub's limits.
 """
 
 import io
@@ -16,11 +17,12 @@ from t5prep.sources.http import Broken, Refused, connection_errors, get
 from t5prep.sources.retry import Retries
 
 _HUB = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")
-_BUFFER = 1 << 20  # a request costs a round trip: never ask for less than this
 
 
-def open_range(path: str, *, size: int) -> BinaryIO:
+def open_range(path: str, *, size: int, ahead: int = 1 << 20) -> BinaryIO:
     """A seekable file over `hf://datasets/OWNER/NAME@COMMIT/FILE` or `https://`; `size` 0 asks the host.
+
+    A request costs a round trip, so none asks for less than `ahead` bytes.
 
     Raises SourceError here and while reading; cuts, 429 and 5xx are tried again and not seen.
     """
@@ -33,7 +35,7 @@ def open_range(path: str, *, size: int) -> BinaryIO:
             found["repo"], found["file"], repo_type="dataset", revision=found["revision"], endpoint=hub_endpoint()
         )
         headers = build_hf_headers()
-    return cast(BinaryIO, io.BufferedReader(_Ranges(url, headers, what=path, size=size), _BUFFER))
+    return cast(BinaryIO, io.BufferedReader(_Ranges(url, headers, what=path, size=size), ahead))
 
 
 def hub_endpoint() -> str | None:

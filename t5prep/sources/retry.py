@@ -14,7 +14,8 @@ from t5prep.errors import SourceError
 TRIES = 6
 BACKOFF = 1.0  # seconds before the second try; doubled each time, up to a minute
 PATIENCE = 900.0  # the longest Retry-After that is waited for, in seconds
-STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+# Statuses that may pass; 520 to 524 are Cloudflare's for a host behind it that does not answer.
+STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 525)})
 
 _sleep = time.sleep
 

@@ -1,10 +1,13 @@
 """One file at an https:// address."""
 
+import email.message
 import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
+
+import requests
 
 from t5prep.errors import SourceError
 from t5prep.sources import cache as caches
@@ -29,10 +32,10 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
     for page, scheme in _PAGES.items():
         if found := page.fullmatch(url):
             raise SourceError(f"{place.uri} is a page for people. The corpus on it is written {scheme}{found.group(1)}")
-    name = PurePosixPath(unquote(urlsplit(url).path)).name or "data"
     try:
         with http.get(url, what=place.uri, stream=True) as answer:
             etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
+            name = _name(url, answer)
             version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")
         blob = caches.fetch(
             f"{url} {version or uuid.uuid4().hex}",
@@ -45,6 +48,17 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
     files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=said)
     files_found = checked(files, place.uri, include=include, offered=offered)
     return Resolved(place.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=place.uri)
+
+
+def _name(url: str, answer: requests.Response) -> str:
+    """What the file is called: by its address, or where that ends in no file's name by what the host calls it."""
+    name = PurePosixPath(unquote(urlsplit(url).path)).name
+    if "." not in name:
+        said = email.message.Message()
+        said["Content-Disposition"] = answer.headers.get("Content-Disposition", "")
+        name = PurePosixPath(said.get_filename() or name or "data").name
+    packed = answer.headers.get("Content-Encoding", "") == "gzip" and not name.endswith(".gz")
+    return f"{name}.gz" if packed else name  # some hosts keep it packed whatever is asked for; the suffix unpacks it
 
 
 def _advice(status: int) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import re
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,7 +68,7 @@ class Server:
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"owner": self, "tls": tls})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = _Quiet(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -94,6 +95,14 @@ class Server:
             body = bytes([body[0] ^ 1]) + body[1:] if fault.spoil else body
             answer = dataclasses.replace(answer, body=body)
         return answer, fault
+
+
+class _Quiet(ThreadingHTTPServer):
+    """Says nothing of clients that hang up."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

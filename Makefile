@@ -1,0 +1,63 @@
+# Plain `make` prints the targets. Everything runs in .venv, which is made on first use and kept.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/pins.txt
+
+# What `make prep` prepares; each can be given on the command line.
+TASK ?= so_quality
+SOURCE ?= sample:
+TOKENIZER ?= sample:
+OUT ?= data/sample
+RUNNER ?= local
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help prep train test test-slow lint format bench bench-tpu golden clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# A stamp per set of packages: pip runs again only when what it reads has changed.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("t5prep needs Python 3.11 or newer, this is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/base: setup.py .ci/pins.txt | $(BIN)/python
+	@echo "installing t5prep into $(VENV) (once) ..." >&2
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/train: $(VENV)/base
+	@echo "installing TensorFlow and the trainer into $(VENV) (once) ..." >&2
+	$(PIP) -e '.[train]'
+	@touch $@
+
+$(VENV)/dev: $(VENV)/train
+	@echo "installing the tools of development into $(VENV) (once) ..." >&2
+	$(PIP) -e '.[train,dev]'
+	@touch $@
+
+prep: $(VENV)/base  ## prepare a corpus (the built-in sample): TASK= SOURCE= TOKENIZER= OUT= RUNNER= ARGS=
+	@$(BIN)/t5prep prepare $(TASK) --source '$(SOURCE)' --tokenizer '$(TOKENIZER)' --out '$(OUT)' --runner $(RUNNER) $(ARGS)
+
+test: $(VENV)/dev  ## run the tests
+	$(BIN)/python -m pytest -q
+
+test-slow: $(VENV)/dev  ## run the slow tests too
+	$(BIN)/python -m pytest -q --slow
+
+lint: $(VENV)/dev  ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
+	$(BIN)/python -m tests.benchmarks.bench_prepare
+
+clean:  ## remove what was built and prepared here (not what is kept in the cache)
+	rm -rf $(VENV) data build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,81 @@
+"""Preparing small corpora in tests, with one worker and nothing kept, and reading what came out."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from pipelines.prepare import prepare
+from t5prep import manifest, sources, tfrecord
+from t5prep.planning import default_splits
+from t5prep.settings import Settings
+from t5prep.task import get
+
+
+def prepared(
+    source: Path | str, out: Path, *, tokenizer: Path | str, workers: int = 0, **choices: Any
+) -> manifest.Manifest:
+    """A dataset with the given choices; those not given are the command line's."""
+    name = choices.pop("task", "so_quality")
+    task = get(name)
+    resolved = sources.resolve(str(source))
+    kept = choices.pop("kept", None)
+    settings = {
+        "options": {},
+        "input_length": task.input_length,
+        "target_length": task.target_length,
+        "splits": default_splits(resolved),
+        **choices,
+    }
+    return prepare(
+        Settings(task=name, **settings), source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, kept=kept
+    )
+
+
+def records(data: Path) -> dict[str, list[dict[str, list]]]:
+    """Split → parsed records, in the order of the shards."""
+    made = manifest.load(data)
+    return {
+        name: [
+            tfrecord.parse(record) for shard in split.shards for record in tfrecord.read(open(data / shard.name, "rb"))
+        ]
+        for name, split in made.splits.items()
+    }
+
+
+def by_id(data: Path) -> dict[str, dict[str, list]]:
+    """Id → parsed record, of all splits."""
+    return {record["id"][0].decode(): record for split in records(data).values() for record in split}
+
+
+def rejected(data: Path) -> list[dict[str, Any]]:
+    """The lines of rejected.jsonl."""
+    return [json.loads(line) for line in (data / "rejected.jsonl").read_text().splitlines()]
+
+
+def bytes_of(data: Path) -> dict[str, bytes]:
+    """File name → bytes, of everything in a dataset."""
+    return {path.name: path.read_bytes() for path in sorted(data.iterdir())}
+
+
+def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
+    """Rows as a CSV file."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def questions(count: int, *, words: int = 30) -> list[dict[str, str]]:
+    """Rows of the columns that so_quality reads, each with words of its own."""
+    labels = ["LQ_CLOSE", "LQ_EDIT", "HQ"]
+    return [
+        {
+            "Id": str(1000 + i),
+            "Title": f'Title {i}, "quoted"',
+            "Body": "<p>" + " ".join(f"word{(i * 31 + k * 7) % 997}" for k in range(words)) + "</p>\n<p>end</p>",
+            "Y": labels[i % 3],
+        }
+        for i in range(count)
+    ]
