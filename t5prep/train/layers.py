@@ -65,7 +65,7 @@ def recomputed(layer: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
         outputs = layer(*inputs)
 
         def gradient(upstream: tf.Tensor) -> Sequence[tf.Tensor | None]:
-            held = xla.optimization_barrier([upstream, *inputs])
+            held = xla.optimization_barrier(upstream, *inputs)
             with tf.GradientTape() as tape:
                 tape.watch(held[1:])
                 again = layer(*held[1:])

@@ -49,8 +49,8 @@ class TrainStep:
     weights: of `weights.create_variables`; slots: of `optimizer.create_slots`; step: an int64 scalar variable, the
     number of updates made. All three are made in the strategy's scope where there is one.
 
-    Replicas that are logical CPUs want `MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())`:
-    with the default, a second strategy in the same process joins the first one's collectives and fails.
+    Replicas that are logical CPUs want `cross_device_ops=tf.distribute.ReductionToOneDevice()` of MirroredStrategy: with
+    its default, a second strategy in the same process joins the first one's collectives and fails.
     """
 
     config: ModelConfig
