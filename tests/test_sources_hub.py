@@ -249,3 +249,18 @@ def test_folders_are_configs_where_nothing_else_says_so(internet: Internet):
     scripts = internet.hub.publish("a/d", {"d.py": b""}, branches={hub.PARQUET: files})
     with pytest.raises(SourceError, match=r"several configs: de, en"):
         resolve(scripts, include="*.csv")
+
+
+def test_an_empty_file_is_empty(internet: Internet):
+    source = internet.hub.publish("a/b", {"train.csv": b""})
+    for stream in (True, False):
+        (file,) = resolve(source, stream=stream).files
+        assert open_stream(file).read() == b""
+
+
+def test_a_small_file_of_a_host_that_sends_no_parts_is_read_whole(internet: Internet):
+    source = internet.hub.publish("a/b", {"train.csv": b"a,b\n1,2\n"})
+    (file,) = resolve(source, stream=True).files
+    internet.server.faults = [Fault("train.csv", cut=3), Fault("train.csv", answer=Answer(body=b"a,b\n1,2\n"))]
+    with open_random(file) as stream:
+        assert (stream.read(4), stream.read(), stream.seek(4), stream.read(1)) == (b"a,b\n", b"1,2\n", 4, b"1")

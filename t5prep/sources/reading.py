@@ -90,7 +90,7 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
     if scheme in ("hf", "http", "https"):
         from t5prep.sources.remote import open_range
 
-        return open_range(file.path, size=0 if file.member else file.bytes, ahead=ahead)
+        return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
     try:
         return open(file.path, "rb")
     except OSError as error:

@@ -16,11 +16,13 @@ from t5prep.errors import SourceError
 from t5prep.sources.http import Broken, Refused, connection_errors, get
 from t5prep.sources.retry import Retries
 
+_SMALL = 32 << 20  # bytes: what a host that sends no parts may send whole
 _HUB = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")
+_ADVICE = "Set HF_TOKEN in the environment of every worker to a token that may read it."
 
 
-def open_range(path: str, *, size: int, ahead: int = 1 << 20) -> BinaryIO:
-    """A seekable file over `hf://datasets/OWNER/NAME@COMMIT/FILE` or `https://`; `size` 0 asks the host.
+def open_range(path: str, *, size: int | None, ahead: int = 1 << 20) -> BinaryIO:
+    """A seekable file over `hf://datasets/OWNER/NAME@COMMIT/FILE` or `https://`; `size` None asks the host.
 
     A request costs a round trip, so none asks for less than `ahead` bytes.
 
@@ -38,6 +40,10 @@ def open_range(path: str, *, size: int, ahead: int = 1 << 20) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Ranges(url, headers, what=path, size=size), ahead))
 
 
+def _is_whole(response: requests.Response, size: int) -> bool:
+    return response.status_code == 200 and response.headers.get("Content-Length") == str(size)
+
+
 def hub_endpoint() -> str | None:
     """The Hub's address where HF_ENDPOINT names another than the usual one."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
@@ -46,12 +52,13 @@ def hub_endpoint() -> str | None:
 class _Ranges(io.RawIOBase):
     """Every read is one request, to where the last one was redirected as long as that signed address works."""
 
-    def __init__(self, url: str, headers: dict[str, str], *, what: str, size: int):
+    def __init__(self, url: str, headers: dict[str, str], *, what: str, size: int | None):
         self._url, self._headers, self._what = url, headers, what
         self._session = requests.Session()  # one connection for all reads
         self._redirected = ""
+        self._whole = b""  # of a small file whose host sends no parts
         self._position = 0
-        self._size = size or self._ask_size()
+        self._size = self._ask_size() if size is None else size
 
     def readable(self) -> bool:
         return True
@@ -80,7 +87,12 @@ class _Ranges(io.RawIOBase):
         """Exactly these bytes. Raises SourceError."""
         retries = Retries(self._what)
         while True:
+            if self._whole:
+                return self._whole[start : start + length]
             response = self._get(f"bytes={start}-{start + length - 1}", retries)
+            if self._size <= _SMALL and _is_whole(response, self._size):
+                self._whole = self._content(response, self._size, retries)
+                continue
             if response.status_code != 206:
                 response.close()
                 raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
@@ -93,15 +105,21 @@ class _Ranges(io.RawIOBase):
                     f"{self._what} is not the {self._size:,} bytes that were listed: it changed. "
                     "Run this again from the start."
                 )
-            try:
-                with connection_errors(), response:
-                    data = response.raw.read(length, decode_content=False)
-            except Broken as broken:
-                retries.wait(str(broken))
-                continue
-            if len(data) == length:
+            if data := self._content(response, length, retries):
                 return data
-            retries.wait("the connection broke in the middle")
+
+    def _content(self, response: requests.Response, length: int, retries: Retries) -> bytes:
+        """A body of this length, or b"" after a wait when less of it came."""
+        try:
+            with connection_errors(), response:
+                data = response.raw.read(length, decode_content=False)
+        except Broken as broken:
+            retries.wait(str(broken))
+            return b""
+        if len(data) == length:
+            return bytes(data)
+        retries.wait("less came than was asked for")
+        return b""
 
     def close(self) -> None:
         self._session.close()
@@ -129,6 +147,3 @@ class _Ranges(io.RawIOBase):
             if not found:
                 raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
             return int(found.group(1))
-
-
-_ADVICE = "Set HF_TOKEN in the environment of every worker to a token that may read it."

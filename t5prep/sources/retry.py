@@ -5,9 +5,9 @@ A host that says `Retry-After` is obeyed up to PATIENCE; one that does not is as
 
 import email.utils
 import random
+import re
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from t5prep.errors import SourceError
 
@@ -45,17 +45,31 @@ class Retries:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that `Retry-After` asks for, given as a number or as a date (RFC 9110, 10.2.3); None if it says nothing.
+    """Seconds that a host asks to wait, or None if it says nothing.
 
-    >>> retry_after({"Retry-After": "3"})
-    3.0
+    By `Retry-After`, a number or a date (RFC 9110, 10.2.3); or by when its rate limit is lifted: Zenodo says an instant,
+    others the seconds until then, the Hub `"api";r=0;t=55` (draft-ietf-httpapi-ratelimit-headers).
+
+    >>> retry_after({"Retry-After": "3"}), retry_after({"RateLimit": '"api";r=0;t=55'}), retry_after({})
+    (3.0, 55.0, None)
     """
     said = headers.get("Retry-After", "").strip()
     if said.isdigit():
         return float(said)
-    try:
-        when = email.utils.parsedate_to_datetime(said)
-    except ValueError:
-        return None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    if said:
+        try:
+            return _until(email.utils.parsedate_to_datetime(said).timestamp())
+        except ValueError:
+            return None
+    reset = headers.get("RateLimit-Reset", "") or headers.get("X-RateLimit-Reset", "")
+    if reset.isdigit():
+        return _until(float(reset)) if float(reset) > _LONG_AGO else float(reset)
+    lifted = re.search(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))
+    return float(lifted.group(1)) if lifted else None
+
+
+_LONG_AGO = 1e9  # seconds since 1970: September 2001; a smaller number is a wait, a larger one an instant
+
+
+def _until(instant: float) -> float:
+    return max(0.0, instant - time.time())
