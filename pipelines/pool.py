@@ -9,6 +9,8 @@ replaced and its elements are given out again.
 import collections
 import concurrent.futures
 import multiprocessing
+import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -91,7 +93,9 @@ class Pool:
     def _start(self) -> None:
         # Spawned, not forked: Beam has threads, and a forked copy of a lock that one of them holds is held for ever.
         context = multiprocessing.get_context("spawn")
-        self.executor = concurrent.futures.ProcessPoolExecutor(self.workers, mp_context=context)
+        self.executor = concurrent.futures.ProcessPoolExecutor(
+            self.workers, mp_context=context, initializer=_end_with_parent
+        )
         for _ in range(self.workers):
             self.executor.submit(self._warm)  # they load what they need while this process loads Beam
 
@@ -104,3 +108,10 @@ class Pool:
         """Ends the workers; what they have not begun is dropped."""
         _POOLS.pop(self.name, None)
         self.executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever: it ends instead."""
+    parent = multiprocessing.parent_process()
+    if parent:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()

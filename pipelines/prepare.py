@@ -31,8 +31,8 @@ def prepare(
 ) -> manifest.Manifest:
     """Prepares a resolved source into a directory and returns the manifest that was written last.
 
-    `workers` are processes (all cores by default, 0 for none: this process does the work); `kept` is a directory where tokenized blocks stay for the next run.
-    Raises T5prepError, one sentence, for anything that the user can mend.
+    `workers` are processes (all cores by default, 0 for none: this process does the work); `kept` is a directory where
+    tokenized blocks stay for the next run. Raises T5prepError, one sentence, for anything that the user can mend.
     """
     loaded = tokenizer_files.load(tokenizer)
     check(settings, source=source, tokenizer=loaded)
@@ -93,7 +93,7 @@ def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None
     wanted = this.columns(options)
     if not source.files:
         raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
-    for word in this.classes:
+    for word in this.classes(options):
         pieces = tokenizer.encode(word)
         if len(pieces) + 1 > settings.target_length:
             raise TokenizerError(

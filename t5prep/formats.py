@@ -58,6 +58,8 @@ class Row(NamedTuple):
 
 def detect(name: str, *, kind: str = "", encoding: str = "utf-8") -> Format:
     """The format of a file by its name, or `kind` where the user names it. Raises UsageError."""
+    if kind and kind not in KINDS:
+        raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
     stem = name.lower()
     for suffix in PACKED:
         stem = stem.removesuffix(suffix)

@@ -30,7 +30,7 @@ class Task:
     `to_example(record, options)` makes an example or raises Reject; `options` is a frozen dataclass whose fields
     (`option`) become command line options; `columns(options)` are the columns it reads, `id_column(options)` the one
     with the id ("" where there is none). `source` is where the corpus lives, `files` which of its files are read.
-    `classes` are the words of a classification, in the order of a confusion matrix.
+    `classes(options)` are the words of a classification, in the order of a confusion matrix.
     """
 
     to_example: Callable[[Record, Any], Example]
@@ -43,7 +43,7 @@ class Task:
     citation: str = ""
     input_length: int = 512
     target_length: int = 128
-    classes: tuple[str, ...] = ()
+    classes: Callable[[Any], Sequence[str]] = lambda _: ()
     metrics: tuple[str, ...] = ()
 
 

@@ -36,9 +36,9 @@ def test_real_questions_equal_a_straight_computation(
         for row in csv.DictReader(file):
             ids = [*processor.encode("quality: " + row["Title"]), 1, *processor.encode(row["Body"]), 1]
             if len(ids) > 512 and truncation == "head_tail":
-                ids = ids[:255] + [32098] + ids[-256:] if marker == "extra_id_1" else ids[:256] + ids[-256:]
+                ids = [*ids[:255], 32098, *ids[-256:]] if marker == "extra_id_1" else ids[:256] + ids[-256:]
             elif len(ids) > 512:
-                ids = ids[:511] + [1] if truncation == "head" else ids[-512:]
+                ids = [*ids[:511], 1] if truncation == "head" else ids[-512:]
             expected[row["Id"]] = (ids + [0] * (512 - len(ids)), {"HQ": [306, 1], "LQ": [731, 1]}[row["Y"]])
     out = tmp_path / "out"
     made = prepared(

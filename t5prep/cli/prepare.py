@@ -112,10 +112,9 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
     size = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
     click.echo(f"{out}: {records:,} records, {_output.bytes_text(size)}, in {seconds:.1f} s")
     for name, split in made.splits.items():
-        labels = "  ".join(f"{label} {number:,}" for label, number in split.labels.items())
-        click.echo(
-            f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards  {labels if len(split.labels) < 8 else ''}".rstrip()
-        )
+        shown = split.labels if len(split.labels) < 8 else {}
+        labels = "".join(f"  {label} {number:,}" for label, number in shown.items())
+        click.echo(f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards{labels}")
     limit = made.lengths["inputs"]
     tokens = cut["tokens_before"]
     estimated = f" (about: the middle of {cut['rows_estimated']:,} was not tokenized)" if cut["rows_estimated"] else ""

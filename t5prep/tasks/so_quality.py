@@ -57,6 +57,6 @@ TASK = Task(
     citation="Annamoradnejad et al. 2022, Multi-View Approach to Suggest Moderation Actions in Community Q&A Sites",
     input_length=512,
     target_length=2,
-    classes=("none", "low", "high"),
+    classes=lambda options: tuple(_words(options.labels).values()),
     metrics=("accuracy",),
 )
