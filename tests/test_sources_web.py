@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,32 @@ def test_progress_goes_to_stderr(internet: Internet, capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert "a.bin" in err
     assert out == ""
+
+
+def test_a_host_that_falls_silent_is_left_and_continued(internet: Internet, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http, "TIMEOUT", (5, 0.2))
+    source = internet.page("example.org/a.bin", BODY)
+    faults(internet, Fault("a.bin", cut=2_000_000, stall=True))
+    assert fetched(source) == BODY
+    assert internet.server.requests[-1].headers["range"].startswith("bytes=")
+
+
+def test_a_process_that_is_killed_leaves_its_part_to_the_next(internet: Internet):
+    source = internet.page("example.org/a.bin", BODY)
+    faults(internet, Fault("a.bin", cut=2_500_000, stall=True))
+    script = f"from t5prep.sources import resolve; resolve({source!r})"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    folder = Path(internet.environment["T5PREP_CACHE"]) / "sources" / "parts"
+    with subprocess.Popen([sys.executable, "-c", script], env=environment) as process:
+        for _ in range(600):
+            if sum(path.stat().st_size for path in folder.glob("*.part")) >= 1 << 20:
+                break
+            time.sleep(0.05)
+        process.kill()
+    (part,) = folder.glob("*.part")
+    have = part.stat().st_size
+    assert fetched(source) == BODY
+    assert internet.server.requests[-1].headers["range"] == f"bytes={have}-"
 
 
 def test_two_processes_may_fetch_the_same_file_at_once(internet: Internet):

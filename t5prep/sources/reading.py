@@ -15,6 +15,7 @@ from t5prep.errors import SourceError
 from t5prep.sources.archives import open_member
 from t5prep.sources.limits import Limits, limits
 from t5prep.sources.raw import RawFile
+from t5prep.sources.redact import quiet_logs
 
 _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
     ".gz": cast(Callable[[BinaryIO], BinaryIO], lambda raw: gzip.GzipFile(fileobj=raw)),
@@ -90,6 +91,7 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
     if scheme in ("hf", "http", "https"):
         from t5prep.sources.remote import open_range
 
+        quiet_logs()  # a worker that reads has resolved nothing
         return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
     try:
         return open(file.path, "rb")

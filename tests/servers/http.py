@@ -42,15 +42,15 @@ class Answer:
 class Fault:
     """What goes wrong with the next `times` answers to requests whose `host/path` contains `match`.
 
-    cut: the connection closes after so many bytes of the body · answer: this one instead ·
-    spoil: a byte of the body is changed · length: Content-Length says so many bytes more than there are, of a body
-    that was shortened (negative) or lengthened without saying so
+    cut: the connection closes after so many bytes of the body · stall: after these it falls silent instead ·
+    answer: this one instead · spoil: a byte of the body is changed · shorten: so many bytes are missing at its end
     """
 
     match: str
     times: int = 1
     cut: int | None = None
     answer: Answer | None = None
+    stall: bool = False
     spoil: bool = False
     shorten: int = 0
     method: str = "GET"
@@ -147,6 +147,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         if cut is not None:
             self.close_connection = True
+            if fault and fault.stall:
+                self.connection.settimeout(10)
+                self.rfile.read(1)  # until the client has enough of it
             self.connection.shutdown(socket.SHUT_RDWR)
 
 
