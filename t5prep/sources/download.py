@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 import requests
 from tqdm import tqdm
@@ -115,7 +116,8 @@ class Download:
                 self._copy(response, out, retries, bar, first=not continues)
             return whole
 
-    def _copy(self, response: requests.Response, out, retries: Retries, bar: tqdm, *, first: bool) -> None:  # type: ignore[no-untyped-def]
+    def _copy(self, response: requests.Response, out: IO[bytes], retries: Retries, bar: tqdm, *, first: bool) -> None:
+        """Write what arrives. Raises Broken, and SourceError for a page (`first`: the file begins here)."""
         chunks = response.raw.stream(CHUNK, decode_content=False)
         while True:
             with connection_errors():
