@@ -103,8 +103,8 @@ def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None
     first = source.files[0]
     form = formats.detect(first.name, kind=settings.format, encoding=settings.encoding)
     columns = _columns(next(blocks.scan(first, form), None))
-    if columns and (missing := [column for column in wanted if column not in columns]):
-        raise SourceError(f'{first.name} has no column "{missing[0]}"; it has {", ".join(columns)}.')
+    if columns and (missing := task.missing_column(wanted, columns)):
+        raise SourceError(f"{first.name} has no column {missing}; it has {', '.join(columns)}.")
 
 
 def _columns(block: Block | None) -> Sequence[str]:

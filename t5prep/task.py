@@ -18,6 +18,11 @@ from t5prep.errors import UsageError, did_you_mean
 from t5prep.types import Example, Record
 
 
+# A column that a task reads: its name, or the names it has in different editions of a corpus, the first of them that is
+# there; "" at their end says that it may be missing.
+Column = str | tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class NoOptions:
     """A task without options of its own."""
@@ -34,7 +39,7 @@ class Task:
     """
 
     to_example: Callable[[Record, Any], Example]
-    columns: Callable[[Any], Sequence[str]]
+    columns: Callable[[Any], Sequence[Column]]
     id_column: Callable[[Any], str] = lambda _: ""
     options: type = NoOptions
     source: str = ""
@@ -50,6 +55,28 @@ class Task:
 def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:
     """A field of a task's options: its default, what `--help` says of it, and what it may be."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+
+
+def column_names(columns: Sequence[Column]) -> tuple[str, ...]:
+    """All names that columns may have.
+
+    >>> column_names([("sentence", "text"), "label", ("idx", "")])
+    ('sentence', 'text', 'label', 'idx')
+    """
+    return tuple(name for column in columns for name in ((column,) if isinstance(column, str) else column) if name)
+
+
+def missing_column(columns: Sequence[Column], there: Sequence[str]) -> str:
+    """The first column that is not there under any of its names, as an error says it; "" when none is missing.
+
+    >>> missing_column([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
+    '"sentence" or "text"'
+    """
+    for column in columns:
+        alternatives = (column,) if isinstance(column, str) else column
+        if not any(name in ("", *there) for name in alternatives):
+            return " or ".join(f'"{name}"' for name in alternatives)
+    return ""
 
 
 def names() -> list[str]:

@@ -43,6 +43,7 @@ class BlockTokenizer:
         self._task = task.get(settings.task)
         self._options = task.make_options(self._task, settings.options)
         self._columns = tuple(self._task.columns(self._options))
+        self._names = task.column_names(self._columns)
         self._id_column = self._task.id_column(self._options)
         self._encode = Encoder(
             tokenizer,
@@ -72,11 +73,10 @@ class BlockTokenizer:
         return table
 
     def _tokenize(self, block: Block) -> pa.Table:
-        missing = [column for column in self._columns if block.columns and column not in block.columns]
-        if missing:
-            raise SourceError(f'{block.file.name} has no column "{missing[0]}"; it has {", ".join(block.columns)}.')
+        if block.columns and (missing := task.missing_column(self._columns, block.columns)):
+            raise SourceError(f"{block.file.name} has no column {missing}; it has {', '.join(block.columns)}.")
         columns = _Columns()
-        for row in blocks.read(block, columns=self._columns):
+        for row in blocks.read(block, columns=self._names):
             if row.record is None:
                 columns.reject(row, block, None, row.reason)
                 continue
@@ -86,7 +86,7 @@ class BlockTokenizer:
             except Reject as reject:
                 columns.reject(row, block, self._id(row), str(reject))
             except KeyError as error:
-                if error.args[0] not in self._columns:
+                if error.args[0] not in self._names:
                     raise
                 columns.reject(row, block, self._id(row), f"missing field: {error.args[0]}")
             else:

@@ -1,0 +1,47 @@
+"""A few concepts → an everyday sentence with all of them: CommonGen, seed 003's second corpus.
+
+Source   The Hub's allenai/common_gen: 67,389 / 4,018 rows of 32,651 / 993 concept sets (the test split's sentences are
+         hidden, and its rows rejected). CommonGen's own JSON lines (concept_set, scene) are read too.
+Example  generate a sentence with: mountain ski skier → Skier skis down the mountain
+Paper    Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning.
+
+A concept set has several sentences, in rows of their own. To train they are as many examples; to evaluate they are the
+references of one example, whose id is the concept set.
+"""
+
+from t5prep.errors import Reject
+from t5prep.task import NoOptions, Task
+from t5prep.types import Example, Record
+
+PREFIX = "generate a sentence with: "
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """One concept set with one sentence, or with all of them."""
+    concepts = record.get("concepts") or str(record.get("concept_set") or "").split("#")
+    concepts = [concept.strip() for concept in concepts if concept.strip()]
+    said = record.get("target") or record.get("scene") or []
+    sentences = [sentence.strip() for sentence in ([said] if isinstance(said, str) else said) if sentence.strip()]
+    if not concepts:
+        raise Reject("no concepts")
+    if not sentences:
+        raise Reject("no sentence: hidden, as in the test split")
+    return Example(
+        id=" ".join(concepts),
+        inputs=PREFIX + " ".join(concepts),
+        targets=sentences[0],
+        references=tuple(dict.fromkeys(sentences)),
+    )
+
+
+TASK = Task(
+    to_example=to_example,
+    columns=lambda options: (("concepts", "concept_set"), ("target", "scene")),
+    source="hf:allenai/common_gen",
+    files=("*.parquet", "*.jsonl", "*.json"),
+    licence="MIT",
+    citation="Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning",
+    input_length=32,
+    target_length=32,
+    metrics=("bleu", "rouge"),
+)

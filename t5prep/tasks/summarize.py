@@ -1,0 +1,39 @@
+"""Articles → their summaries: CNN/Daily Mail, XSum, and any set with such columns.
+
+Source   The Hub's abisee/cnn_dailymail, config 3.0.0 (article, highlights, id); EdinburghNLP/xsum (document, summary).
+Example  summarize: <article> → <highlights>
+Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me the Details, Just the Summary!; the
+         prefix is T5's own (Raffel et al. 2020, appendix D), and truncation never cuts it.
+"""
+
+from t5prep.errors import Reject
+from t5prep.task import NoOptions, Task
+from t5prep.types import Example, Protected, Record
+
+PREFIX = "summarize: "
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """One article."""
+    article = str(record.get("article") or record.get("document") or "").strip()
+    summary = str(record.get("highlights") or record.get("summary") or "").strip()
+    if not article:
+        raise Reject("empty article")
+    if not summary:
+        raise Reject("empty summary")
+    id = record.get("id")
+    return Example(id=None if id is None else str(id), inputs=(Protected(PREFIX), article), targets=summary)
+
+
+TASK = Task(
+    to_example=to_example,
+    columns=lambda options: (("article", "document"), ("highlights", "summary"), ("id", "")),
+    id_column=lambda options: "id",
+    source="hf:abisee/cnn_dailymail#3.0.0",
+    files=("*.parquet", "*.jsonl", "*.json", "*.csv"),
+    licence="Apache-2.0 (the code that makes CNN/Daily Mail; the articles belong to their publishers)",
+    citation="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks",
+    input_length=512,
+    target_length=128,
+    metrics=("rouge",),
+)
