@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
 Rows = NDArray[np.signedinteger]
 
+# What a packed row holds, sorted.
+FEATURES = ("input_ids", "input_positions", "input_segment_ids", "label_positions", "label_segment_ids", "labels")
+
 
 def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.int64]:
     """The row of each example: `int64[n, 2]` (tokens of inputs, of targets) → `int64[n]`.

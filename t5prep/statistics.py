@@ -17,11 +17,14 @@ MOST_LABELS = 64
 class Counts:
     """Counts of the records of one shard, or of several added together.
 
+    `examples` are those that the records were made of: more than records where they are packed, documents where text is
+    cut into rows.
     `joint` counts kept lengths (input bucket, target bucket), `before` input tokens before cutting, in the same steps.
     `labels` counts (label ids, with markup, without); None when there are too many different ones.
     """
 
     records: int = 0
+    examples: int = 0
     inputs: int = 0
     targets: int = 0
     unknown: int = 0
@@ -57,7 +60,6 @@ def count(entries: np.ndarray, *, labels: dict[int, tuple[int, ...]] | None, mar
 
     `marked` says whether a marker takes one place of a cut input, which is no token of the text.
     """
-    inputs, targets = _bucket(entries["inputs"], STEPS[0]), _bucket(entries["targets"], STEPS[1])
     cut = entries["tokens"] > entries["inputs"]
     kept = entries["inputs"].astype(np.int64) - (cut & marked)
     targets_cut = entries["target_tokens"] > entries["targets"]
@@ -70,6 +72,7 @@ def count(entries: np.ndarray, *, labels: dict[int, tuple[int, ...]] | None, mar
             tally[ids] = with_markup, len(of) - with_markup
     return Counts(
         records=len(entries),
+        examples=len(entries),
         inputs=int(entries["inputs"].sum()),
         targets=int(entries["targets"].sum()),
         unknown=int(entries["unknown"].sum()),
@@ -78,10 +81,17 @@ def count(entries: np.ndarray, *, labels: dict[int, tuple[int, ...]] | None, mar
         estimated=int((entries["exact"] == 0).sum()),
         targets_cut=int(targets_cut.sum()),
         targets_lost=int((entries["target_tokens"].astype(np.int64) - entries["targets"])[targets_cut].sum()),
-        joint=collections.Counter(zip(inputs.tolist(), targets.tolist(), strict=True)),
+        joint=joint(entries["inputs"], entries["targets"]),
         before=collections.Counter(_bucket(entries["tokens"], STEPS[0]).tolist()),
         longest=int(entries["tokens"].max(initial=0)),
         labels=tally,
+    )
+
+
+def joint(inputs: np.ndarray, targets: np.ndarray) -> collections.Counter:
+    """How many records have which lengths: {(input bucket, target bucket): count}."""
+    return collections.Counter(
+        zip(_bucket(inputs, STEPS[0]).tolist(), _bucket(targets, STEPS[1]).tolist(), strict=True)
     )
 
 

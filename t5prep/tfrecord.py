@@ -50,6 +50,23 @@ def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     return spread[used].tobytes(), begins
 
 
+def unpack(packed: bytes) -> np.ndarray:
+    """The int64 values of packed varints, `int64[n]`: what `varints` and `varint` wrote.
+
+    >>> unpack(bytes.fromhex("07ac029cffffffffffffffff01")).tolist()
+    [7, 300, -100]
+    """
+    data = np.frombuffer(packed, np.uint8)
+    ends = np.flatnonzero(data < 0x80) + 1
+    begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    sizes = ends - begins
+    values = np.zeros(len(ends), np.uint64)
+    for place in range(int(sizes.max(initial=0))):
+        more = sizes > place
+        values[more] |= (data[begins[more] + place] & 0x7F).astype(np.uint64) << np.uint64(7 * place)
+    return values.view(np.int64)
+
+
 def int64_feature(name: str, packed: bytes) -> bytes:
     """One entry of an Example's feature map: `name` → the int64 values whose varints are `packed`."""
     values = b"\x0a" + varint(len(packed)) + packed if packed else b""
@@ -106,9 +123,19 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
             pair = dict(_fields(entry))
             kind, values = next(_fields(pair[2]))
             if kind == 3:
-                features[pair[1].decode()] = [value for _, packed in _fields(values) for value in _unpack(packed)]
+                features[pair[1].decode()] = [value for _, packed in _fields(values) for value in unpack(packed).tolist()]
             else:
                 features[pair[1].decode()] = [value for _, value in _fields(values)]
+    return features
+
+
+def raw_features(record: bytes) -> dict[str, list[bytes]]:
+    """The features of an Example, not decoded: name → byte strings, or one string of packed varints."""
+    features: dict[str, list[bytes]] = {}
+    for _, entries in _fields(record):
+        for _, entry in _fields(entries):
+            pair = dict(_fields(entry))
+            features[pair[1].decode()] = [value for _, values in _fields(pair[2]) for _, value in _fields(values)]
     return features
 
 
@@ -133,10 +160,3 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-
-
-def _unpack(packed: bytes) -> Iterator[int]:
-    position = 0
-    while position < len(packed):
-        value, position = _read_varint(packed, position)
-        yield value - (1 << 64) if value >> 63 else value
