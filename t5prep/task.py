@@ -17,7 +17,6 @@ from t5prep import tasks
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.types import Example, Record
 
-
 # A column that a task reads: its name, or the names it has in different editions of a corpus, the first of them that is
 # there; "" at their end says that it may be missing.
 Column = str | tuple[str, ...]

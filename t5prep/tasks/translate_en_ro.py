@@ -3,8 +3,8 @@
 Source   The Hub's wmt/wmt16, config ro-en: 610,320 / 1,999 / 1,999 pairs, `translation: {"en": ..., "ro": ...}`; two
          files of lines, `train.source` and `train.target` (or `.en` and `.ro`); or columns `source` and `target`.
 Example  translate English to Romanian: A plane is taking off. → Un avion decolează.
-Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation; one of the three pairs that T5 reports
-         (Raffel et al. 2020, table 14). Truncation never cuts the prefix, which is T5's own.
+Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation; T5 reports it as EnRo (Raffel et al.
+         2020, table 14). Truncation never cuts the prefix, which is T5's own.
 """
 
 from t5prep.errors import Reject
