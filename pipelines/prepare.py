@@ -72,7 +72,7 @@ def _run(settings: Settings, *, source: Resolved, tokenizer: str, out: Path, wor
             gathered = (
                 runs
                 | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
-                | "GatherShards" >> transforms.GatherShards(GatherShard(str(out), _marked(settings)), runs, pool=pool)
+                | "GatherShards" >> transforms.GatherShards(GatherShard(settings, tokenizer, str(out)), runs, pool=pool)
             )
             _ = pipeline | "Finish" >> transforms.WriteManifest(
                 Finish(settings, source, tokenizer, str(out)), gathered=gathered, runs=runs, hashed=hashed
@@ -112,10 +112,6 @@ def _columns(block: Block | None) -> Sequence[str]:
         return block.columns if block else ()
     first = next((row.record for row in blocks.read(block) if row.record), None)
     return tuple(first or ())
-
-
-def _marked(settings: Settings) -> bool:
-    return settings.truncation == "head_tail" and settings.marker != "none"
 
 
 def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> tuple:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep import assembling, files, gathering, manifest, tokenizer_files
+from t5prep import arranging, assembling, files, gathering, manifest, tokenizer_files
 from t5prep.blocks import Block
 from t5prep.gathering import Gathered, ShardSpec
 from t5prep.manifest import Manifest
@@ -76,13 +76,15 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
 class GatherShard:
     """Shard specification and all runs → the written shard."""
 
+    settings: Settings
+    tokenizer: str
     out: str
-    marked: bool
 
     def __call__(self, element: tuple[ShardSpec, list[Run]]) -> Gathered:
         """Raises OutputError where the place cannot be written."""
         spec, runs = element
-        return gathering.gather(spec, runs, out=Path(self.out), marked=self.marked)
+        arrange = arranging.choose(self.settings, tokenizer_files.load(self.tokenizer))
+        return gathering.gather(spec, runs, out=Path(self.out), arrange=arrange)
 
 
 def rejected_lines(run: Run) -> bytes:

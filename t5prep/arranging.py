@@ -13,6 +13,7 @@ import numpy as np
 from t5prep import chunking, noise, packing, records, statistics, task, tfrecord
 from t5prep.placing import ENTRY
 from t5prep.settings import Settings
+from t5prep.tokenizer import Tokenizer
 
 
 class Range(NamedTuple):
@@ -30,6 +31,14 @@ class Arranged(NamedTuple):
 
 
 Arrangement = Callable[[Iterable[Range]], Iterator[Arranged]]
+
+
+def choose(settings: Settings, tokenizer: Tokenizer) -> Arrangement:
+    """The arrangement of a preparation."""
+    marked = settings.truncation == "head_tail" and settings.marker != "none"
+    if task.get(settings.task).documents:
+        return Corrupted(settings, tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0))
+    return Packed(settings, marked, tokenizer.pad_id) if settings.layout == "packed" else Placed(marked)
 
 
 @dataclasses.dataclass(frozen=True)

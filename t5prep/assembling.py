@@ -32,7 +32,7 @@ def assemble(
         parts = sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
         counts = sum((part.counts for part in parts), statistics.Counts())
         duplicates = sum(part.duplicates for part in parts)
-        splits[split] = _split(counts, parts, duplicates, tokenizer)
+        splits[split] = _split(counts, parts, duplicates, tokenizer, settings)
         total += counts
         if duplicates:
             rejected["duplicate id"] = rejected.get("duplicate id", 0) + duplicates
@@ -61,12 +61,16 @@ def assemble(
 
 
 def _split(
-    counts: statistics.Counts, parts: Sequence[Gathered], duplicates: int, tokenizer: Tokenizer
+    counts: statistics.Counts, parts: Sequence[Gathered], duplicates: int, tokenizer: Tokenizer, settings: Settings
 ) -> manifest.Split:
     joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
     before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
     labels = {tokenizer.decode(ids[:-1]): sum(number) for ids, number in sorted((counts.labels or {}).items())}
     lengths: dict[str, Any] = {"step": list(statistics.STEPS), "joint": joint, "inputs_before": before}
+    if settings.layout == "packed":
+        lengths["packed"] = _packed(counts, settings)
+    elif settings.arranged:
+        lengths["documents"] = counts.examples
     return manifest.Split(
         records=counts.records,
         tokens={"inputs": counts.inputs, "targets": counts.targets},
@@ -76,6 +80,13 @@ def _split(
         rejected={"duplicate id": duplicates} if duplicates else {},
         shards=[part.shard for part in parts],
     )
+
+
+def _packed(counts: statistics.Counts, settings: Settings) -> dict[str, Any]:
+    """How many examples the rows hold, and which share of all places is padding, unpacked and packed."""
+    tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
+    shares = (round(1 - tokens / (count * room), 4) for count in (counts.examples, counts.records))
+    return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}
 
 
 def _markup_warning(labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer) -> str:

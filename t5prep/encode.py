@@ -121,6 +121,21 @@ class Encoder:
         return truncation.truncate(ids, room, policy=self._policy, marker=self._marker)
 
 
+class DocumentEncoder:
+    """Tokenizes plain texts whole, each with its EOS: what is done with their length is decided later."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def __call__(self, example: Example) -> Features:
+        """Raises Reject for a text of nothing but spaces."""
+        parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+        ids = [*self._tokenizer.encode("".join(map(_text, parts))), self._tokenizer.eos_id]
+        if len(ids) == 1:
+            raise Reject("empty text")
+        return Features(ids, [], len(ids), 0, exact=True, markup=False)
+
+
 def _text(part: Part) -> str:
     if isinstance(part, Protected):
         return part.text

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from t5prep import files, hashing, statistics, tfrecord
+from t5prep.arranging import Arrangement, Range
 from t5prep.manifest import Shard
 from t5prep.placing import ENTRY, Run
 
@@ -58,43 +59,43 @@ class _Slice(NamedTuple):
     data: memoryview
 
 
-def gather(spec: ShardSpec, runs: Sequence[Run], *, out: Path, marked: bool) -> Gathered:
+def gather(spec: ShardSpec, runs: Sequence[Run], *, out: Path, arrange: Arrangement) -> Gathered:
     """Writes one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first."""
+    rejected: list[bytes] = []
+    total, counts, sha256 = 0, statistics.Counts(), hashlib.sha256()
+    with files.whole(out / spec.name) as file:
+        for data, counted in arrange(_ranges(spec, runs, rejected)):
+            file.write(data)
+            sha256.update(data)
+            total += len(data)
+            counts += counted
+    shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
+    return Gathered(spec, shard, counts, b"".join(rejected), len(rejected))
+
+
+def _ranges(spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes]) -> Iterator[Range]:
+    """The records of a shard in order, in ranges of positions; a JSON line for each one left out goes to `rejected`."""
     edges = hashing.shard_edges(spec.shards)
     ranges = max(1, -(-spec.bytes // RANGE_BYTES))
     low, width = edges[spec.number], edges[spec.number + 1] - edges[spec.number]
     cuts = [low + width * i // ranges for i in range(ranges + 1)]
-    total, counts, duplicates, rejected = 0, statistics.Counts(), 0, []
-    sha256 = hashlib.sha256()
-    with files.whole(out / spec.name) as file:
-        for start, stop in itertools.pairwise(cuts):
-            slices = list(_slices(runs, spec.split, start, stop))
-            if not slices:
-                continue
-            entries = np.concatenate([piece.entries for piece in slices])
-            of = np.repeat(np.arange(len(slices)), [len(piece.entries) for piece in slices])
-            order = np.lexsort((entries["low"], entries["high"]))
-            order, dropped = _without_duplicates(order, entries, of, slices)
-            for other in spec.before:
-                order, leaked = _without_leaks(
-                    order, entries, of, slices, list(_slices(runs, other, start, stop)), other
-                )
-                dropped += leaked
+    for start, stop in itertools.pairwise(cuts):
+        slices = list(_slices(runs, spec.split, start, stop))
+        if not slices:
+            continue
+        entries = np.concatenate([piece.entries for piece in slices])
+        of = np.repeat(np.arange(len(slices)), [len(piece.entries) for piece in slices])
+        order = np.lexsort((entries["low"], entries["high"]))
+        order, dropped = _without_duplicates(order, entries, of, slices)
+        rejected += dropped
+        for other in spec.before:
+            others = list(_slices(runs, other, start, stop))
+            order, dropped = _without_leaks(order, entries, of, slices, others, other)
             rejected += dropped
-            duplicates += len(dropped)
-            begins = entries["begin"][order].tolist()
-            sizes = entries["size"][order].tolist()
-            parts = of[order].tolist()
-            data = b"".join(
-                slices[part].data[begin : begin + size] for part, begin, size in zip(parts, begins, sizes, strict=True)
-            )
-            file.write(data)
-            sha256.update(data)
-            total += len(data)
-            kept = entries[order]
-            counts += statistics.count(kept, labels=_labels(kept, data), marked=marked)
-    shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
-    return Gathered(spec, shard, counts, b"".join(rejected), duplicates)
+        begins, sizes = entries["begin"][order].tolist(), entries["size"][order].tolist()
+        pieces = zip(of[order].tolist(), begins, sizes, strict=True)
+        data = b"".join(slices[part].data[begin : begin + size] for part, begin, size in pieces)
+        yield Range(entries[order], data)
 
 
 def _slices(runs: Iterable[Run], split: str, start: int, stop: int) -> Iterator[_Slice]:
@@ -198,17 +199,3 @@ def _line(file: str, row: int, record: bytes, reason: str) -> bytes:
     assert isinstance(id, bytes)
     said = {"file": file, "row": row, "id": id.decode("utf-8", "surrogatepass"), "reason": reason}
     return json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-
-
-def _labels(entries: np.ndarray, data: bytes) -> dict[int, tuple[int, ...]] | None:
-    """The label ids behind each target digest, while there are few enough to be classes."""
-    digests, first = np.unique(entries["target"], return_index=True)
-    if len(digests) > statistics.MOST_LABELS:
-        return None
-    begins = np.cumsum(entries["size"]) - entries["size"]
-    labels = {}
-    for digest, i in zip(digests.tolist(), first.tolist(), strict=True):
-        begin, size = int(begins[i]), int(entries["size"][i])
-        ids = tfrecord.parse(data[begin + 12 : begin + size - 4])["labels"]
-        labels[digest] = tuple(int(token) for token in ids if token != tfrecord.IGNORED_LABEL)
-    return labels

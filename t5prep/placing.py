@@ -64,7 +64,7 @@ class Placer:
         self._settings = settings
         self._own_splits = own_splits
         self._unk_id = unk_id
-        self._write = RecordWriter(settings, pad_id=pad_id)
+        self._write = RecordWriter(settings, pad_id=pad_id, bare=settings.arranged)
 
     def __call__(self, table: pa.Table, block: Block) -> Run:
         """The run of a block's table (tokenizing.SCHEMA), its bytes inside."""

@@ -114,7 +114,9 @@ class Bare(NamedTuple):
 def read_bare(data: bytes, *, sizes: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> Bare:
     """Bare records, one after the other, of known sizes in bytes and lengths in tokens: all `int[n]`."""
     ends = np.cumsum(sizes, dtype=np.int64).tolist()
-    read = [tfrecord.raw_features(data[end - size + 12 : end - 4]) for end, size in zip(ends, sizes.tolist(), strict=True)]
+    read = [
+        tfrecord.raw_features(data[end - size + 12 : end - 4]) for end, size in zip(ends, sizes.tolist(), strict=True)
+    ]
     flat = (tfrecord.unpack(b"".join(b"".join(row[name]) for row in read)) for name in ("input_ids", "labels"))
     sides = (
         np.split(tokens.astype(np.int32), np.cumsum(lengths, dtype=np.int64)[:-1]) if read else []

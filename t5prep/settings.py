@@ -5,7 +5,7 @@ import hashlib
 import json
 from typing import Any
 
-from t5prep import task
+from t5prep import noise, task
 from t5prep.errors import UsageError
 from t5prep.truncation import MARKERS, POLICIES
 
@@ -48,8 +48,26 @@ class Settings:
             raise UsageError(f"--input-length {self.input_length}: an input needs at least 4 tokens")
         if self.target_length < 2:
             raise UsageError(f"--target-length {self.target_length}: a target needs a token and EOS, so at least 2")
+        if task.get(self.task).documents:
+            self._check_documents()
         if self.masks and self.layout != "padded":
             raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
+
+    def _check_documents(self) -> None:
+        if self.layout != "padded":
+            raise UsageError(f"--layout {self.layout}: the rows of {self.task} are full already. Use --layout padded")
+        options = task.make_options(task.get(self.task), self.options)
+        _, targets = noise.lengths(self.input_length, density=options.density, mean_span=options.mean_span)
+        if targets > self.target_length:
+            raise UsageError(
+                f"--target-length {self.target_length}: inputs of {self.input_length} tokens have targets of {targets}. "
+                f"Ask for --target-length {targets}"
+            )
+
+    @property
+    def arranged(self) -> bool:
+        """Whether records are made when a shard is gathered, of examples that were placed bare: without padding."""
+        return self.layout == "packed" or task.get(self.task).documents
 
     def tokenizing(self, tokenizer_sha256: str) -> str:
         """What decides the tokenized form of a row, as 32 hex digits: the key under which it is kept.

@@ -34,7 +34,8 @@ class Task:
     `to_example(record, options)` makes an example or raises Reject; `options` is a frozen dataclass whose fields
     (`option`) become command line options; `columns(options)` are the columns it reads, `id_column(options)` the one
     with the id ("" where there is none). `source` is where the corpus lives, `files` which of its files are read.
-    `classes(options)` are the words of a classification, in the order of a confusion matrix.
+    `classes(options)` are the words of a classification, in the order of a confusion matrix. `documents` says that its
+    examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`).
     """
 
     to_example: Callable[[Record, Any], Example]
@@ -49,6 +50,7 @@ class Task:
     target_length: int = 128
     classes: Callable[[Any], Sequence[str]] = lambda _: ()
     metrics: tuple[str, ...] = ()
+    documents: bool = False
 
 
 def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:

@@ -123,7 +123,9 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
             pair = dict(_fields(entry))
             kind, values = next(_fields(pair[2]))
             if kind == 3:
-                features[pair[1].decode()] = [value for _, packed in _fields(values) for value in unpack(packed).tolist()]
+                features[pair[1].decode()] = [
+                    value for _, packed in _fields(values) for value in unpack(packed).tolist()
+                ]
             else:
                 features[pair[1].decode()] = [value for _, value in _fields(values)]
     return features

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from t5prep import blocks, files, task
 from t5prep.blocks import Block
-from t5prep.encode import Encoder, Features
+from t5prep.encode import DocumentEncoder, Encoder, Features
 from t5prep.errors import Reject, SourceError
 from t5prep.formats import Row
 from t5prep.settings import Settings
@@ -45,12 +46,16 @@ class BlockTokenizer:
         self._columns = tuple(self._task.columns(self._options))
         self._names = task.column_names(self._columns)
         self._id_column = self._task.id_column(self._options)
-        self._encode = Encoder(
-            tokenizer,
-            input_length=settings.input_length,
-            target_length=settings.target_length,
-            policy=settings.truncation,
-            marker=settings.marker,
+        self._encode: Callable[[Example], Features] = (
+            DocumentEncoder(tokenizer)
+            if self._task.documents
+            else Encoder(
+                tokenizer,
+                input_length=settings.input_length,
+                target_length=settings.target_length,
+                policy=settings.truncation,
+                marker=settings.marker,
+            )
         )
         self._key = settings.tokenizing(tokenizer.sha256)
         self._kept = kept
