@@ -1,0 +1,173 @@
+"""Packed rows and corrupted documents, from a file of rows to shards, without Beam."""
+
+import itertools
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from t5prep import (
+    arranging,
+    blocks,
+    formats,
+    gathering,
+    noise,
+    packing,
+    placing,
+    planning,
+    task,
+    tfrecord,
+    tokenizer_files,
+)
+from t5prep.errors import UsageError
+from t5prep.settings import Settings
+from t5prep.sources import RawFile
+from t5prep.tokenizing import BlockTokenizer
+
+COLUMNS = {"inputs_column": "text", "targets_column": "answer", "id_column": "id"}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return tokenizer_files.load("sample:")
+
+
+def settings(name, *, options=None, **choices):
+    this = task.get(name)
+    lengths = {"input_length": this.input_length, "target_length": this.target_length}
+    return Settings(task=name, options=options or {}, **{**lengths, "splits": {"train": 1.0}, **choices})
+
+
+def shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=2, backwards=False):
+    """The parsed records of each shard, and what was gathered."""
+    out.mkdir(exist_ok=True)
+    file = RawFile(path.name, str(path), path.stat().st_size)
+    tokenize = BlockTokenizer(choices, tokenizer)
+    place = placing.Placer(choices, own_splits={}, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    found = list(blocks.scan(file, formats.detect(path.name), block_bytes=block_bytes))
+    runs = [place(tokenize(block), block) for block in (reversed(found) if backwards else found)]
+    arrange = arranging.choose(choices, tokenizer)
+    gathered = [
+        gathering.gather(spec, runs, out=out, arrange=arrange)
+        for spec in planning.plan_shards(runs, shards=count, drawn=True)
+    ]
+    read = []
+    for item in gathered:
+        with open(out / item.shard.name, "rb") as opened:
+            read.append([tfrecord.parse(record) for record in tfrecord.read(opened)])
+    return read, gathered
+
+
+def questions(path, count=300):
+    words = ["rain", "cloud", "error", "module", "river", "loop"]
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(count):
+            text = " ".join(words[(i * k + k) % 6] for k in range(1, 3 + i % 40))
+            file.write(json.dumps({"id": f"q{i}", "text": text, "answer": words[i % 6]}) + "\n")
+    return path
+
+
+def tokens(record, name, pad):
+    return [token for token in record[name] if token != pad]
+
+
+def test_packed_rows_hold_the_same_examples_as_padded_ones(tmp_path, tokenizer):
+    path = questions(tmp_path / "rows.jsonl")
+    lengths = {"input_length": 96, "target_length": 24}
+    plain, _ = shards(path, tmp_path / "plain", settings("text2text", options=COLUMNS, **lengths), tokenizer)
+    choices = settings("text2text", options=COLUMNS, layout="packed", **lengths)
+    packed, gathered = shards(path, tmp_path / "packed", choices, tokenizer)
+    for plain_shard, packed_shard, item in zip(plain, packed, gathered, strict=True):
+        expected = {
+            record["id"][0]: (tokens(record, "input_ids", 0), tokens(record, "labels", -100)) for record in plain_shard
+        }
+        found = {}
+        for record in packed_shard:
+            (row,) = packing.unpack({name: np.array(record[name]) for name in packing.FEATURES})
+            assert len(row) == len(record["id"])
+            assert len(record["input_ids"]) == len(record["input_positions"]) == 96
+            assert len(record["labels"]) == len(record["label_positions"]) == 24
+            for id, (inputs, labels) in zip(record["id"], row, strict=True):
+                found[id] = inputs.tolist(), labels.tolist()
+        assert found == expected
+        assert len(packed_shard) < len(plain_shard)
+        assert (item.counts.records, item.counts.examples) == (len(packed_shard), len(plain_shard))
+        assert item.counts.inputs == sum(len(inputs) for inputs, _ in expected.values())
+        assert sum(item.counts.joint.values()) == len(packed_shard)
+
+
+@pytest.mark.parametrize("name", ["text2text", "span_corruption"])
+def test_the_same_bytes_whatever_the_blocks(name, tmp_path, tokenizer):
+    path = questions(tmp_path / "rows.jsonl")
+    choices = (
+        settings(name, options=COLUMNS, layout="packed", input_length=96, target_length=24)
+        if name == "text2text"
+        else settings(name, input_length=64)
+    )
+    _, one = shards(path, tmp_path / "one", choices, tokenizer)
+    _, other = shards(path, tmp_path / "other", choices, tokenizer, block_bytes=4096, backwards=True)
+    assert [item.shard for item in one] == [item.shard for item in other]
+    reseeded = settings(name, options=choices.options, layout=choices.layout, input_length=64, seed=1)
+    _, third = shards(path, tmp_path / "third", reseeded, tokenizer)
+    assert [item.shard.sha256 for item in one] != [item.shard.sha256 for item in third]
+
+
+def rebuilt(records, tokenizer):
+    """The documents of a shard, from its rows in order: hidden spans put back, rows joined, cut at each EOS."""
+    sentinel = tokenizer.sentinel(0)
+    rows = [
+        noise.restore(np.array(record["input_ids"]), np.array(record["labels"]), first_sentinel=sentinel)
+        for record in records
+    ]
+    flat = np.concatenate(rows).tolist()
+    documents = [list(part) for end, part in itertools.groupby(flat, key=lambda token: token == 1) if not end]
+    assert flat[-1] == 1
+    return documents
+
+
+def check_documents(path, out, tokenizer, *, texts, **choices):
+    chosen = settings("span_corruption", **choices)
+    raw, targets = noise.lengths(chosen.input_length)
+    read, gathered = shards(path, out, chosen, tokenizer)
+    found = Counter(tuple(document) for shard in read for document in rebuilt(shard, tokenizer))
+    assert found == Counter(tuple(tokenizer.encode(text)) for text in texts)
+    names = [record["id"][0] for shard in read for record in shard]
+    assert len(set(names)) == len(names)
+    for shard, item in zip(read, gathered, strict=True):
+        full = [tokens(record, "input_ids", 0) for record in shard]
+        assert all(len(row) == chosen.input_length for row in full[:-1]), "only the last row of a shard may be shorter"
+        assert all(len(tokens(record, "labels", -100)) == targets for record in shard[:-1])
+        assert item.counts.records == len(shard)
+        assert (raw - 1) * len(shard) < sum(len(d) + 1 for d in rebuilt(shard, tokenizer)) + raw
+    assert sum(item.counts.examples for item in gathered) == len(texts)
+
+
+@pytest.mark.parametrize("input_length", [16, 64, 512])
+def test_every_document_comes_back(input_length, tmp_path, tokenizer):
+    path = questions(tmp_path / "rows.jsonl")
+    texts = [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
+    check_documents(path, tmp_path / "out", tokenizer, texts=texts, input_length=input_length)
+
+
+def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
+    text = (shared_data / "english" / "wikitext2_valid.txt").read_text(encoding="utf-8")
+    path = tmp_path / "wiki.txt"
+    path.write_text(text, encoding="utf-8")
+    texts = [line for line in text.split("\n") if line.strip()]
+    t5 = tokenizer_files.load(str(shared_data / "t5_tokenizer" / "spiece.model"))
+    check_documents(path, tmp_path / "out", t5, texts=texts)
+
+
+@pytest.mark.parametrize(
+    ("choices", "says"),
+    [
+        ({"input_length": 1024}, "Ask for --target-length 229"),
+        ({"layout": "packed"}, "full already"),
+        ({"input_length": 4096}, "100 sentinels"),
+        ({"options": {"density": 2.0}}, "hides nothing"),
+    ],
+)
+def test_documents_that_cannot_be_arranged(choices, says):
+    with pytest.raises(UsageError, match=says):
+        settings("span_corruption", **choices)
