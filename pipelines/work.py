@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep import arranging, assembling, files, gathering, manifest, tokenizer_files
+from t5prep import arranging, assembling, files, gathering, manifest, task, tokenizer_files
 from t5prep.blocks import Block
 from t5prep.gathering import Gathered, ShardSpec
 from t5prep.manifest import Manifest
@@ -84,7 +84,9 @@ class GatherShard:
         """Raises OutputError where the place cannot be written."""
         spec, runs = element
         arrange = arranging.choose(self.settings, tokenizer_files.load(self.tokenizer))
-        return gathering.gather(spec, runs, out=Path(self.out), arrange=arrange)
+        several = task.get(self.settings.task).several
+        same = "text" if self.settings.dedup == "exact" else "id"
+        return gathering.gather(spec, runs, out=Path(self.out), arrange=arrange, several=several, same=same)
 
 
 def rejected_lines(run: Run) -> bytes:

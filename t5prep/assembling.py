@@ -28,14 +28,15 @@ def assemble(
     total = statistics.Counts()
     rejected: dict[str, int] = {}
     warnings: list[str] = []
+    same = "duplicate text" if settings.dedup == "exact" else "duplicate id"
     for split in sorted({item.spec.split for item in gathered}):
         parts = sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
         counts = sum((part.counts for part in parts), statistics.Counts())
         duplicates = sum(part.duplicates for part in parts)
-        splits[split] = _split(counts, parts, duplicates, tokenizer, settings)
+        splits[split] = _split(counts, parts, {same: duplicates} if duplicates else {}, tokenizer, settings)
         total += counts
         if duplicates:
-            rejected["duplicate id"] = rejected.get("duplicate id", 0) + duplicates
+            rejected[same] = rejected.get(same, 0) + duplicates
     for run in runs:
         for reason, number in run.reasons.items():
             rejected[reason] = rejected.get(reason, 0) + number
@@ -61,7 +62,11 @@ def assemble(
 
 
 def _split(
-    counts: statistics.Counts, parts: Sequence[Gathered], duplicates: int, tokenizer: Tokenizer, settings: Settings
+    counts: statistics.Counts,
+    parts: Sequence[Gathered],
+    rejected: dict[str, int],
+    tokenizer: Tokenizer,
+    settings: Settings,
 ) -> manifest.Split:
     joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
     before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
@@ -77,7 +82,7 @@ def _split(
         lengths=lengths,
         unk_rate=round(counts.unknown / max(1, counts.inputs), 6),
         labels=labels,
-        rejected={"duplicate id": duplicates} if duplicates else {},
+        rejected=rejected,
         shards=[part.shard for part in parts],
     )
 

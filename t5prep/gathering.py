@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep import files, hashing, statistics, tfrecord
+from t5prep import answers, files, hashing, statistics, tfrecord
 from t5prep.arranging import Arrangement, Range
 from t5prep.manifest import Shard
 from t5prep.placing import ENTRY, Run
@@ -59,12 +59,24 @@ class _Slice(NamedTuple):
     data: memoryview
 
 
-def gather(spec: ShardSpec, runs: Sequence[Run], *, out: Path, arrange: Arrangement) -> Gathered:
-    """Writes one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first."""
+def gather(
+    spec: ShardSpec,
+    runs: Sequence[Run],
+    *,
+    out: Path,
+    arrange: Arrangement,
+    several: bool = False,
+    same: str = "id",
+) -> Gathered:
+    """Writes one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first.
+
+    Where an id has `several` answers, only one with the same target is a duplicate; evaluation merges the others.
+    `same` is what two records at one position have in common: the id that placed them, or the text.
+    """
     rejected: list[bytes] = []
     total, counts, sha256 = 0, statistics.Counts(), hashlib.sha256()
     with files.whole(out / spec.name) as file:
-        for data, counted in arrange(_ranges(spec, runs, rejected)):
+        for data, counted in arrange(_ranges(spec, runs, rejected, several=several, same=same)):
             file.write(data)
             sha256.update(data)
             total += len(data)
@@ -73,7 +85,9 @@ def gather(spec: ShardSpec, runs: Sequence[Run], *, out: Path, arrange: Arrangem
     return Gathered(spec, shard, counts, b"".join(rejected), len(rejected))
 
 
-def _ranges(spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes]) -> Iterator[Range]:
+def _ranges(
+    spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes], *, several: bool, same: str
+) -> Iterator[Range]:
     """The records of a shard in order, in ranges of positions; a JSON line for each one left out goes to `rejected`."""
     edges = hashing.shard_edges(spec.shards)
     ranges = max(1, -(-spec.bytes // RANGE_BYTES))
@@ -85,17 +99,21 @@ def _ranges(spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes]) -> Iter
             continue
         entries = np.concatenate([piece.entries for piece in slices])
         of = np.repeat(np.arange(len(slices)), [len(piece.entries) for piece in slices])
-        order = np.lexsort((entries["low"], entries["high"]))
-        order, dropped = _without_duplicates(order, entries, of, slices)
+        keys = ("target", "low", "high") if several else ("low", "high")
+        order = np.lexsort([entries[key] for key in keys])
+        order, dropped = _without_duplicates(order, entries, of, slices, keys=keys, same=same)
         rejected += dropped
         for other in spec.before:
             others = list(_slices(runs, other, start, stop))
-            order, dropped = _without_leaks(order, entries, of, slices, others, other)
+            order, dropped = _without_leaks(
+                order, entries, of, slices, others, f"duplicate {same}: the split {other} has it"
+            )
             rejected += dropped
         begins, sizes = entries["begin"][order].tolist(), entries["size"][order].tolist()
         pieces = zip(of[order].tolist(), begins, sizes, strict=True)
         data = b"".join(slices[part].data[begin : begin + size] for part, begin, size in pieces)
-        yield Range(entries[order], data)
+        whole = Range(entries[order], data)
+        yield answers.merged(whole) if several and spec.split != "train" else whole
 
 
 def _slices(runs: Iterable[Run], split: str, start: int, stop: int) -> Iterator[_Slice]:
@@ -134,31 +152,36 @@ def _from_file(run: Run, first: int, last: int, start: int, stop: int) -> Iterat
 
 
 def _without_duplicates(
-    order: np.ndarray, entries: np.ndarray, of: np.ndarray, slices: Sequence[_Slice]
+    order: np.ndarray,
+    entries: np.ndarray,
+    of: np.ndarray,
+    slices: Sequence[_Slice],
+    *,
+    keys: Sequence[str],
+    same: str,
 ) -> tuple[np.ndarray, list[bytes]]:
-    """The order without all but one record of each id, and a JSON line for each that was left out."""
-    high, low = entries["high"][order], entries["low"][order]
-    same = np.zeros(len(order) + 1, bool)
-    same[1:-1] = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-    if not same.any():
+    """The order without all but one record of equal keys, and a JSON line for each that was left out."""
+    equal = np.zeros(len(order) + 1, bool)
+    equal[1:-1] = np.all([entries[key][order[1:]] == entries[key][order[:-1]] for key in keys], axis=0)
+    if not equal.any():
         return order, []
     keep, lines = np.ones(len(order), bool), []
 
     begin = 0
     while begin < len(order):
         end = begin + 1
-        while same[end]:
+        while equal[end]:
             end += 1
         if end - begin > 1:
             rivals = [
                 (_record(entries[i], slices[of[i]]), slices[of[i]].run.file, int(entries["row"][i]), i)
                 for i in order[begin:end]
             ]
-            (kept, file, row, winner), *others = sorted(rivals)
+            (_, file, row, winner), *others = sorted(rivals)
             keep[begin:end] = order[begin:end] == winner
             lines += [
-                _line(other_file, other_row, kept, f"duplicate id: kept is {file}:{row}")
-                for _, other_file, other_row, _ in others
+                _line(other_file, other_row, other, f"duplicate {same}: kept is {file}:{row}")
+                for other, other_file, other_row, _ in others
             ]
         begin = end
     return order[keep], lines
@@ -170,9 +193,9 @@ def _without_leaks(
     of: np.ndarray,
     slices: Sequence[_Slice],
     others: Sequence[_Slice],
-    split: str,
+    reason: str,
 ) -> tuple[np.ndarray, list[bytes]]:
-    """The order without records whose id another split has too, and a JSON line for each of those."""
+    """The order without records whose position another split has too, and a JSON line for each of those."""
     if not others:
         return order, []
     taken = {
@@ -185,7 +208,6 @@ def _without_leaks(
     lines = []
     for i in order[~keep]:
         record = _record(entries[i], slices[of[i]])
-        reason = f"duplicate id: the split {split} has it"
         lines.append(_line(slices[of[i]].run.file, int(entries["row"][i]), record, reason))
     return order[keep], lines
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from t5prep import hashing
+from t5prep import hashing, task
 from t5prep.blocks import Block
 from t5prep.records import RecordWriter
 from t5prep.settings import Settings
@@ -64,6 +64,7 @@ class Placer:
         self._settings = settings
         self._own_splits = own_splits
         self._unk_id = unk_id
+        self._several = task.get(settings.task).several
         self._write = RecordWriter(settings, pad_id=pad_id, bare=settings.arranged)
 
     def __call__(self, table: pa.Table, block: Block) -> Run:
@@ -78,12 +79,19 @@ class Placer:
             f"{block.file.name}:{row}" if id is None else id
             for id, row in zip(kept["id"].to_pylist(), kept_rows.tolist(), strict=True)
         ]
-        digests = hashing.digests(ids, seed=self._settings.seed)
+        keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
+        digests = hashing.digests(keys, seed=self._settings.seed)
         names, of = self._splits(kept, digests, block)
         positions = hashing.positions(digests)
         order = np.lexsort((positions["low"], positions["high"], of))
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
         references = self._references(kept, names, of)
+        targets = _target_digests(labels)
+        if self._several:
+            ids = [
+                f"{id}#{target:08x}" if names[split] == "train" else id
+                for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
+            ]
         records = self._write(ids, inputs, labels, references)
         sizes = np.fromiter(map(len, records), np.uint32, len(records))[order]
         entries = np.empty(len(ids), ENTRY)
@@ -96,7 +104,7 @@ class Placer:
             _column(kept, "target_tokens")[order],
         )
         entries["unknown"] = _count(inputs, self._unk_id)[order]
-        entries["target"] = _target_digests(labels)[order]
+        entries["target"] = targets[order]
         entries["exact"], entries["markup"] = _column(kept, "exact")[order], _column(kept, "markup")[order]
         bounds = np.searchsorted(of[order], np.arange(len(names) + 1))
         splits = {

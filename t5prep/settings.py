@@ -10,6 +10,7 @@ from t5prep.errors import UsageError
 from t5prep.truncation import MARKERS, POLICIES
 
 LAYOUTS = ("padded", "ragged", "packed")
+DEDUPS = ("none", "exact")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Settings:
     """What decides a dataset's bytes, besides its source and its tokenizer.
 
     `splits` are shares to draw by the id's hash, or None where the source's files are splits themselves. `shards` are
-    those of the largest split, or None to choose. `options` are the task's own.
+    those of the largest split, or None to choose. `options` are the task's own. With `dedup` "exact" a text is placed by
+    what it says instead of its id, so that the same text is found wherever it stands.
     """
 
     task: str
@@ -28,6 +30,7 @@ class Settings:
     marker: str = "extra_id_1"
     layout: str = "padded"
     masks: bool = False
+    dedup: str = "none"
     splits: dict[str, float] | None = None
     shards: int | None = None
     seed: int = 0
@@ -41,6 +44,7 @@ class Settings:
             ("truncation", self.truncation, POLICIES),
             ("marker", self.marker, MARKERS),
             ("layout", self.layout, LAYOUTS),
+            ("dedup", self.dedup, DEDUPS),
         ):
             if value not in known:
                 raise UsageError(f'--{name} "{value}": it is one of {", ".join(known)}')
@@ -75,5 +79,6 @@ class Settings:
         Seed, splits, shards and layout are not in it: they only place what is tokenized.
         """
         said = [self.task, self.options, self.input_length, self.target_length, self.truncation, self.marker]
+        said.append(self.dedup)
         text = json.dumps([*said, self.format, self.encoding, tokenizer_sha256, task.code(self.task)], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

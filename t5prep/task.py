@@ -35,7 +35,8 @@ class Task:
     (`option`) become command line options; `columns(options)` are the columns it reads, `id_column(options)` the one
     with the id ("" where there is none). `source` is where the corpus lives, `files` which of its files are read.
     `classes(options)` are the words of a classification, in the order of a confusion matrix. `documents` says that its
-    examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`).
+    examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`). `several` says that rows
+    with one id are no duplicates but several right answers: as many examples to train, one with references to evaluate.
     """
 
     to_example: Callable[[Record, Any], Example]
@@ -51,6 +52,7 @@ class Task:
     classes: Callable[[Any], Sequence[str]] = lambda _: ()
     metrics: tuple[str, ...] = ()
     documents: bool = False
+    several: bool = False
 
 
 def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:
@@ -78,6 +80,11 @@ def missing_column(columns: Sequence[Column], there: Sequence[str]) -> str:
         if not any(name in ("", *there) for name in alternatives):
             return " or ".join(f'"{name}"' for name in alternatives)
     return ""
+
+
+def files(task: Task, options: Any) -> tuple[str, ...]:
+    """Patterns of the files that a task reads with these options: `{name}` in one stands for an option's value."""
+    return tuple(pattern.format(**dataclasses.asdict(options)) for pattern in task.files)
 
 
 def names() -> list[str]:

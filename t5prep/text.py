@@ -1,4 +1,6 @@
-"""Text out of markup."""
+"""Text out of markup, and what makes two texts the same."""
+
+import unicodedata
 
 from selectolax.lexbor import LexborHTMLParser
 
@@ -20,3 +22,12 @@ def strip_html(text: str) -> str:
     body = parser.body
     lines = (body.text(deep=True) if body else "").splitlines()
     return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def folded(text: str) -> str:
+    """A text without what does not make it another one: case, spaces, compatibility forms.
+
+    >>> folded("  The  ﬁrst\nTEXT ")
+    'the first text'
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

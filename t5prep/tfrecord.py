@@ -141,6 +141,16 @@ def raw_features(record: bytes) -> dict[str, list[bytes]]:
     return features
 
 
+def with_bytes(record: bytes, name: str, values: list[bytes]) -> bytes:
+    """The Example with another value of one bytes feature, which it may not have had; names stay sorted."""
+    entries = {}
+    for _, features in _fields(record):
+        for _, entry in _fields(features):
+            entries[dict(_fields(entry))[1].decode()] = b"\x0a" + varint(len(entry)) + entry
+    entries[name] = bytes_feature(name, values)
+    return example(b"".join(entries[known] for known in sorted(entries)))
+
+
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """(field number, bytes) of a message whose fields are all length-delimited, as an Example's are."""
     position = 0

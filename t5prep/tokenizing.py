@@ -16,10 +16,12 @@ from t5prep.encode import DocumentEncoder, Encoder, Features
 from t5prep.errors import Reject, SourceError
 from t5prep.formats import Row
 from t5prep.settings import Settings
+from t5prep.text import folded
 from t5prep.tokenizer import Tokenizer
-from t5prep.types import Example
+from t5prep.types import EOS, Example, Protected
 
-# One row of the source, in the order of the source. A row with a `reason` made no example.
+# One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
+# input's text, where a text that stands twice is to be found.
 SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -33,6 +35,7 @@ SCHEMA = pa.schema(
         ("target_tokens", pa.int32()),
         ("exact", pa.bool_()),
         ("markup", pa.bool_()),
+        ("same", pa.string()),
     ]
 )
 
@@ -57,6 +60,7 @@ class BlockTokenizer:
                 marker=settings.marker,
             )
         )
+        self._dedup = settings.dedup == "exact"
         self._key = settings.tokenizing(tokenizer.sha256)
         self._kept = kept
 
@@ -95,12 +99,21 @@ class BlockTokenizer:
                     raise
                 columns.reject(row, block, self._id(row), f"missing field: {error.args[0]}")
             else:
-                columns.add(row, block, example, features)
+                columns.add(row, block, example, features, same=_digest(example) if self._dedup else None)
         return columns.table()
 
     def _id(self, row: Row) -> str | None:
         id = (row.record or {}).get(self._id_column)
         return None if id is None else str(id)
+
+
+def _digest(example: Example) -> str:
+    """What is the same for the same text, as 32 hex digits."""
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    said = (part.text if isinstance(part, Protected) else part for part in parts if part is not EOS)
+    return hashlib.blake2b(
+        folded(" ".join(map(str, said))).encode("utf-8", "surrogatepass"), digest_size=16
+    ).hexdigest()
 
 
 class _Columns:
@@ -111,7 +124,7 @@ class _Columns:
         self._ids = {"inputs": array("i"), "labels": array("i")}
         self._ends = {"inputs": array("i", [0]), "labels": array("i", [0])}
 
-    def add(self, row: Row, block: Block, example: Example, features: Features) -> None:
+    def add(self, row: Row, block: Block, example: Example, features: Features, *, same: str | None) -> None:
         self._append(
             row=row.number - block.first_row,
             id=example.id,
@@ -122,11 +135,12 @@ class _Columns:
             target_tokens=features.target_tokens,
             exact=features.exact,
             markup=features.markup,
+            same=same,
         )
         self._extend(features.inputs, features.labels)
 
     def reject(self, row: Row, block: Block, id: str | None, reason: str) -> None:
-        empty = dict.fromkeys(("split", "references", "tokens", "target_tokens", "exact", "markup"))
+        empty = dict.fromkeys(("split", "references", "tokens", "target_tokens", "exact", "markup", "same"))
         self._append(row=row.number - block.first_row, id=id, reason=reason, **empty)
         self._extend([], [])
 

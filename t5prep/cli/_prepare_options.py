@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from t5prep.settings import LAYOUTS
+from t5prep.settings import DEDUPS, LAYOUTS
 from t5prep.truncation import MARKERS, POLICIES
 
 RUNNERS = ("local",)
@@ -26,6 +26,9 @@ def common(task: Any) -> list[click.Parameter]:
         _option("layout", "How records are laid out.", default="padded", type=click.Choice(LAYOUTS)),
         _option("masks", "Write attention_mask and decoder_attention_mask too.", is_flag=True),
         _option("splits", SPLITS),
+        _option(
+            "dedup", "exact: keep one row of each input text, in one split.", default="none", type=click.Choice(DEDUPS)
+        ),
         _option("shards", "Shards of the largest split, or auto.", default="auto"),
         _option("seed", "What splits and order are drawn with.", default=0),
         _option("limit", "Read only so many rows.", type=click.IntRange(min=1)),

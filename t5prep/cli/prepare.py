@@ -73,7 +73,8 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
 
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
     as_json, workers, fresh, _ = (given.pop(key) for key in ("as_json", "workers", "fresh", "runner"))
-    resolved = corpus.resolve(source, include=task.get(name).files)
+    this = task.get(name)
+    resolved = corpus.resolve(source, include=task.files(this, task.make_options(this, options)))
     shares = given.pop("splits")
     chosen = settings.Settings(
         task=name,

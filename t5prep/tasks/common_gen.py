@@ -43,5 +43,6 @@ TASK = Task(
     citation="Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning",
     input_length=32,
     target_length=32,
+    several=True,
     metrics=("bleu", "rouge"),
 )
