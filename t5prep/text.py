@@ -27,7 +27,7 @@ def strip_html(text: str) -> str:
 def folded(text: str) -> str:
     """A text without what does not make it another one: case, spaces, compatibility forms.
 
-    >>> folded("  The  ﬁrst\nTEXT ")
+    >>> folded("  The  ﬁrst TEXT ")
     'the first text'
     """
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
