@@ -35,8 +35,9 @@ class Task:
     (`option`) become command line options; `columns(options)` are the columns it reads, `id_column(options)` the one
     with the id ("" where there is none). `source` is where the corpus lives, `files` which of its files are read.
     `classes(options)` are the words of a classification, in the order of a confusion matrix. `documents` says that its
-    examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`). `several` says that rows
-    with one id are no duplicates but several right answers: as many examples to train, one with references to evaluate.
+    examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`). `several` says
+    that rows with one id are no duplicates but right answers: as many examples to train, and to evaluate one with all
+    of them as references.
     """
 
     to_example: Callable[[Record, Any], Example]
