@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines import pool
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload
-from t5prep import blocks, formats, manifest, output, splits, task, tokenizer_files
+from t5prep import blocks, manifest, output, pairs, splits, task, tokenizer_files
 from t5prep.blocks import Block
 from t5prep.errors import OutputError, SourceError, T5prepError, TokenizerError
 from t5prep.progress import Progress
@@ -67,7 +67,8 @@ def _run(settings: Settings, *, source: Resolved, tokenizer: str, out: Path, wor
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
         with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
-            elements = pipeline | "Files" >> beam.Create(source.files) | "ScanBlocks" >> transforms.ScanBlocks(settings)
+            files = pairs.match(source.files, task.get(settings.task).pairs)
+            elements = pipeline | "Files" >> beam.Create(files) | "ScanBlocks" >> transforms.ScanBlocks(settings)
             runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
             gathered = (
                 runs
@@ -100,11 +101,10 @@ def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None
                 f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
                 f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
             )
-    first = source.files[0]
-    form = formats.detect(first.name, kind=settings.format, encoding=settings.encoding)
-    columns = _columns(next(blocks.scan(first, form), None))
+    first = pairs.match(source.files, this.pairs)[0]
+    columns = _columns(next(pairs.scan(first, kind=settings.format, encoding=settings.encoding), None))
     if columns and (missing := task.missing_column(wanted, columns)):
-        raise SourceError(f"{first.name} has no column {missing}; it has {', '.join(columns)}.")
+        raise SourceError(f"{pairs.files(first)[0].name} has no column {missing}; it has {', '.join(columns)}.")
 
 
 def _columns(block: Block | None) -> Sequence[str]:

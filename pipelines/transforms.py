@@ -10,9 +10,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import pool
 from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock
-from t5prep import blocks, formats, planning
+from t5prep import pairs, planning
 from t5prep.blocks import Block
 from t5prep.gathering import ShardSpec
+from t5prep.pairs import Pair
 from t5prep.placing import Run
 from t5prep.settings import Settings
 from t5prep.sources import RawFile
@@ -20,7 +21,7 @@ from t5prep.sources import RawFile
 
 @dataclasses.dataclass
 class ScanBlocks(beam.PTransform):
-    """Source file → itself (to be hashed) and its blocks."""
+    """Source file or pair of files → themselves (to be hashed) and their blocks."""
 
     settings: Settings
 
@@ -90,11 +91,10 @@ def _apply(work: Callable[[Any], Any], name: str) -> beam.PTransform:
     return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
 
 
-def scan(file: RawFile, *, settings: Settings) -> Iterator[RawFile | Block]:
-    """A file and its blocks."""
-    yield file
-    form = formats.detect(file.name, kind=settings.format, encoding=settings.encoding)
-    yield from blocks.scan(file, form)
+def scan(element: RawFile | Pair, *, settings: Settings) -> Iterator[RawFile | Block]:
+    """A file, or both of a pair, and the blocks."""
+    yield from pairs.files(element)
+    yield from pairs.scan(element, kind=settings.format, encoding=settings.encoding)
 
 
 def slim_run(run: Run) -> Run:

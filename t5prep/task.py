@@ -37,7 +37,7 @@ class Task:
     `classes(options)` are the words of a classification, in the order of a confusion matrix. `documents` says that its
     examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`). `several` says
     that rows with one id are no duplicates but right answers: as many examples to train, and to evaluate one with all
-    of them as references.
+    of them as references. `pairs` are endings of files that belong together line by line (columns source and target).
     """
 
     to_example: Callable[[Record, Any], Example]
@@ -54,6 +54,7 @@ class Task:
     metrics: tuple[str, ...] = ()
     documents: bool = False
     several: bool = False
+    pairs: tuple[tuple[str, str], ...] = ()
 
 
 def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:

@@ -35,5 +35,6 @@ TASK = Task(
     citation="Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation",
     input_length=128,
     target_length=128,
+    pairs=((".source", ".target"), (".en", ".ro")),
     metrics=("bleu",),
 )
