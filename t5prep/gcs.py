@@ -1,22 +1,44 @@
-"""Google Cloud Storage: names, one client, and every refusal as one sentence.
+"""Google Cloud Storage: names, one client, small reads and writes, and every refusal as one sentence.
 
 STORAGE_EMULATOR_HOST points the client at an emulator. Without credentials the client is anonymous, so public buckets
 can be read from a machine without an account.
 """
 
+import base64
 import contextlib
 import functools
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
-from t5prep.errors import DatasetError, OutputError, T5prepError
+import google_crc32c
+
+from t5prep.errors import OutputError, UsageError
 
 SCHEME = "gs://"
+# One request: connecting, and the longest silence. A stalled read is given up and made again.
+TIMEOUT_SECONDS: float | tuple[float, float] = (10.0, 60.0)
+# The role that grants each permission, least first.
+_ROLES = {
+    "storage.objects.get": "roles/storage.objectViewer",
+    "storage.objects.list": "roles/storage.objectViewer",
+    "storage.objects.create": "roles/storage.objectUser",
+    "storage.objects.delete": "roles/storage.objectUser",
+    "storage.buckets.get": "roles/storage.legacyBucketReader",
+}
+
+
+class Object(NamedTuple):
+    """An object as a listing has it; `crc32c` is base64 of the big-endian checksum, as the API writes it."""
+
+    name: str
+    bytes: int
+    crc32c: str
+    generation: int
 
 
 def is_gs(place: object) -> bool:
-    """Whether a place is a bucket's, by its scheme alone: a directory called `gs` or `logs` is not.
+    """Whether a place is in a bucket, by its scheme alone: a directory called `gs` or `logs` is not.
 
     >>> is_gs("gs://bucket/a"), is_gs("logs/a")
     (True, False)
@@ -25,14 +47,14 @@ def is_gs(place: object) -> bool:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Bucket and object name, without a slash at its end.
+    """Bucket and object name, without a slash at its end. Raises UsageError.
 
     >>> split("gs://bucket/a/b/")
     ('bucket', 'a/b')
     """
     bucket, _, name = uri.removeprefix(SCHEME).partition("/")
     if not is_gs(uri) or not bucket:
-        raise OutputError(f'"{uri}" is not a place in a bucket. Write it as gs://bucket/prefix.')
+        raise UsageError(f'"{uri}" is not a place in a bucket. Write it as gs://bucket/prefix.')
     return bucket, name.rstrip("/")
 
 
@@ -45,86 +67,123 @@ def client() -> Any:
     if os.environ.get("STORAGE_EMULATOR_HOST"):
         return storage.Client.create_anonymous_client()
     try:
-        # The project is only needed to create buckets, which is never done here.
+        # A project is only needed to create buckets, which is never done here.
         return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "t5prep"))
     except DefaultCredentialsError:
         return storage.Client.create_anonymous_client()
 
 
 def identity() -> str:
-    """Who the client speaks as, for error messages: a service account's address where it is known."""
+    """Who the client speaks as, for people: an account's address where it is known."""
     credentials = client()._credentials
-    email = getattr(credentials, "service_account_email", None) or getattr(credentials, "signer_email", None)
-    if email and email != "default":
-        return str(email)
+    for name in ("service_account_email", "signer_email", "account"):
+        address = getattr(credentials, name, None)
+        if address and address != "default":
+            return str(address)
     if type(credentials).__name__ == "AnonymousCredentials":
-        return "an anonymous user (no credentials were found: run `gcloud auth application-default login`)"
+        return "anonymous (no credentials were found)"
     return "the application default credentials"
 
 
 @contextlib.contextmanager
 def speaking(uri: str, *, need: str) -> Iterator[None]:
-    """Turns what the client raises into one sentence; `need` is the permission that the call takes."""
+    """Turns what the client raises into one sentence; `need` is the permission that the call takes.
+
+    Raises OutputError; FileNotFoundError where the object or the bucket does not exist.
+    """
+    import requests
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError
 
     bucket, _ = split(uri)
     try:
         yield
+    except exceptions.NotFound:
+        raise FileNotFoundError(uri) from None
     except exceptions.Forbidden as error:
         raise OutputError(
-            f"{identity()} may not use gs://{bucket}: {need} is missing for {uri}. Grant it: gcloud storage buckets "
-            f"add-iam-policy-binding gs://{bucket} --member=user:YOU_OR_serviceAccount:IT --role={_ROLES[need]}"
+            f"{uri}: {identity()} lacks {need} on the bucket {bucket}. Grant it: gcloud storage buckets "
+            f"add-iam-policy-binding gs://{bucket} --member=ACCOUNT --role={_ROLES[need]}"
         ) from error
-    except exceptions.Unauthorized as error:
+    except (exceptions.Unauthorized, GoogleAuthError) as error:
         raise OutputError(
-            f"gs://{bucket} does not accept the credentials of {identity()}: they are missing or expired. "
-            "Log in again: gcloud auth application-default login"
+            f"{uri}: the bucket {bucket} does not take the credentials of {identity()} ({_reason(error)}): {need} needs "
+            "valid ones. Log in again: gcloud auth application-default login"
         ) from error
-    except GoogleAuthError as error:
+    except (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException) as error:
         raise OutputError(
-            f"The Google credentials cannot be used for {uri} ({_first_line(error)}). "
-            "Log in again: gcloud auth application-default login"
+            f"{uri} cannot be reached: {_reason(error)}. Try again; what was done so far is kept."
         ) from error
 
 
-_ROLES = {
-    "storage.objects.get": "roles/storage.objectViewer",
-    "storage.objects.list": "roles/storage.objectViewer",
-    "storage.objects.create": "roles/storage.objectCreator",
-    "storage.objects.delete": "roles/storage.objectUser",
-}
+def _reason(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def crc32c(file: BinaryIO) -> str:
+    """The checksum of a file from where it stands to its end, as the API writes it."""
+    crc = 0
+    while piece := file.read(1 << 20):
+        crc = google_crc32c.extend(crc, piece)
+    return base64.b64encode(crc.to_bytes(4, "big")).decode()
+
+
+def blob(uri: str) -> Any:
+    """The client's handle of an object (google.cloud.storage.Blob), without asking the server."""
+    bucket, name = split(uri)
+    return client().bucket(bucket).blob(name)
 
 
 def read(uri: str) -> bytes:
-    """A small object, whole. Raises FileNotFoundError where there is none, T5prepError where it may not be read."""
-    from google.api_core.exceptions import NotFound
-
-    bucket, name = split(uri)
+    """A small object, whole, its checksum checked. Raises FileNotFoundError, OutputError."""
     with speaking(uri, need="storage.objects.get"):
+        content: bytes = blob(uri).download_as_bytes(checksum="crc32c", timeout=TIMEOUT_SECONDS)
+    return content
+
+
+def download(uri: str, file: BinaryIO) -> None:
+    """An object into a file, its checksum checked. Raises FileNotFoundError, OutputError."""
+    with speaking(uri, need="storage.objects.get"):
+        blob(uri).download_to_file(file, checksum="crc32c", timeout=TIMEOUT_SECONDS)
+
+
+def write(uri: str, content: bytes, *, generation: int | None = None) -> None:
+    """A small object, which appears whole, replacing only `generation` (0: nothing; None: whatever is there).
+
+    Raises OutputError, and FileExistsError where something else is there.
+    """
+    from google.api_core.exceptions import PreconditionFailed
+
+    with speaking(uri, need="storage.objects.create"):
         try:
-            content: bytes = client().bucket(bucket).blob(name).download_as_bytes(checksum="crc32c")
-        except NotFound:
-            raise FileNotFoundError(uri) from None
-        return content
+            blob(uri).upload_from_string(
+                content,
+                content_type="application/octet-stream",
+                checksum="crc32c",
+                if_generation_match=generation,
+                timeout=TIMEOUT_SECONDS,
+            )
+        except PreconditionFailed:
+            raise FileExistsError(uri) from None
 
 
-def sizes(uri: str) -> dict[str, int]:
-    """The objects directly under a prefix: name → bytes."""
-    from google.api_core.exceptions import NotFound
+def delete(uri: str, *, generation: int | None = None) -> None:
+    """Removes an object, or only that generation of it. One that is not there is no error. Raises OutputError."""
+    with contextlib.suppress(FileNotFoundError), speaking(uri, need="storage.objects.delete"):
+        blob(uri).delete(if_generation_match=generation, timeout=TIMEOUT_SECONDS)
 
+
+def objects(uri: str) -> dict[str, Object]:
+    """The objects directly under a prefix, by the rest of their names. Raises OutputError."""
     bucket, prefix = split(uri)
     prefix = prefix and prefix + "/"
-    with speaking(uri, need="storage.objects.list"):
-        try:
-            blobs = client().list_blobs(bucket, prefix=prefix, delimiter="/", fields="items(name,size),nextPageToken")
-            return {blob.name[len(prefix) :]: blob.size for blob in blobs}
-        except NotFound:
-            raise DatasetError(f"There is no bucket gs://{bucket}. List yours: gcloud storage buckets list") from None
-
-
-__all__ = ["SCHEME", "T5prepError", "client", "identity", "is_gs", "read", "sizes", "speaking", "split"]
+    fields = "items(name,size,crc32c,generation),nextPageToken"
+    try:
+        with speaking(uri, need="storage.objects.list"):
+            listed = client().list_blobs(bucket, prefix=prefix, delimiter="/", fields=fields, timeout=TIMEOUT_SECONDS)
+            found = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
+    except FileNotFoundError:
+        raise OutputError(
+            f"There is no bucket {bucket}. Make it: gcloud storage buckets create gs://{bucket} --location=REGION"
+        ) from None
+    return {item.name: item for item in found if item.name}

@@ -10,7 +10,7 @@ INTERVAL_SECONDS = 0.25
 
 
 class Progress:
-    """Counts bytes and rows of a whole that is `total` bytes long (0: not known)."""
+    """Counts bytes, and rows where there are any, of a whole that is `total` bytes long (0: not known)."""
 
     def __init__(self, what: str, *, total: int = 0, stream: TextIO | None = None) -> None:
         self._what = what
@@ -20,7 +20,7 @@ class Progress:
         self._began = self._last = time.monotonic()
         self._bytes = self._rows = 0
 
-    def add(self, *, bytes: int, rows: int) -> None:
+    def add(self, *, bytes: int, rows: int = 0) -> None:
         """So much more is done."""
         self._bytes += bytes
         self._rows += rows
@@ -33,11 +33,12 @@ class Progress:
     def line(self, seconds: float) -> str:
         """What the line says after so many seconds."""
         done = f"{min(1.0, self._bytes / self._total):4.0%}  " if self._total else ""
-        rate = f"{self._rows / seconds:,.0f} rows/s  {self._bytes / seconds / 1e6:.1f} MB/s"
+        rows = f"{self._rows:,} rows  {self._rows / seconds:,.0f} rows/s  " if self._rows else ""
+        rate = f"{self._bytes / seconds / 1e6:.1f} MB/s"
         left = ""
         if self._total > self._bytes > 0:
             left = f"  {(self._total - self._bytes) * seconds / self._bytes:,.0f} s left"
-        return f"{self._what}  {done}{self._rows:,} rows  {rate}{left}"
+        return f"{self._what}  {done}{rows}{rate}{left}"
 
     def close(self) -> None:
         """Clears the line."""

@@ -107,5 +107,5 @@ def open_all(data: Sequence[str], *, split: str, tokenizer: str | None = None) -
 
 def _sizes(data: str, names: list[str]) -> dict[str, int]:
     if gcs.is_gs(data):
-        return gcs.sizes(data)
+        return {name: there.bytes for name, there in gcs.objects(data).items()}
     return {name: os.path.getsize(path) for name in names if os.path.isfile(path := os.path.join(data, name))}

@@ -1,0 +1,58 @@
+"""`t5prep upload`."""
+
+import dataclasses
+import threading
+
+import click
+
+from t5prep.cli import _output
+
+
+@click.command("upload")
+@click.argument("data")
+@click.argument("to", metavar="gs://BUCKET/PREFIX")
+@click.option("--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Files sent side by side.")
+@click.option("--delete-stale", is_flag=True, help="Remove shards under the prefix that the manifest does not name.")
+@_output.as_json
+def command(data: str, to: str, workers: int, delete_stale: bool, as_json: bool) -> None:
+    """Upload DATA to a bucket: verified first, checked end to end, the manifest last.
+
+    Run it again after an interruption: it goes on where it stood, and what is there already is not sent twice.
+
+    \b
+    Example:
+      t5prep upload data/sample gs://my-bucket/sample
+    """
+    from t5prep.progress import Progress
+    from t5prep.upload import upload
+
+    shown: list[Progress] = []
+    lock = threading.Lock()
+
+    def started(total: int) -> None:
+        shown.append(Progress("uploading", total=total))
+
+    def progress(sent: int) -> None:
+        with lock:
+            shown[0].add(bytes=sent)
+
+    try:
+        done = upload(data, to, workers=workers, delete_stale=delete_stale, started=started, progress=progress)
+    finally:
+        for line in shown:
+            line.close()
+    if as_json:
+        _output.print_json(dataclasses.asdict(done))
+        return
+    click.echo(
+        f"{done.uri}: {len(done.sent)} objects sent ({_output.bytes_text(done.bytes)}), {len(done.skipped)} there already, "
+        f"digest {done.digest[:12]}…"
+    )
+    if done.deleted:
+        click.echo(f"  removed       {len(done.deleted)} shards that the manifest does not name")
+    if done.stale:
+        _output.say(
+            f"  warning       {len(done.stale)} shards there are not this dataset's ({done.stale[0]}). "
+            "Remove them: --delete-stale"
+        )
+    click.echo(f"next: t5prep verify {done.uri}")
