@@ -18,7 +18,7 @@ def prepared(
     """A dataset with the given choices; those not given are the command line's."""
     name = choices.pop("task", "so_quality")
     task = get(name)
-    resolved = sources.resolve(str(source))
+    resolved = sources.resolve(str(source), include=choices.pop("include", ()))
     kept = choices.pop("kept", None)
     settings = {
         "options": {},
