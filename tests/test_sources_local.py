@@ -66,6 +66,8 @@ def test_include_chooses_by_whole_names_or_their_last_parts(tree: Path):
     ("source", "says"),
     [
         ("{tree}/nothing", "does not exist"),
+        ("{tree}/sub/c.tx", 'Did you mean "c.txt"'),
+        ("{tree}/sub/d", "sub has b.csv, c.txt."),
         ("/dev/null", "neither a file nor a directory"),
         ("x" * 5000, "cannot be read"),
         ("~nobody-of-this-name/*.csv", "cannot be read"),

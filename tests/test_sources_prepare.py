@@ -82,3 +82,13 @@ def test_every_source_gives_the_bytes_of_the_files_on_disk(internet: Internet, t
         assert shards(made) == shards(near), name
         assert made["source"]["uri"] == source
         assert bool(made["source"]["licence"]) == (name in ("kaggle", "zenodo"))
+
+
+@pytest.mark.slow
+def test_no_credential_comes_with_the_data(internet: Internet, tmp_path: Path):
+    internet.page("example.org/so.zip", zip_of(CSV))
+    source = "https://jane:planted0password@example.org/so.zip?token=planted0query"
+    made = prepared("so_quality", source, tmp_path / "out")
+    assert made["source"]["uri"] == "https://example.org/so.zip?token=…"
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or b"planted0" not in path.read_bytes(), path

@@ -32,7 +32,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None, monkeypatch
     assert retry_after(headers) == seconds
 
 
-def test_pauses_grow_and_end(monkeypatch: pytest.MonkeyPatch):
+def test_pauses_grow_are_said_and_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     slept: list[float] = []
     monkeypatch.setattr(retry, "_sleep", slept.append)
     retries = Retries("it")
@@ -41,6 +41,7 @@ def test_pauses_grow_and_end(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(SourceError, match="it: busy, 6 times in a row"):
         retries.wait("busy")
     assert len(slept) == retry.TRIES - 1
+    assert "it: busy; trying again in 1" in capsys.readouterr().err
     assert all(later > 1.3 * sooner for sooner, later in itertools.pairwise(slept))
     retries.progressed()
     retries.wait("busy")

@@ -150,7 +150,7 @@ def _advice(status: int, place: Place) -> str:
     if status == 404 and get_token():
         return "the Hub has no such dataset, or your token may not see it. Check its name, and the token's rights."
     if status == 404:
-        return f"the Hub has no such dataset, or it is private. Check its name. If it is yours: {_WHERE}"
+        return f"the Hub has no such dataset, or it is private. Check its name, or log in. {_WHERE}"
     return f"the Hub answers {status}. Run this again later."
 
 

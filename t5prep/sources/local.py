@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5prep.errors import SourceError
+from t5prep.errors import SourceError, did_you_mean
 from t5prep.sources import archives
 from t5prep.sources.grammar import Place
 from t5prep.sources.raw import RawFile, Resolved, checked, wanted
@@ -74,7 +74,8 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
 def _nearby(path: Path) -> str:
     """What the directory holds instead: a typing error is seen at once."""
     try:
-        there = sorted(os.listdir(path.parent))[:5]
+        there = sorted(name for name in os.listdir(path.parent) if not name.startswith("."))
     except OSError:
         return ""
-    return f" {path.parent} has {', '.join(there)}." if there else ""
+    guess = did_you_mean(path.name, there)
+    return guess or (f" {path.parent} has {', '.join(there[:5])}{', …' if len(there) > 5 else ''}." if there else "")

@@ -6,6 +6,7 @@ A host that says `Retry-After` is obeyed up to PATIENCE; one that does not is as
 import email.utils
 import random
 import re
+import sys
 import time
 from collections.abc import Mapping
 
@@ -13,6 +14,7 @@ from t5prep.errors import SourceError
 
 TRIES = 6
 BACKOFF = 1.0  # seconds before the second try; doubled each time, up to a minute
+_NOTABLE = 3.0  # a pause from which on someone who waits is told why
 PATIENCE = 900.0  # the longest Retry-After that is waited for, in seconds
 # Statuses that may pass; 520 to 524 are Cloudflare's for a host behind it that does not answer.
 STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 525)})
@@ -41,7 +43,10 @@ class Retries:
         if self._failed >= TRIES:
             raise SourceError(f"{self._what}: {reason}, {TRIES} times in a row. Run this again later; it resumes.")
         pause = min(60.0, BACKOFF * 2 ** (self._failed - 1)) * random.uniform(0.8, 1.2)
-        _sleep(pause if asked is None else asked)
+        pause = pause if asked is None else asked
+        if pause >= _NOTABLE:
+            print(f"{self._what}: {reason}; trying again in {pause:.0f} s", file=sys.stderr)
+        _sleep(pause)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
