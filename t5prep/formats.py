@@ -192,9 +192,8 @@ def check_encoding(head: bytes, format: Format, *, name: str) -> None:
             return
         import charset_normalizer
 
-        likely = [
-            match.encoding for match in charset_normalizer.from_bytes(head[max(0, error.start - 4096) :][: 1 << 16])
-        ]
+        found = charset_normalizer.from_bytes(head[max(0, error.start - 4096) :][: 1 << 16])
+        likely = [encoding for match in found for encoding in match.could_be_from_charset]
         # Windows' Western encoding is what most such files are in; its neighbours fit the same few bytes as well.
         guess = "cp1252" if "cp1252" in likely or not likely else likely[0].replace("_", "-")
         line = head.count(b"\n", 0, error.start) + 1
