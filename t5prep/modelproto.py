@@ -70,3 +70,10 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
     raise ValueError("not a SentencePiece model")
+
+
+def charsmap(model: bytes) -> bytes:
+    """The compiled character map of a model's normalizer (NormalizerSpec 2), empty where it changes nothing."""
+    spec = dict(_fields(dict(_fields(model)).get(3, b"")))  # type: ignore[arg-type]
+    value = spec.get(2, b"")
+    return value if isinstance(value, bytes) else b""

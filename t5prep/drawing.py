@@ -1,0 +1,93 @@
+"""Drawing lines of text by stable hash: the same sample from any order of the text, any blocks, any number of workers.
+
+Each distinct line has a keyed hash, and the lines with the smallest hashes are the sample. Drawing from parts and then
+from what was drawn gives the same lines as drawing from the whole, so parts can be drawn anywhere.
+"""
+
+import hashlib
+import heapq
+from collections.abc import Iterable, Iterator
+
+from t5prep.errors import UsageError
+from t5prep.types import Record
+
+# SentencePiece's trainer passes over longer lines (max_sentence_length, in bytes), so they are cut.
+LONGEST_LINE_BYTES = 4192
+DIGEST_BYTES = 16
+
+
+class Drawing:
+    """At most `most` distinct lines: those with the smallest hashes. It never holds more than these."""
+
+    def __init__(self, most: int, *, seed: int) -> None:
+        self.most = most
+        self.seed = seed
+        self._key = seed.to_bytes(8, "big", signed=True)
+        self._heap: list[tuple[int, str]] = []  # (-hash, line): the largest hash is on top, the first to go
+        self._kept: set[int] = set()
+
+    def add(self, lines: Iterable[str]) -> None:
+        """Draws from more lines."""
+        heap, kept, key = self._heap, self._kept, self._key
+        for line in lines:
+            data = line.encode("utf-8", "surrogatepass")
+            drawn = -int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key).digest(), "big")
+            if drawn in kept:
+                continue
+            if len(heap) < self.most:
+                heapq.heappush(heap, (drawn, line))
+            elif drawn > heap[0][0]:
+                kept.discard(heapq.heappushpop(heap, (drawn, line))[0])
+            else:
+                continue
+            kept.add(drawn)
+
+    def lines(self) -> list[str]:
+        """The sample, in the order of the hashes."""
+        return [line for _, line in sorted(self._heap, reverse=True)]
+
+
+def draw(lines: Iterable[str], *, most: int, seed: int = 0) -> list[str]:
+    """At most `most` distinct lines by stable hash, in its order.
+
+    >>> draw(["c", "a", "b", "a"], most=2) == draw(["a", "b", "c"], most=2)
+    True
+    """
+    drawing = Drawing(most, seed=seed)
+    drawing.add(lines)
+    return drawing.lines()
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a text that have anything on them; what is longer than LONGEST_LINE_BYTES is cut at spaces.
+
+    >>> list(lines_of("one \\n\\n two"))
+    ['one', 'two']
+    """
+    for line in text.split("\n"):
+        if stripped := line.strip():
+            yield from _cut(stripped) if len(stripped) * 4 > LONGEST_LINE_BYTES else (stripped,)
+
+
+def texts_of(record: Record, *, columns: Iterable[str]) -> Iterator[str]:
+    """The texts of a row: of the columns named, else of its column `text`. Raises UsageError where there is none."""
+    for column in tuple(columns) or ("text",):
+        if column not in record:
+            raise UsageError(f'there is no column "{column}"; there are {", ".join(record)}. Say which: --column NAME')
+        if isinstance(value := record[column], str):
+            yield value
+
+
+def _cut(line: str) -> Iterator[str]:
+    """Parts of at most LONGEST_LINE_BYTES; a word that is longer is cut wherever the limit falls."""
+    data = line.encode("utf-8", "surrogatepass")
+    while len(data) > LONGEST_LINE_BYTES:
+        end = data.rfind(b" ", 1, LONGEST_LINE_BYTES + 1)
+        if end < 0:
+            end = LONGEST_LINE_BYTES
+            while data[end] & 0xC0 == 0x80:  # not inside a character
+                end -= 1
+        yield data[:end].decode("utf-8", "surrogatepass").strip()
+        data = data[end:].lstrip(b" ")
+    if data:
+        yield data.decode("utf-8", "surrogatepass")

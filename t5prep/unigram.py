@@ -1,0 +1,79 @@
+"""Training a SentencePiece unigram model with T5's conventions.
+
+As T5's own was trained (Raffel et al. 2020, section 2.2.1): pad 0, EOS 1, unknown 2, no BOS, nmt_nfkc normalization.
+The 100 sentinels are not in the model: as in T5, they are the ids above its pieces (see tokenizer.py).
+"""
+
+import io
+from collections.abc import Iterable
+
+import sentencepiece
+
+from t5prep.errors import TokenizerError, UsageError
+
+# T5's own size and coverage; the coverage is of the characters of the text, the rarest are unknown.
+VOCAB_SIZE = 32_000
+CHARACTER_COVERAGE = 0.9995
+# Each thread adds up its own expectations, so the pieces depend on the number of threads, and it must not depend on the
+# machine. SentencePiece's default.
+THREADS = 16
+
+
+def train(
+    lines: Iterable[str],
+    *,
+    vocab_size: int = VOCAB_SIZE,
+    byte_fallback: bool = False,
+    split_digits: bool = False,
+    character_coverage: float = CHARACTER_COVERAGE,
+    pieces: Iterable[str] = (),
+) -> bytes:
+    """A serialized SentencePiece model: the same bytes for the same lines in the same order.
+
+    `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them; `split_digits` makes each digit a
+    piece; `pieces` are strings that always are one piece of their own (a newline's stand-in, for example).
+
+    Raises UsageError where the text has too few or too many different strings for `vocab_size`.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocab_size,
+            character_coverage=character_coverage,
+            byte_fallback=byte_fallback,
+            split_digits=split_digits,
+            user_defined_symbols=list(pieces),
+            normalization_rule_name="nmt_nfkc",
+            pad_id=0,
+            eos_id=1,
+            unk_id=2,
+            bos_id=-1,
+            pad_piece="<pad>",
+            eos_piece="</s>",
+            unk_piece="<unk>",
+            num_threads=THREADS,
+            train_extremely_large_corpus=False,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        raise _explained(str(error), vocab_size) from error
+    return model.getvalue()
+
+
+def _explained(error: str, vocab_size: int) -> UsageError | TokenizerError:
+    said = error.strip().splitlines()[-1][-200:] if error.strip() else "no reason given"
+    if "Vocabulary size too high" in error:
+        most = error.rsplit("<=", 1)[-1].strip(" .")
+        return UsageError(
+            f"--vocab-size {vocab_size:,} is too large for this text: at most {most} pieces can be had of it. "
+            f"Ask for at most that many, or train on more text."
+        )
+    if "required_chars" in error or "Vocabulary size is smaller" in error:
+        return UsageError(
+            f"--vocab-size {vocab_size:,} is too small: the characters of this text alone need more pieces. "
+            "Ask for more, or cover fewer characters: --character-coverage 0.99"
+        )
+    return TokenizerError(f"SentencePiece could not be trained: {said}")
