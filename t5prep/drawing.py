@@ -8,9 +8,6 @@ import hashlib
 import heapq
 from collections.abc import Iterable, Iterator
 
-from t5prep.errors import UsageError
-from t5prep.types import Record
-
 # SentencePiece's trainer passes over longer lines (max_sentence_length, in bytes), so they are cut.
 LONGEST_LINE_BYTES = 4192
 DIGEST_BYTES = 16
@@ -67,15 +64,6 @@ def lines_of(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         if stripped := line.strip():
             yield from _cut(stripped) if len(stripped) * 4 > LONGEST_LINE_BYTES else (stripped,)
-
-
-def texts_of(record: Record, *, columns: Iterable[str]) -> Iterator[str]:
-    """The texts of a row: of the columns named, else of its column `text`. Raises UsageError where there is none."""
-    for column in tuple(columns) or ("text",):
-        if column not in record:
-            raise UsageError(f'there is no column "{column}"; there are {", ".join(record)}. Say which: --column NAME')
-        if isinstance(value := record[column], str):
-            yield value
 
 
 def _cut(line: str) -> Iterator[str]:

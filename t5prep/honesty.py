@@ -1,7 +1,7 @@
 """What a tokenizer does to a corpus, honestly: what is unknown, what vanishes, what does not come back, who disagrees.
 
-T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and says nothing about it: code
-and markup go in, and something else is learned.
+T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and says nothing about it:
+code and markup go in, and something else is learned.
 """
 
 import collections
@@ -26,7 +26,7 @@ _SPECIAL = re.compile(r"</s>|<pad>|<unk>|<extra_id_\d+>|<0x[0-9A-F]{2}>")
 
 @dataclasses.dataclass
 class Lost:
-    """A character that does not survive: how often it occurs, and what becomes of it (`<unk>`, a space, nothing, text)."""
+    """A character that does not survive: how often it occurs, and what becomes of it (`<unk>`, a space, other text)."""
 
     character: str
     count: int
@@ -184,7 +184,9 @@ def _becomes(character: str, tokenizer: Tokenizer) -> str:
     return {" ": "a space", "": "nothing"}.get(made, made)
 
 
-def _compare(texts: list[str], ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], found: Agreement) -> None:
+def _compare(
+    texts: list[str], ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]], found: Agreement
+) -> None:
     for text, a, b in zip(texts, ours, theirs, strict=True):
         found.texts += 1
         if list(a) == list(b):

@@ -1,8 +1,8 @@
 """A tokenizer as a directory that `transformers.AutoTokenizer` loads, built from the SentencePiece model itself.
 
-`tokenizer.json` has the form of T5's own: the model's character map, white space squeezed, pieces with their scores, and
-one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenizer`, because transformers 5's T5Tokenizer
-builds its steps anew and forgets byte fallback. Where the two libraries differ all the same is in tests/test_identity.py.
+`tokenizer.json` has the form of T5's own: the model's character map, white space squeezed, pieces with their scores,
+and one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenizer`, because transformers 5's T5Tokenizer
+builds its steps anew and forgets byte fallback. Where the two libraries differ all the same: tests/test_identity.py.
 """
 
 import base64
@@ -15,11 +15,12 @@ from t5prep import files, modelproto
 from t5prep.tokenizer import SENTINELS, Tokenizer
 
 MODEL_NAME = "spiece.model"
+NAMES = (MODEL_NAME, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
 # What a T5's tokenizer is asked to warn about; nothing is cut there.
 MODEL_MAX_LENGTH = 512
 
 
-def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> list[Path]:
+def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None:
     """Writes the model, tokenizer.json, its two small companions and a model's `config.json`. Raises OutputError.
 
     `config` gets this tokenizer's padded vocabulary and special ids.
@@ -41,16 +42,15 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> list
         "eos_token_id": tokenizer.eos_id,
         "decoder_start_token_id": tokenizer.pad_id,
     }
-    contents = {
-        MODEL_NAME: tokenizer.model,
-        "tokenizer.json": _dumped(tokenizer_json(tokenizer)),
-        "tokenizer_config.json": _dumped(described),
-        "special_tokens_map.json": _dumped({**special, "additional_special_tokens": extra}),
-        "config.json": _dumped(shape),
-    }
-    for name, data in contents.items():
+    contents = (
+        tokenizer.model,
+        _dumped(tokenizer_json(tokenizer)),
+        _dumped(described),
+        _dumped({**special, "additional_special_tokens": extra}),
+        _dumped(shape),
+    )
+    for name, data in zip(NAMES, contents, strict=True):
         files.write_whole(out / name, data)
-    return [out / name for name in contents]
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:

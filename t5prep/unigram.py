@@ -26,12 +26,11 @@ def train(
     byte_fallback: bool = False,
     split_digits: bool = False,
     character_coverage: float = CHARACTER_COVERAGE,
-    pieces: Iterable[str] = (),
 ) -> bytes:
     """A serialized SentencePiece model: the same bytes for the same lines in the same order.
 
-    `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them; `split_digits` makes each digit a
-    piece; `pieces` are strings that always are one piece of their own (a newline's stand-in, for example).
+    `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them; `split_digits` makes each digit
+    a piece.
 
     Raises UsageError where the text has too few or too many different strings for `vocab_size`.
     """
@@ -45,7 +44,6 @@ def train(
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
             split_digits=split_digits,
-            user_defined_symbols=list(pieces),
             normalization_rule_name="nmt_nfkc",
             pad_id=0,
             eos_id=1,
@@ -55,7 +53,6 @@ def train(
             eos_piece="</s>",
             unk_piece="<unk>",
             num_threads=THREADS,
-            train_extremely_large_corpus=False,
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:

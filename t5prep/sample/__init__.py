@@ -8,11 +8,10 @@ SentencePiece.
 
 import csv
 import io
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from t5prep import files
 from t5prep.sample.chooser import Chooser
 from t5prep.sample.moves import CLASSES
 from t5prep.sample.questions import Question, timestamp
@@ -33,17 +32,13 @@ def write(path: Path, *, rows: int = 4000, seed: int = 0) -> Path:
     """Writes the sample as UTF-8 CSV, whole or not at all, and returns its path.
 
     The same `rows` and `seed` give the same bytes anywhere; fewer rows are a prefix of more. The classes are balanced.
+    Raises OutputError.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(generate(rows=rows, seed=seed))
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(text.getvalue().encode())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(file.name, path)
+    files.write_whole(path, text.getvalue().encode())
     return path
 
 

@@ -1,0 +1,163 @@
+"""`t5prep tokenizer train` and `t5prep tokenizer check`."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+
+from t5prep.cli import _output
+
+# d_model, d_ff, layers of each stack, heads; T5 1.1's own sizes (google/t5-v1_1-*), and one to try things with.
+SIZES = {
+    "tiny": (128, 256, 2, 4),
+    "small": (512, 1024, 8, 6),
+    "base": (768, 2048, 12, 12),
+    "large": (1024, 2816, 24, 16),
+}
+# Characters that one line of the terminal table is for; the rest is in --json.
+LOST_SHOWN = 12
+
+_source = click.option("--source", required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:...")
+_column = click.option("--column", "columns", multiple=True, help="A column with text; several times for several.")
+_format = click.option("--format", default="", help="csv, tsv, jsonl, parquet or text, where names do not say it.")
+_encoding = click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
+
+
+@click.group("tokenizer")
+def command() -> None:
+    """Train a tokenizer on your text, or see what one does to it.
+
+    \b
+    Example:
+      t5prep tokenizer check google-t5/t5-base --source mine.csv --column body
+    """
+
+
+@command.command("train")
+@_source
+@_column
+@click.option("--out", required=True, help="The directory of the new tokenizer.")
+@click.option(
+    "--size", type=click.Choice(list(SIZES)), default="small", show_default=True, help="Of config.json's T5 1.1."
+)
+@click.option("--vocab-size", default=32_000, show_default=True, help="Pieces; 100 sentinels come on top.")
+@click.option("--byte-fallback", is_flag=True, help="Spell unknown characters in bytes: nothing is lost.")
+@click.option("--split-digits", is_flag=True, help="Every digit is a piece of its own.")
+@click.option(
+    "--character-coverage", default=0.9995, show_default=True, help="The share of characters that get a piece."
+)
+@click.option("--lines", default=1_000_000, show_default=True, help="Train on so many distinct lines, drawn by hash.")
+@click.option("--seed", default=0, show_default=True, help="What lines are drawn with.")
+@_format
+@_encoding
+@click.option("--runner", default="local", show_default=True, help="What runs the drawing.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; all cores by default.")
+@_output.as_json
+def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None:
+    """Train a SentencePiece unigram model with T5's conventions, and write what AutoTokenizer loads.
+
+    \b
+    Example:
+      t5prep tokenizer train --source wiki.txt --vocab-size 16000 --out data/tokenizer
+    """
+    logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
+    from pipelines import vocabulary
+    from t5prep import corpus
+    from t5prep.train.model_config import ModelConfig
+
+    d_model, d_ff, layers, heads = SIZES[size]
+    shape = ModelConfig(
+        d_model=d_model,
+        d_ff=d_ff,
+        d_kv=32 if size == "tiny" else 64,
+        num_layers=layers,
+        num_decoder_layers=layers,
+        num_heads=heads,
+        feed_forward_proj="gated-gelu",
+        tie_word_embeddings=False,
+        scale_decoder_outputs=False,
+    )
+    trained = vocabulary.train(corpus.resolve(source), out=Path(out), config=shape.to_json(), **given)
+    tokenizer = trained.tokenizer
+    facts = {
+        "out": out,
+        "sha256": tokenizer.sha256,
+        "vocab_size": tokenizer.vocab_size,
+        "padded_vocab_size": tokenizer.padded_size,
+        "rows": trained.rows,
+        "unreadable_rows": trained.broken,
+        "lines_seen": trained.seen,
+        "lines_trained_on": trained.lines,
+    }
+    if as_json:
+        _output.print_json(facts)
+        return
+    click.echo(
+        f"{out}: {tokenizer.vocab_size:,} pieces and 100 sentinels (an embedding of {tokenizer.padded_size:,}), "
+        f"from {trained.lines:,} of {trained.seen:,} lines"
+    )
+    if trained.broken:
+        click.echo(f"  passed over   {trained.broken:,} of {trained.rows:,} rows that cannot be read")
+    columns = "".join(f" --column {column}" for column in given["columns"])
+    click.echo(f"next: t5prep tokenizer check {out} --source {source}{columns}")
+
+
+@command.command("check")
+@click.argument("tokenizer")
+@_source
+@_column
+@click.option("--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Read only so many rows.")
+@_format
+@_encoding
+@_output.as_json
+def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
+    """See what a tokenizer does to a corpus: what is unknown, what vanishes, what does not come back, who disagrees.
+
+    TOKENIZER is a spiece.model, its directory, a Hub name, or sample:
+
+    \b
+    Example:
+      t5prep tokenizer check sample: --source sample: --column Title --column Body
+    """
+    from t5prep import comparison, corpus, honesty, text_columns, tokenizer_files
+
+    loaded = tokenizer_files.load(tokenizer)
+    texts = text_columns.texts(corpus.resolve(source), **given)
+    others = comparison.libraries(loaded, name=str(tokenizer_files.find(tokenizer)))
+    report = honesty.examine(texts, loaded, others=others)
+    if as_json:
+        _output.print_json({"tokenizer": tokenizer, "source": source, **report.to_json()})
+    else:
+        _tell(report)
+
+
+def _tell(report: Any) -> None:
+    from t5prep import honesty
+
+    rows = [
+        ("texts", f"{report.texts:,}", f"{report.characters:,} characters, {report.words:,} words"),
+        ("tokens", f"{report.tokens:,}", f"{report.tokens_per_word:.2f} per word"),
+        ("unknown", f"{report.unk_rate:.2%}", f"{report.unknown:,} tokens are <unk>"),
+        ("lost", f"{report.lost_share:.2%}", "of all characters do not come back"),
+        ("come back", f"{report.returned:,}", "texts decode to exactly themselves"),
+        ("changed", f"{report.changed:,}", "texts differ in more than white space"),
+    ]
+    for name, agreement in report.agreement.items():
+        reasons = (
+            f"{agreement.ties} ties, {agreement.spelled} spell a special token, {agreement.unexplained} unexplained"
+        )
+        rows.append(
+            (name, f"{agreement.equal / max(agreement.texts, 1):.2%}", f"of texts have the same ids; {reasons}")
+        )
+    for name, value, meaning in rows:
+        click.echo(f"  {name:<13} {value:>12}  {meaning}")
+    if report.lost:
+        click.echo("\n  lost                                count  becomes       for example")
+    for lost in report.lost[:LOST_SHOWN]:
+        shown = " ".join(lost.example.split())
+        click.echo(f"  {lost.name[:32]:<32} {lost.count:>8,}  {lost.becomes:<12}  {shown}")
+    if len(report.lost) > LOST_SHOWN:
+        click.echo(f"  and {len(report.lost) - LOST_SHOWN} characters more: --json lists them")
+    for sentence in honesty.advice(report):
+        click.echo(_output.colour(f"  advice  {sentence}", fg="yellow"))
