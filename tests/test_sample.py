@@ -17,7 +17,7 @@ from t5prep.sample.chooser import Chooser
 from t5prep.sample.moves import ASIDES, CLASSES, MOVES, TITLES
 from t5prep.sample.questions import Question
 
-SHA256 = "74dc20f2d510d7b64ea855c598a9a0bbcd614785350b46719c13411a266cd0e2"
+SHA256 = "55d8c1fb1d6d23dca8c76c98c899d664938c5dad15d7302aedfb7d15b73e0cff"
 
 Row = dict[str, str]
 

@@ -27,7 +27,7 @@ def _move(name: str, weights: tuple[float, float, float], templates: str) -> Mov
 TITLES = (
     _move(
         "precise",
-        (12, 3, 1),
+        (12, 2, 0.8),
         """
         $error when I $verb1 [a|the] $adjective1 $noun1 [in|with] $lang1
         $lang1: $verb1 [a|every] $noun1 without losing the $adjective1 $noun2
@@ -39,7 +39,7 @@ TITLES = (
     ),
     _move(
         "vague",
-        (1, 9, 1.6),
+        (0.8, 9, 1.3),
         """
         [problem|trouble|help] with $noun1 in $lang1
         $lang1 $noun1 [not working|does nothing|is wrong]
@@ -51,7 +51,7 @@ TITLES = (
     ),
     _move(
         "broad",
-        (1, 1, 12),
+        (0.8, 0.9, 12),
         """
         [Best|Easiest|Right] way to [learn|use|start] $lang1 for a $noun1 [website|app|system]?
         $lang1 or $lang2 for [a|my] $adjective1 $noun1?
@@ -66,7 +66,7 @@ TITLES = (
 MOVES = (
     _move(
         "greeting",
-        (1, 3, 2),
+        (0.8, 4, 1.5),
         """
         [Hi|Hello|Hey|Good morning] [all|everyone|guys|friends],
         [Hi|Hello] from $city, this is my first [question|post] here.
@@ -76,7 +76,7 @@ MOVES = (
     ),
     _move(
         "setting",
-        (7, 2.4, 0.8),
+        (8, 1.6, 0.8),
         """
         I use $lib1 $version with $lang1 on [a|my] $machine.
         The $machine runs $lib2 $version, and the $noun1 is stored [by|in] $lib1.
@@ -97,7 +97,7 @@ MOVES = (
     ),
     _move(
         "attempt",
-        (8, 2, 1),
+        (9, 1.4, 0.8),
         """
         I [have tried|tried] to $verb1 the $noun1 first, [but|and] then the $noun2 stays $adjective1.
         According to the documentation of $lib1, $verb1 should $verb2 the $noun1.
@@ -108,7 +108,7 @@ MOVES = (
     ),
     _move(
         "failure",
-        (5, 4, 1),
+        (5, 5, 0.8),
         """
         It [fails|stops] with $error[| after $number rows| in line $number].
         Then $lib1 [raises|throws|reports] $error: “$noun1 is $adjective1”.
@@ -118,7 +118,7 @@ MOVES = (
     ),
     _move(
         "expected",
-        (8, 1.2, 0.8),
+        (9, 1, 0.7),
         """
         [I expected|Expected]: $number $noun1 entries; [actual|what I got]: $number.
         The result should be $number, but it is $number.
@@ -128,7 +128,7 @@ MOVES = (
     ),
     _move(
         "narrowed",
-        (8, 0.9, 0.8),
+        (8, 0.7, 0.6),
         """
         I reduced it to the [minimal|smallest] example [below|above]; without $verb1 the $noun1 is correct.
         It happens only if the $noun1 is $adjective1, [on|with] version $version but not $version.
@@ -148,7 +148,7 @@ MOVES = (
     ),
     _move(
         "precise_ask",
-        (8, 1.6, 0.8),
+        (9, 1.1, 0.7),
         """
         How can I $verb1 the $noun1 so that $lib1 does not $verb2 it [again|twice]?
         Which $noun1 does $lib1 $verb1 when the $noun2 is $adjective1?
@@ -158,44 +158,45 @@ MOVES = (
     ),
     _move(
         "vague_ask",
-        (1, 10, 1.6),
+        (0.8, 11, 1.2),
         """
-        [What is wrong|What am I doing wrong|Any idea why]?
+        [What is wrong|What am I doing wrong|Any idea why] with the $noun1 and the $noun2 of my $adjective1 $noun3?
         It [just does not work|is not working|does nothing], [how to fix it|how can I solve this]?
         [Can|Could] someone [explain|tell me] why [this happens|it is like this]?
-        I don’t know what to do with [this|the] $noun1.
-        [Where|What] is the [mistake|problem] in my code?
+        I don’t know what to do with [this|the] $noun1 and why it does not $verb1 the $noun2.
+        [Where|What] is the [mistake|problem] in my code for the $adjective1 $noun1?
         """,
     ),
     _move(
         "begging",
-        (1, 6, 2.6),
+        (0.8, 7, 2),
         """
-        Please help me, I [need|have] to finish it [today|before the exam|by tomorrow].
-        [Any|Some] help [is|would be] [appreciated|great] $mark
+        Please help me, I [need|have] to finish the $noun1 and the $noun2 [today|before the exam|by tomorrow].
+        [Any|Some] help with [this|the] $noun1 [is|would be] [appreciated|great] $mark
         I [searched|googled] a lot and found nothing[| about $noun1].
         I have been stuck [for days|since last week] [and it is urgent|and I can’t sleep].
         """,
     ),
     _move(
         "errand",
-        (1, 1, 10),
+        (0.8, 0.9, 11),
         """
-        [Write|Give|Send] me [the|a] [full|complete|whole] code [to|that can] $verb1 [a|the] $noun1.
+        [Write|Give|Send] me [the|a] [full|complete|whole] code [to|that can] $verb1 [a|the] $noun1 and $verb2 its $noun2.
         I need a program that can $verb1 $noun1, $verb2 $noun2 and print the $noun3.
         [Task|Exercise] $digit: $verb1 [a|an] $adjective1 $noun1 of $number and $verb2 [all|the] $noun2.
-        How [much|long] does it [cost|take] to [build|make] a $noun1 like this?
+        I don’t know $lang1, so [just|only] tell me the code for a $adjective1 $noun1 with a $noun2.
+        How [much|long] does it [cost|take] to [build|make] a $adjective1 $noun1 with a $noun2?
         """,
     ),
     _move(
         "opinion",
-        (1, 1, 12),
+        (0.8, 0.9, 13),
         """
-        [Which|What] is the best [framework|language|library] for $noun1 [in your opinion|nowadays]?
+        [Which|What] is the best [framework|language|library] for $noun1 and $noun2 [in your opinion|nowadays]?
         Is $lang1 [still worth learning|better than $lang2|good] for a $noun1 [developer|company]?
-        [What do you think|Your thoughts] about $lib1 [versus|compared to] $lib2?
+        [What do you think|Your thoughts] about $lib1 [versus|compared to] $lib2 for $adjective1 $noun1?
         [Can|Could] you [recommend|suggest] a [good|free] [book|course|tool] [for|about] $noun1?
-        I am confused between $lib1 and $lib2, [please suggest|which one should I choose]?
+        [My|The] problem is that I am confused between $lib1 and $lib2, [please suggest|which one should I choose]?
         """,
     ),
     _move(
