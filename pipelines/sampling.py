@@ -18,6 +18,7 @@ class DrawLines(beam.PTransform):
     pool: str = ""
 
     def expand(self, found: beam.PCollection) -> beam.PCollection:
+        """One Drawn."""
         step = beam.ParDo(InPool(self.pool, self.work)) if self.pool else beam.Map(self.work)
         return found | "Draw" >> step | "Merge" >> beam.CombineGlobally(Merge(self.work.most, self.work.seed))
 
@@ -29,19 +30,23 @@ class Merge(beam.CombineFn):
         self._most, self._seed = most, seed
 
     def create_accumulator(self) -> tuple[Drawing, list[int]]:
+        """Nothing drawn yet; the counts are rows, lines seen, rows broken."""
         return Drawing(self._most, seed=self._seed), [0, 0, 0]
 
     def add_input(self, merged: tuple[Drawing, list[int]], drawn: Drawn) -> tuple[Drawing, list[int]]:
+        """With one more block's lines."""
         sample, counts = merged
         sample.add(drawn.lines)
         return sample, [a + b for a, b in zip(counts, (drawn.rows, drawn.seen, drawn.broken), strict=True)]
 
     def merge_accumulators(self, parts: Iterable[tuple[Drawing, list[int]]]) -> tuple[Drawing, list[int]]:
+        """Several as one."""
         merged = self.create_accumulator()
         for sample, counts in parts:
             merged = self.add_input(merged, Drawn(sample.lines(), *counts))
         return merged
 
     def extract_output(self, merged: tuple[Drawing, list[int]]) -> Drawn:
+        """What was drawn of everything."""
         sample, counts = merged
         return Drawn(sample.lines(), *counts)
