@@ -1,11 +1,13 @@
 """Where the `tokenizers` library and SentencePiece give other ids for the same model, on all real text there is.
 
-Two reasons, and no third:
+Three reasons, and no fourth:
 
 * Ties. A segmentation may have several orders of the same pieces, all of exactly the same probability: `- ---` and
   `--- -`, `##` and `#`, `x xx` and `xx x`. SentencePiece adds up scores in float32 from the beginning of the text, so
   rounding breaks the tie by where in the text it stands; `tokenizers` adds up in float64, and each word anew. Most ties
   vanish when SentencePiece is given one word at a time. Neither is more right: the ids are a permutation of each other.
+* Near ties. At the end of a long text a float32 sum of -10,000 has steps of 0.001, and a segmentation that is better by
+  less is not seen to be: `be cc` for `bec c` in the sample. None of the real corpora has one, with T5's own model.
 * Spellings. `<unk>`, `</s>`, `<pad>` and `<extra_id_0>` written in a text are one special token to `tokenizers` (they
   are in its vocabulary with the best of scores, so even `encode_special_tokens` does not help) and plain text to us.
   WikiText is full of `<unk>`.
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from t5prep import sample, tokenizer_directory
+from t5prep import honesty, sample, tokenizer_directory
 from t5prep.tokenizer import Tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -125,7 +127,7 @@ def test_most_ties_are_broken_by_what_stands_before(
 def test_a_text_of_a_megabyte_is_still_only_tied(
     shared_data: Path, ours: Tokenizer, theirs: Callable[[list[str]], list[list[int]]]
 ) -> None:
-    """Float32 has 24 bits, and a score of a megabyte of text needs 21 before the point; unequal pieces still win."""
+    """The float32 sum reaches 2.5 million, in steps of 0.25, and still no better segmentation is missed in this text."""
     text = " ".join(stackoverflow(shared_data))
     assert len(text) > 900_000
     a, (b,) = ours.processor.encode(text), theirs([text])
@@ -152,5 +154,6 @@ def test_the_sample_tokenizer_agrees_on_the_sample() -> None:
     texts = [text for row in sample.generate(rows=600, seed=3) for text in row[1:3]]
     ids = [encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)]
     different = [(a, b) for a, b in zip(tokenizer.processor.encode(texts), ids, strict=True) if a != b]
-    assert all(sorted(a) == sorted(b) for a, b in different)
-    assert len(different) < 12
+    assert [sorted(a) == sorted(b) for a, b in different] == [False]
+    assert all(honesty.tied(a, b, tokenizer) for a, b in different)
+    assert score(tokenizer, different[0][0]) < score(tokenizer, different[0][1])  # theirs is better, by 0.0004

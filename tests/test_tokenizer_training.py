@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines import vocabulary
-from t5prep import comparison, corpus, drawing, sample, tokenizer_directory, unigram
+from t5prep import comparison, corpus, drawing, honesty, sample, tokenizer_directory, unigram
 from t5prep.cli import main
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.tokenizer import Tokenizer
@@ -74,7 +74,7 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
     assert len(texts) > 4000
     for name, encode in encoders.items():
         different = [(a, list(b)) for a, b in zip(expected, encode(texts), strict=True) if a != list(b)]
-        assert all(sorted(a) == sorted(b) for a, b in different), name  # ties
+        assert all(honesty.tied(a, b, tokenizer) for a, b in different), name
         assert len(different) <= 2
     auto = transformers.AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
     text = "In 1999 the naïve  fox — ☃?"
