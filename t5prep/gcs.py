@@ -7,6 +7,7 @@ can be read from a machine without an account.
 import base64
 import contextlib
 import functools
+import io
 import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -94,6 +95,7 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
     import requests
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage.exceptions import DataCorruption
 
     bucket, _ = split(uri)
     try:
@@ -110,9 +112,9 @@ def speaking(uri: str, *, need: str) -> Iterator[None]:
             f"{uri}: the bucket {bucket} does not take the credentials of {identity()} ({_reason(error)}): {need} needs "
             "valid ones. Log in again: gcloud auth application-default login"
         ) from error
-    except (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException) as error:
+    except (exceptions.GoogleAPIError, requests.RequestException, DataCorruption) as error:
         raise OutputError(
-            f"{uri} cannot be reached: {_reason(error)}. Try again; what was done so far is kept."
+            f"{uri} cannot be reached: {_reason(error)}. Try again: what was done so far is kept."
         ) from error
 
 
@@ -141,10 +143,36 @@ def read(uri: str) -> bytes:
     return content
 
 
-def download(uri: str, file: BinaryIO) -> None:
-    """An object into a file, its checksum checked. Raises FileNotFoundError, OutputError."""
-    with speaking(uri, need="storage.objects.get"):
-        blob(uri).download_to_file(file, checksum="crc32c", timeout=TIMEOUT_SECONDS)
+class Reader(io.RawIOBase):
+    """An object read from its beginning in ranges, always of the generation it had at first.
+
+    The library's own reader asks for a range past the end, and takes a broken refusal of that for an error.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri, self._at = uri, 0
+        with speaking(uri, need="storage.objects.get"):
+            found = blob(uri)
+            found.reload(timeout=TIMEOUT_SECONDS)
+            self._size = int(found.size)
+            self._blob = found.bucket.blob(found.name, generation=found.generation)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes, as many as there is room for. Raises FileNotFoundError, OutputError."""
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        with speaking(self._uri, need="storage.objects.get"):
+            piece = self._blob.download_as_bytes(
+                start=self._at, end=end - 1, raw_download=True, checksum=None, timeout=TIMEOUT_SECONDS
+            )
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
 
 
 def write(uri: str, content: bytes, *, generation: int | None = None) -> None:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5prep import manifest, tfrecord, tokenizer_files
+from t5prep import manifest, storage, tfrecord, tokenizer_files
 from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
 from t5prep.tfrecord import IGNORED_LABEL
 from t5prep.tokenizer import Tokenizer
@@ -31,8 +31,8 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
         raise UsageError(
             f'{data} has no split "{split}".{did_you_mean(split, made.splits)} It has {", ".join(made.splits)}.'
         )
-    shards = (Path(data) / shard.name for shard in made.splits[split].shards)
-    for record in itertools.islice(_read(shards), count):
+    names = [shard.name for shard in made.splits[split].shards]
+    for record in itertools.islice(_read(data, names), count):
         features = tfrecord.parse(record)
         inputs = [int(token) for token in features["input_ids"]]
         labels = [int(token) for token in features["labels"]]
@@ -60,14 +60,14 @@ def open_tokenizer(made: manifest.Manifest, name: str | None) -> Tokenizer:
     return words
 
 
-def _read(shards: Iterator[Path]) -> Iterator[bytes]:
-    for path in shards:
+def _read(data: str | Path, names: list[str]) -> Iterator[bytes]:
+    for name in names:
         try:
-            with open(path, "rb") as file:
+            with storage.opened(data, name) as file:
                 yield from tfrecord.read(file)
         except (OSError, ValueError) as error:
             raise DatasetError(
-                f"{path} cannot be read ({error}). Find out more: t5prep verify {path.parent}"
+                f"{storage.within(data, name)} cannot be read ({error}). Find out more: t5prep verify {data}"
             ) from error
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import cattrs
 from cattrs.gen import make_dict_structure_fn
 
+from t5prep import gcs, storage
 from t5prep.errors import DatasetError
 
 SCHEMA = 1
@@ -161,18 +162,25 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
 
 
 def load(data: str | Path) -> Manifest:
-    """The manifest of the dataset in a directory, or the manifest file itself. Raises DatasetError."""
-    path = Path(data)
-    path = path if path.name == NAME else path / NAME
+    """The manifest of the dataset in a directory or under gs://, or the manifest file itself.
+
+    Raises DatasetError, and OutputError where a bucket may not be read.
+    """
+    folder = str(data).removesuffix(NAME) if str(data).endswith("/" + NAME) or str(data) == NAME else str(data)
+    where = storage.within(folder or ".", NAME)
     try:
-        return loads(path.read_bytes(), where=str(path))
+        return loads(storage.read(folder or ".", NAME), where=where)
     except FileNotFoundError:
+        again = (
+            f"Upload it (again): t5prep upload DATA {folder}"
+            if gcs.is_gs(folder)
+            else f"Prepare it (again): t5prep prepare TASK --out {folder}"
+        )
         raise DatasetError(
-            f"{path.parent} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. "
-            f"Prepare it (again): t5prep prepare TASK --out {path.parent}"
+            f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {again}"
         ) from None
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read ({error.strerror}).") from error
+        raise DatasetError(f"{where} cannot be read ({error.strerror}).") from error
 
 
 def _converter() -> cattrs.Converter:

@@ -248,3 +248,45 @@ def test_the_command_says_what_it_did(data, bucket):
     bad = CliRunner().invoke(main, ["upload", str(data), "s3://bucket"])
     assert bad.exit_code == 1
     assert "gs://bucket/prefix" in bad.output
+
+
+def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, front):
+    from t5prep.verify import verify
+
+    upload(data, bucket)
+    front.seen.clear()
+    assert verify(bucket) == verify(data)
+    assert sum(seen.answered for seen in front.seen if seen.kind == "read") >= sum(
+        path.stat().st_size for path in data.glob("*.tfrecord-*")
+    )
+    gcs.write(f"{bucket}/train.tfrecord-00009-of-00010", b"")
+    with pytest.raises(T5prepError, match="no shard that the manifest names"):
+        verify(bucket)
+    gcs.delete(f"{bucket}/train.tfrecord-00009-of-00010")
+    name = "train.tfrecord-00001-of-00004"
+    content = gcs.read(f"{bucket}/{name}")
+    for spoiled, message in (
+        (content[:-1], "bytes, the manifest says"),
+        (content[:-1] + b"!", "SHA-256"),
+        (None, "not found"),
+    ):
+        gcs.delete(f"{bucket}/{name}")
+        if spoiled is not None:
+            gcs.write(f"{bucket}/{name}", spoiled)
+        with pytest.raises(T5prepError, match=message):
+            verify(bucket)
+    gcs.delete(f"{bucket}/manifest.json")
+    with pytest.raises(T5prepError, match="has no manifest.json"):
+        verify(bucket)
+
+
+def test_reading_a_bucket_survives_faults(data, bucket, front):
+    from t5prep.verify import verify
+
+    upload(data, bucket)
+    dice = random.Random(3)
+    front.fault = lambda seen: dice.choice(["503", "cut"]) if dice.random() < 0.2 else ""
+    assert verify(bucket).task == "toy"
+    front.fault = lambda seen: "403" if seen.kind == "read" else ""
+    with pytest.raises(OutputError, match="storage.objects.get on the bucket"):
+        verify(bucket)

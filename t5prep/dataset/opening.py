@@ -4,9 +4,9 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from t5prep import gcs
+from t5prep import gcs, storage
 from t5prep.errors import DatasetError, UsageError, did_you_mean
-from t5prep.manifest import NAME, Manifest, Split, load, loads
+from t5prep.manifest import Manifest, Split, load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,27 +35,13 @@ class Opened:
         return fixed if fixed is not None else self.manifest.lengths[name]
 
 
-def manifest(data: str) -> Manifest:
-    """The manifest of a dataset in a directory or under gs://. Raises DatasetError when it is missing or altered."""
-    if not gcs.is_gs(data):
-        return load(data)
-    where = f"{data.rstrip('/')}/{NAME}"
-    try:
-        return loads(gcs.read(where), where=where)
-    except FileNotFoundError:
-        raise DatasetError(
-            f"{data} has no {NAME}, so it is not a prepared dataset, or its upload did not finish. "
-            f"Upload it (again): t5prep upload DATA {data}"
-        ) from None
-
-
 def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened:
     """Checks a dataset before anything is read: manifest, split, tokenizer, the size of every shard.
 
     `tokenizer` is the SHA-256 of the SentencePiece model that the ids must come from; None checks nothing.
     Raises DatasetError.
     """
-    said = manifest(data)
+    said = load(data)
     if split not in said.splits:
         raise DatasetError(
             f'{data} has no split "{split}", only {", ".join(said.splits)}.{did_you_mean(split, said.splits)} '
@@ -82,7 +68,7 @@ def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened
         data=data,
         manifest=said,
         split=said.splits[split],
-        paths=tuple(f"{data.rstrip('/')}/{shard.name}" for shard in full),
+        paths=tuple(storage.within(data, shard.name) for shard in full),
         counts=tuple(shard.records for shard in full),
     )
 

@@ -185,15 +185,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self, seen: Seen, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         hop = ("host", "connection", "content-length", "transfer-encoding", "expect")
         headers = {key: value for key, value in self.headers.items() if key.lower() not in hop}
-        # The emulator tells its XML API from its JSON API by the host.
-        host = self.headers.get("Host", "")
-        headers["Host"] = host if host.endswith("googleapis.com") else f"localhost:{self.front.emulator}"
+        # As it came: the emulator tells its XML API from its JSON API by the host.
+        headers["Host"] = self.headers.get("Host", "")
         connection = http.client.HTTPConnection("127.0.0.1", self.front.emulator, timeout=30)
         try:
             connection.request(self.command, self.path, body=body, headers=headers)
             answer = connection.getresponse()
             kept = {key: value for key, value in answer.getheaders() if key.lower() not in (*hop, "date")}
-            return answer.status, answer.read(), kept
+            said = answer.read()
+            if "json" in answer.getheader("Content-Type", ""):  # links must lead here, not past us
+                said = said.replace(b"http://127.0.0.1:%d" % self.front.emulator, self._here().encode())
+            return answer.status, said, kept
         finally:
             connection.close()
 
@@ -202,9 +204,12 @@ class _Handler(BaseHTTPRequestHandler):
         seen.name = metadata.get("name", seen.name)
         upload = uuid.uuid4().hex
         self.front.sessions[upload] = _Session(query, metadata, bytearray())
-        scheme = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
-        where = f"{scheme}://{self.headers['Host']}{urllib.parse.urlsplit(self.path).path}"
+        where = self._here() + urllib.parse.urlsplit(self.path).path
         return 200, b"{}", {"Location": f"{where}?uploadType=resumable&upload_id={upload}"}
+
+    def _here(self) -> str:
+        scheme = "https" if isinstance(self.connection, ssl.SSLSocket) else "http"
+        return f"{scheme}://{self.headers['Host']}"
 
     def _put(self, seen: Seen, upload: str, fault: str) -> tuple[int, bytes, dict[str, str]]:
         session = self.front.sessions.get(upload)
