@@ -1,6 +1,6 @@
 """One CPU training step of t5prep against PyTorch `transformers` T5 of the same size, on the same batch, as a ratio.
 
-    python tests/benchmarks/bench_step.py [--rounds 5] [--steps 4]
+    python -m tests.benchmarks.bench_step [--rounds 5] [--steps 4]
 
 Both train T5 1.0 (d_model 256, 4 + 4 layers, 4 heads, 8,192 pieces) on 8 rows of 128 input and 32 target tokens, in
 float32, dropout on, with AdamW. Each side is a process of its own with all cores, and they take turns, so that a busy
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -100,6 +101,7 @@ def main() -> None:
         command = [sys.executable, __file__, "--serve", side]
         environment = {
             **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
             "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "OMP_WAIT_POLICY": "PASSIVE",
