@@ -134,10 +134,11 @@ def test_relative_bias_looks_up_the_bucket_of_each_distance(bidirectional):
     table = np.random.default_rng(0).standard_normal((32, 3)).astype(np.float32)
     distances = np.arange(300)[None, :] - np.arange(200)[:, None]
     buckets = relative_buckets(distances, bidirectional=bidirectional, buckets=32, max_distance=128)
-    bias = relative_bias(
-        tf.constant(table), tf.range(200), tf.range(300), bidirectional=bidirectional, max_distance=128
-    )
+    options = {"bidirectional": bidirectional, "max_distance": 128}
+    bias = relative_bias(tf.constant(table), queries=200, keys=300, **options)
     np.testing.assert_array_equal(bias, table[buckets].transpose(2, 0, 1))
+    one = relative_bias(tf.constant(table), queries=1, keys=300, first_query=tf.constant(150), **options)
+    np.testing.assert_array_equal(one[:, 0], bias[:, 150])
 
 
 def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):

@@ -36,19 +36,21 @@ def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int
 
 def relative_bias(
     table: tf.Tensor,
-    queries: tf.Tensor,
-    keys: tf.Tensor,
     *,
+    queries: int,
+    keys: int,
+    first_query: tf.Tensor | int = 0,
     bidirectional: bool,
     max_distance: int,
 ) -> tf.Tensor:
     """What T5 adds to every score for its distance: float32[heads, queries, keys].
 
-    table: float32[buckets, heads]; queries, keys: int32 positions, of static lengths. Packed rows need no positions of
-    their own: a segment lies in one piece, so inside it distances are those of the row, and outside it all is masked.
+    table: float32[buckets, heads]; queries stand at positions first_query, first_query + 1 and so on, keys at 0, 1 and so
+    on. Packed rows need no positions of their own: a segment lies in one piece, so inside it distances are those of the
+    row, and outside it all is masked.
     """
     buckets, heads = table.shape
-    # Each bucket holds one interval of distances, so membership is two comparisons, and no table of constants.
+    # Each bucket holds one interval of distances, so membership is two comparisons.
     reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
     bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
     held = [reach[bucket == number] for number in range(buckets)]
@@ -56,10 +58,14 @@ def relative_bias(
     low = np.array([here[0] if len(here) else limit for here in held], np.int32)
     high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
-    distances = tf.reshape(keys[None, :] - queries[:, None], [1, -1])
+    # One value for each distance, from the last query's to the first key, to the first query's to the last key.
+    count = queries + keys - 1
+    distances = tf.range(count) - (queries - 1) - first_query
     one_hot = tf.cast((distances >= low[:, None]) & (distances <= high[:, None]), table.dtype)
-    bias = tf.matmul(table, one_hot, transpose_a=True)
-    return tf.reshape(bias, [heads, queries.shape[0], keys.shape[0]])
+    of_distance = tf.matmul(table, one_hot, transpose_a=True)
+    # Rows of one value more, read as rows of `count`, each begin one value later: the diagonals of the bias.
+    rows = tf.tile(tf.pad(of_distance, [[0, 0], [0, 1]]), [1, queries])[:, : queries * count]
+    return tf.reshape(rows, [heads, queries, count])[:, :, queries - 1 :]
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]

@@ -66,8 +66,9 @@ def decode_step(
     no_bias = tf.zeros([])
     bias = relative_bias(
         tf.convert_to_tensor(weights["decoder.relative_bias"]),
-        tf.reshape(tf.convert_to_tensor(position, tf.int32), [1]),
-        positions,
+        queries=1,
+        keys=length,
+        first_query=position,
         bidirectional=False,
         max_distance=config.relative_attention_max_distance,
     )

@@ -100,11 +100,10 @@ def run_stack(
 ) -> tf.Tensor:
     """All layers of the "encoder" or "decoder" (the one with `encoded`) on x, dtype[batch, length, d_model]."""
     first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
-    positions = tf.range(x.shape[1])
     bias = relative_bias(
         tf.convert_to_tensor(weights[f"{stack}.relative_bias"]),
-        positions,
-        positions,
+        queries=x.shape[1],
+        keys=x.shape[1],
         bidirectional=stack == "encoder",
         max_distance=config.relative_attention_max_distance,
     )
