@@ -112,6 +112,10 @@ class Pool:
 
 def _end_with_parent() -> None:
     """A worker whose parent was killed would wait for work for ever: it ends instead."""
-    parent = multiprocessing.parent_process()
-    if parent:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+    def watch() -> None:
+        if parent := multiprocessing.parent_process():
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,7 +1,10 @@
 """An example becomes features: token ids cut to their lengths, and what the cutting cost."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from t5prep import truncation
 from t5prep.ends import EndsEncoder
@@ -17,87 +20,130 @@ _REMEMBERED_TARGETS = 1 << 12
 class Features(NamedTuple):
     """Ids of one example, and what a manifest counts of it.
 
-    `inputs` and `labels` are int32[<= length] and end in EOS. `tokens` and `target_tokens` count before cutting; where
-    `exact` is False the middle was never tokenized and `tokens` is an estimate.
+    `inputs` are int32 arrays to be joined, together at most the input length, and `labels` are int32[<= target length];
+    both end in EOS. `tokens` and `target_tokens` count before cutting; where `exact` is False the middle was never
+    tokenized and `tokens` is an estimate.
     """
 
-    inputs: list[int]
-    labels: list[int]
+    inputs: list[np.ndarray]
+    labels: np.ndarray
     tokens: int
     target_tokens: int
     exact: bool
     markup: bool
 
 
+class Inputs(NamedTuple):
+    """The input side of Features."""
+
+    ids: list[np.ndarray]
+    tokens: int
+    exact: bool
+
+
 class Encoder:
-    """Turns examples into features with one tokenizer, two lengths and one way to truncate."""
+    """Turns examples into features with one tokenizer, two lengths and one way to truncate.
+
+    Many examples at a time: their texts go through SentencePiece in one call, and ids never become Python numbers.
+    """
 
     def __init__(
         self, tokenizer: Tokenizer, *, input_length: int, target_length: int, policy: str, marker: str
     ) -> None:
         self._tokenizer = tokenizer
         self._ends = EndsEncoder(tokenizer)
+        self._eos = np.array([tokenizer.eos_id], np.int32)
         self._input_length, self._target_length = input_length, target_length
         self._policy = policy
         # The second sentinel stands for what was cut (seed 000): the first would look like a span to fill in.
         self._marker = tokenizer.sentinel(1) if policy == "head_tail" and marker == "extra_id_1" else None
-        self._targets: dict[str, list[int]] = {}
+        self._middle = [] if self._marker is None else [np.array([self._marker], np.int32)]
+        self._keep = truncation.ends(input_length, policy=policy, marked=bool(self._middle))
+        self._targets: dict[str, np.ndarray] = {}
 
-    def __call__(self, example: Example) -> Features:
-        """Raises Reject when there is nothing to learn from, or protected text alone is too long."""
-        parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-        inputs, tokens, exact = self._encode_inputs(parts)
-        if tokens == sum(part is EOS for part in parts) + 1:
+    def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
+        """Features of each example, or why it has none: nothing to learn from, or protected text alone too long."""
+        rows = [_fields(example.inputs) for example in examples]
+        # A long field is not tokenized with the others: its ends may be enough.
+        long = [self._long(row) for row in rows]
+        texts = [text for row, field in zip(rows, long, strict=True) for i, text in enumerate(row.texts) if i != field]
+        encoded = iter(self._tokenizer.encode_all(texts))
+        targets = self._encode_targets([example.targets for example in examples])
+        found: list[Features | Reject] = []
+        for row, field, target in zip(rows, long, targets, strict=True):
+            ids = [None if i == field else next(encoded) for i in range(len(row.texts))]
+            try:
+                found.append(self._features(row, ids, target))
+            except Reject as reject:
+                found.append(reject)
+        return found
+
+    def _long(self, row: "_Fields") -> int:
+        """Which field of an input is worth tokenizing only at its ends, or -1."""
+        if row.protected:
+            return -1
+        sizes = [len(text) for text in row.texts]
+        longest = max(sizes)
+        return sizes.index(longest) if self._ends.worthwhile(longest, sum(self._keep)) else -1
+
+    def _features(self, row: "_Fields", ids: list[np.ndarray | None], whole: np.ndarray) -> Features:
+        inputs = self._cut(row, ids)
+        if inputs.tokens == len(ids):
             raise Reject("empty input")
-        whole = self._encode_target(example.targets)
-        labels = truncation.truncate(whole, self._target_length, policy="head", marker=None)
-        markup = any("<" in text and _MARKUP.search(text) for text in map(_text, parts))
-        return Features(inputs, labels, tokens, len(whole), exact, markup)
+        if len(whole) == 1:
+            raise Reject("empty target")
+        labels = whole
+        if len(whole) > self._target_length:
+            labels = np.concatenate([whole[: self._target_length - 1], self._eos])
+        markup = any("<" in text and _MARKUP.search(text) is not None for text in row.texts)
+        return Features(inputs.ids, labels, inputs.tokens, len(whole), inputs.exact, markup)
 
-    def _encode_target(self, text: str) -> list[int]:
-        ids = self._targets.get(text)
-        if ids is None:
-            ids = [*self._tokenizer.encode(text), self._tokenizer.eos_id]
-            if len(ids) == 1:
-                raise Reject("empty target")
-            if len(self._targets) < _REMEMBERED_TARGETS:
-                self._targets[text] = ids
-        return ids
+    def _encode_targets(self, texts: list[str]) -> list[np.ndarray]:
+        """Ids of targets with EOS, int32[length] each; what is said again and again is encoded once."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._targets]
+        if len(self._targets) + len(new) > _REMEMBERED_TARGETS:
+            self._targets.clear()
+            new = list(dict.fromkeys(texts))
+        for text, ids in zip(new, self._tokenizer.encode_all(new), strict=True):
+            self._targets[text] = np.concatenate([ids, self._eos])
+        return [self._targets[text] for text in texts]
 
-    def _encode_inputs(self, parts: tuple[Part, ...]) -> tuple[list[int], int, bool]:
-        """Ids cut to the input length, how many there were, and whether that is exact."""
-        fields: list[list[Part]] = [[]]
-        for part in parts:
-            if part is EOS:
-                fields.append([])
-            else:
-                fields[-1].append(part)
-        texts = ["".join(map(_text, field)) for field in fields]
-        if not any(isinstance(part, Protected) for part in parts):
-            return self._cut_anywhere(texts)
-        ids = [token for text in texts for token in (*self._tokenizer.encode(text), self._tokenizer.eos_id)]
-        if len(ids) <= self._input_length:
-            return ids, len(ids), True
-        return self._cut_around(fields), len(ids), True
+    def _cut(self, row: "_Fields", ids: list[np.ndarray | None]) -> Inputs:
+        """The fields of an input joined by EOS and cut to the input length. The ids of a long field are still missing."""
+        joined: list[np.ndarray] = []
+        tokens = len(ids)
+        for field in ids:
+            if field is None:
+                return self._cut_long(row, ids)
+            joined += (field, self._eos)
+            tokens += len(field)
+        if tokens <= self._input_length:
+            return Inputs(joined, tokens, True)
+        if row.protected:
+            around = self._cut_around(row.parts)
+            return Inputs([np.array(around, np.int32)], tokens, True)
+        return Inputs(self._both_ends(np.concatenate(joined)), tokens, True)
 
-    def _cut_anywhere(self, texts: list[str]) -> tuple[list[int], int, bool]:
-        """Fields joined by EOS, cut as one sequence. Of the longest field only the ends that survive are tokenized."""
-        encode, eos = self._tokenizer.encode, self._tokenizer.eos_id
-        longest = max(range(len(texts)), key=lambda field: len(texts[field]))
-        before = [token for text in texts[:longest] for token in (*encode(text), eos)]
-        after = [eos, *(token for text in texts[longest + 1 :] for token in (*encode(text), eos))]
-        head, tail = truncation.ends(self._input_length, policy=self._policy, marked=self._marker is not None)
-        ends = self._ends.encode(texts[longest], head=max(0, head - len(before)), tail=max(0, tail - len(after)))
-        if not ends.skipped:
-            ids = [*before, *ends.head, *after]
-            cut = truncation.truncate(ids, self._input_length, policy=self._policy, marker=self._marker)
-            return cut, len(ids), True
-        middle = [] if self._marker is None else [self._marker]
-        first, last = [*before, *ends.head], [*ends.tail, *after]
-        kept = [*first[:head], *middle, *last[len(last) - tail :]]
-        return kept, len(before) + ends.tokens + len(after), False
+    def _both_ends(self, ids: np.ndarray) -> list[np.ndarray]:
+        head, tail = self._keep
+        return [ids[:head], *self._middle, ids[len(ids) - tail :]]
 
-    def _cut_around(self, fields: list[list[Part]]) -> list[int]:
+    def _cut_long(self, row: "_Fields", ids: list[np.ndarray | None]) -> Inputs:
+        """The same, tokenizing of the long field only the ends that survive."""
+        place = next(i for i, field in enumerate(ids) if field is None)
+        before = [piece for field in ids[:place] if field is not None for piece in (field, self._eos)]
+        after = [self._eos, *(piece for field in ids[place + 1 :] if field is not None for piece in (field, self._eos))]
+        head, tail = (keep - sum(map(len, side)) for keep, side in zip(self._keep, (before, after), strict=True))
+        ends = self._ends.encode(row.texts[place], head=max(0, head), tail=max(0, tail))
+        if ends is None:
+            (whole,) = self._tokenizer.encode_all([row.texts[place]])
+            return self._cut(row, [whole if field is None else field for field in ids])
+        first = np.concatenate([*before, np.array(ends.head, np.int32)])[: self._keep[0]]
+        last = np.concatenate([np.array(ends.tail, np.int32), *after])
+        kept = [first, *self._middle, last[len(last) - self._keep[1] :]]
+        return Inputs(kept, ends.tokens + sum(map(len, (*before, *after))), False)
+
+    def _cut_around(self, fields: Sequence[Sequence[Part]]) -> list[int]:
         """Fields whose protected texts stay whole: the others share what room is left, each cut by the policy."""
         encode, eos = self._tokenizer.encode, self._tokenizer.eos_id
         pieces: list[tuple[list[int], bool]] = []
@@ -126,14 +172,39 @@ class DocumentEncoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._eos = np.array([tokenizer.eos_id], np.int32)
 
-    def __call__(self, example: Example) -> Features:
-        """Raises Reject for a text of nothing but spaces."""
-        parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-        ids = [*self._tokenizer.encode("".join(map(_text, parts))), self._tokenizer.eos_id]
-        if len(ids) == 1:
-            raise Reject("empty text")
-        return Features(ids, [], len(ids), 0, exact=True, markup=False)
+    def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
+        """Features of each text, or a Reject for one of nothing but spaces."""
+        encoded = self._tokenizer.encode_all(["".join(_fields(example.inputs).texts) for example in examples])
+        nothing = self._eos[:0]
+        return [
+            Features([ids, self._eos], nothing, len(ids) + 1, 0, exact=True, markup=False)
+            if len(ids)
+            else Reject("empty text")
+            for ids in encoded
+        ]
+
+
+class _Fields(NamedTuple):
+    """An input taken apart at its EOS: the text of each field, the parts it is made of, and whether any is protected."""
+
+    texts: list[str]
+    parts: Sequence[Sequence[Part]]
+    protected: bool
+
+
+def _fields(inputs: str | tuple[Part, ...]) -> _Fields:
+    if isinstance(inputs, str):
+        return _Fields([inputs], [[inputs]], False)
+    parts: list[list[Part]] = [[]]
+    for part in inputs:
+        if part is EOS:
+            parts.append([])
+        else:
+            parts[-1].append(part)
+    texts = ["".join([part if isinstance(part, str) else _text(part) for part in field]) for field in parts]
+    return _Fields(texts, parts, any(isinstance(part, Protected) for part in inputs))
 
 
 def _text(part: Part) -> str:

@@ -31,11 +31,10 @@ _REMEMBERED_WORDS = 1 << 17
 
 
 class Ends(NamedTuple):
-    """Ids of a text. `skipped` is False when they are all of them; else they are `head` + `tail` of about `tokens`."""
+    """The first and the last ids of a text that has about `tokens` of them."""
 
     head: list[int]
     tail: list[int]
-    skipped: bool
     tokens: int
 
 
@@ -76,16 +75,18 @@ class EndsEncoder:
         self._begins_word = [piece.startswith("▁") for piece in pieces]
         self._known: dict[str, tuple[float, float]] = {}
 
-    def encode(self, text: str, *, head: int, tail: int) -> Ends:
-        """The first `head` and the last `tail` ids of a text (or all of its ids), without EOS."""
-        if self.provable and len(text) > 2 * _CHARACTERS_PER_TOKEN * (head + tail) + 512:
-            begin = self._head(text, head)
-            end = self._tail(text, tail) if begin else None
-            # More ids than were asked for, and a middle besides: the text is certainly longer than both ends.
-            if begin and end and begin[1] < end[1] and len(begin[0]) + len(end[0]) > head + tail:
-                return _joined(begin, end, length=len(text), head=head, tail=tail)
-        ids = self._tokenizer.encode(text)
-        return Ends(ids, [], False, len(ids))
+    def worthwhile(self, characters: int, wanted: int) -> bool:
+        """Whether a text is so long that it pays to tokenize only `wanted` ids at its ends, if that can be done."""
+        return characters > 2 * _CHARACTERS_PER_TOKEN * wanted + 512 and self.provable
+
+    def encode(self, text: str, *, head: int, tail: int) -> Ends | None:
+        """The first `head` and the last `tail` ids, without EOS; None where all of the text has to be tokenized."""
+        begin = self._head(text, head)
+        end = self._tail(text, tail) if begin else None
+        # More ids than were asked for, and a middle besides: the text is certainly longer than both ends.
+        if begin and end and begin[1] < end[1] and len(begin[0]) + len(end[0]) > head + tail:
+            return _joined(begin, end, length=len(text), head=head, tail=tail)
+        return None
 
     def _head(self, text: str, wanted: int) -> tuple[list[int], int] | None:
         """At least `wanted` ids of the head and how many characters they cover; None if the middle is reached."""
@@ -165,4 +166,4 @@ def _joined(begin: tuple[list[int], int], end: tuple[list[int], int], *, length:
     (first, until), (last, since) = begin, end
     known = len(first) + len(last)
     middle = (since - until) * known / (until + length - since)
-    return Ends(first[:head], last[len(last) - tail :], True, known + round(middle))
+    return Ends(first[:head], last[len(last) - tail :], known + round(middle))

@@ -9,7 +9,7 @@ import dataclasses
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow.parquet
@@ -126,7 +126,11 @@ def split_csv(text: str) -> Iterator[tuple[list[str] | str, int]]:
 
 
 def _csv(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    for row, _ in split_csv(text):
+    try:
+        rows: Iterable[list[str] | str] = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error:
+        rows = (row for row, _ in split_csv(text))
+    for row in rows:
         yield row if isinstance(row, str) else _named(row, columns)
 
 

@@ -23,7 +23,7 @@ class Facts:
 
 
 def facts(model: bytes) -> Facts:
-    """Facts of a serialized ModelProto. Raises ValueError when the bytes are no such message."""
+    """Facts of a serialized ModelProto. Raises ValueError when the bytes are no such message, or not all of one."""
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
     for number, value in _fields(model):
@@ -31,6 +31,8 @@ def facts(model: bytes) -> Facts:
             trainer = dict(_fields(value))
         elif number == 3 and isinstance(value, bytes):
             normalizer = dict(_fields(value))
+    if not trainer or not normalizer:  # they stand at the end of the file
+        raise ValueError("it is cut short" if model else "it is empty")
     name = normalizer.get(1, b"")
     return Facts(
         model_type=int(trainer.get(3, UNIGRAM)),

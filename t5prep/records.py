@@ -49,27 +49,36 @@ class RecordWriter:
         references: list[list[str]],
     ) -> list[bytes]:
         """Framed records. `inputs` and `labels` are flat ids `int32[total]` and where each list begins `int64[n + 1]`."""
-        input_lengths, label_lengths = np.diff(inputs[1]).tolist(), np.diff(labels[1]).tolist()
         packed_inputs, packed_labels = (
             padded(*lists, length=self._lengths[side] if self._padded else None, pad=self._pads[side])
             for side, lists in enumerate((inputs, labels))
         )
+        masks = self._mask_entries(np.diff(inputs[1]), np.diff(labels[1])) if self._masks else [b""] * len(ids)
+        int64, texts = tfrecord.int64_feature, tfrecord.bytes_feature
+        # Labels are often a class: the same few entries again and again.
+        label_entries = {values: int64("labels", values) for values in set(packed_labels)}
         records = []
-        for i, id in enumerate(ids):
+        for id, mask, inputs_of, labels_of, answers in zip(
+            ids, masks, packed_inputs, packed_labels, references, strict=True
+        ):
             entries = [
-                tfrecord.bytes_feature("id", [id.encode("utf-8", "surrogatepass")]),
-                tfrecord.int64_feature("input_ids", packed_inputs[i]),
-                tfrecord.int64_feature("labels", packed_labels[i]),
+                mask,
+                texts("id", [id.encode("utf-8", "surrogatepass")]),
+                int64("input_ids", inputs_of),
+                label_entries[labels_of],
             ]
-            if references[i]:
-                entries.append(tfrecord.bytes_feature("references", [text.encode() for text in references[i]]))
-            if self._masks:
-                entries[:0] = [
-                    self._mask("attention_mask", input_lengths[i], self._lengths[0]),
-                    self._mask("decoder_attention_mask", label_lengths[i], self._lengths[1]),
-                ]
+            if answers:
+                entries.append(texts("references", [text.encode() for text in answers]))
             records.append(tfrecord.frame(tfrecord.example(b"".join(entries))))
         return records
+
+    def _mask_entries(self, inputs: np.ndarray, labels: np.ndarray) -> list[bytes]:
+        """The entries of both masks, which come first in the order of names."""
+        return [
+            self._mask("attention_mask", tokens, self._lengths[0])
+            + self._mask("decoder_attention_mask", targets, self._lengths[1])
+            for tokens, targets in zip(inputs.tolist(), labels.tolist(), strict=True)
+        ]
 
     @staticmethod
     def _mask(name: str, ones: int, length: int) -> bytes:

@@ -4,6 +4,7 @@ The bytes equal TensorFlow's own deterministic serialization (a test holds them 
 tensorflow/core/example/{example,feature}.proto and tensorflow/core/lib/io/record_writer.h.
 """
 
+import functools
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -32,22 +33,29 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+# Lengths of ordinary records, looked up: a record has a dozen of them.
+_SHORT = [varint(value) for value in range(1 << 13)]
+
+
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     """Varints of many ids at once, and where each begins: `int64[n + 1]`. Ids lie in [0, 2^21).
 
     One pass over a whole block: this is the hot path of writing.
     """
-    ids = values.astype(np.uint32, copy=False)
-    spread = np.empty((len(ids), 3), np.uint8)
-    two, three = ids >= 1 << 7, ids >= 1 << 14
-    spread[:, 0] = ids & 0x7F | two.astype(np.uint8) << 7
-    spread[:, 1] = (ids >> 7) & 0x7F | three.astype(np.uint8) << 7
-    spread[:, 2] = ids >> 14
-    used = np.ones((len(ids), 3), bool)
-    used[:, 1], used[:, 2] = two, three
-    begins = np.zeros(len(ids) + 1, np.int64)
-    np.cumsum(1 + two.astype(np.int64) + three, out=begins[1:])
-    return spread[used].tobytes(), begins
+    two, three = values >= 1 << 7, values >= 1 << 14
+    sizes = np.add(two, three, dtype=np.int8) + np.int8(1)
+    begins = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(sizes, out=begins[1:])
+    data = np.empty(int(begins[-1]), np.uint8)
+    places = begins[:-1]
+    # Seven bits a byte, the lowest first; the eighth says that another byte follows.
+    data[places] = (values.astype(np.uint8) & 0x7F) | two.view(np.uint8) << 7
+    longer = np.flatnonzero(two)
+    second = values[longer] >> 7
+    data[places[longer] + 1] = (second & 0x7F) | (second > 0x7F).view(np.uint8) << 7
+    longest = np.flatnonzero(three)
+    data[places[longest] + 2] = values[longest] >> 14
+    return data.tobytes(), begins
 
 
 def unpack(packed: bytes) -> np.ndarray:
@@ -69,24 +77,29 @@ def unpack(packed: bytes) -> np.ndarray:
 
 def int64_feature(name: str, packed: bytes) -> bytes:
     """One entry of an Example's feature map: `name` → the int64 values whose varints are `packed`."""
-    values = b"\x0a" + varint(len(packed)) + packed if packed else b""
-    return _entry(name, b"\x1a" + varint(len(values)) + values)
+    values = _tagged(b"\x0a", packed) if packed else b""
+    return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x1a", values)))
 
 
 def bytes_feature(name: str, values: list[bytes]) -> bytes:
     """One entry of an Example's feature map: `name` → byte strings."""
-    items = b"".join(b"\x0a" + varint(len(value)) + value for value in values)
-    return _entry(name, b"\x0a" + varint(len(items)) + items)
+    items = b"".join([_tagged(b"\x0a", value) for value in values])
+    return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x0a", items)))
 
 
-def _entry(name: str, feature: bytes) -> bytes:
-    body = b"\x0a" + varint(len(name)) + name.encode() + b"\x12" + varint(len(feature)) + feature
-    return b"\x0a" + varint(len(body)) + body
+@functools.cache
+def _key(name: str) -> bytes:
+    return _tagged(b"\x0a", name.encode())
+
+
+def _tagged(tag: bytes, data: bytes) -> bytes:
+    size = len(data)
+    return tag + (_SHORT[size] if size < len(_SHORT) else varint(size)) + data
 
 
 def example(entries: bytes) -> bytes:
     """An Example of feature entries, which the caller has joined in the order of their names."""
-    return b"\x0a" + varint(len(entries)) + entries
+    return _tagged(b"\x0a", entries)
 
 
 def frame(record: bytes) -> bytes:

@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import sentencepiece
 
 from t5prep import manifest, modelproto
@@ -50,10 +51,9 @@ class Tokenizer:
         self._first_sentinel = inside[0] if inside else self.vocab_size + SENTINELS - 1
         self.size = self.vocab_size + (0 if inside else SENTINELS)
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
-        # Ids that text must never turn into. A model that would (its sentinels are user-defined pieces) is worked around.
-        self._controls = frozenset(
-            [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
-        )
+        # Ids that text could turn into and must not, where a model has its sentinels as pieces like any other.
+        special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
+        self._controls = frozenset(token for token in special if not self.processor.is_control(token))
 
     def sentinel(self, number: int) -> int:
         """The id of `<extra_id_number>`: 32,099 − number in T5."""
@@ -62,11 +62,21 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without EOS. `</s>` and `<extra_id_0>` inside it are text."""
         ids: list[int] = self.processor.encode(text)
-        if not self._controls.isdisjoint(ids):
-            # Cut each such spelling after its first character, so that no piece can span it.
-            parts = re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)
-            ids = [token for part in parts for token in self.processor.encode(part) if token not in self._controls]
-        return ids
+        return ids if self._controls.isdisjoint(ids) else self._encode_spelled(text)
+
+    def encode_all(self, texts: list[str]) -> list[np.ndarray]:
+        """The same for many texts in one call: int32[length] each."""
+        found: list[np.ndarray] = self.processor.encode(texts, return_type="numpy", num_threads=1) if texts else []
+        if self._controls:
+            for i, ids in enumerate(found):
+                if not self._controls.isdisjoint(ids.tolist()):
+                    found[i] = np.array(self._encode_spelled(texts[i]), np.int32)
+        return found
+
+    def _encode_spelled(self, text: str) -> list[int]:
+        """Ids of a text that spells a control piece, cut after its first character so that no piece can span it."""
+        parts = re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)
+        return [token for part in parts for token in self.processor.encode(part) if token not in self._controls]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, sentinels written as `<extra_id_n>`, EOS as `</s>`, padding left out."""

@@ -3,8 +3,8 @@
 import contextlib
 import dataclasses
 import hashlib
-from array import array
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +49,7 @@ class BlockTokenizer:
         self._columns = tuple(self._task.columns(self._options))
         self._names = task.column_names(self._columns)
         self._id_column = self._task.id_column(self._options)
-        self._encode: Callable[[Example], Features] = (
+        self._encode: Callable[[Sequence[Example]], list[Features | Reject]] = (
             DocumentEncoder(tokenizer)
             if self._task.documents
             else Encoder(
@@ -84,27 +84,77 @@ class BlockTokenizer:
     def _tokenize(self, block: Block) -> pa.Table:
         if block.columns and (missing := task.missing_column(self._columns, block.columns)):
             raise SourceError(f"{block.file.name} has no column {missing}; it has {', '.join(block.columns)}.")
-        columns = _Columns()
-        for row in blocks.read(block, columns=self._names):
-            if row.record is None:
-                columns.reject(row, block, None, row.reason)
-                continue
-            try:
-                example = self._task.to_example(row.record, self._options)
-                features = self._encode(example)
-            except Reject as reject:
-                columns.reject(row, block, self._id(row), str(reject))
-            except KeyError as error:
-                if error.args[0] not in self._names:
-                    raise
-                columns.reject(row, block, self._id(row), f"missing field: {error.args[0]}")
-            else:
-                columns.add(row, block, example, features, same=_digest(example) if self._dedup else None)
-        return columns.table()
+        read = list(blocks.read(block, columns=self._names))
+        examples = [self._example(row) for row in read]
+        encoded = iter(self._encode([example for example in examples if isinstance(example, Example)]))
+        made = [next(encoded) if isinstance(example, Example) else example for example in examples]
+        return self._table(block, read, examples, made)
+
+    def _example(self, row: Row) -> Example | str:
+        """The example of a row, or why it makes none."""
+        if row.record is None:
+            return row.reason
+        try:
+            return self._task.to_example(row.record, self._options)
+        except Reject as reject:
+            return str(reject)
+        except KeyError as error:
+            if error.args[0] not in self._names:
+                raise
+            return f"missing field: {error.args[0]}"
 
     def _id(self, row: Row) -> str | None:
         id = (row.record or {}).get(self._id_column)
         return None if id is None else str(id)
+
+    def _table(
+        self,
+        block: Block,
+        rows: list[Row],
+        examples: list[Example | str],
+        made: list[Features | Reject | str],
+    ) -> pa.Table:
+        """The table of a block's rows, column by column: a Python loop over rows and columns would cost as much as CSV."""
+        kept = [features if isinstance(features, Features) else _NOTHING for features in made]
+        good = [example if isinstance(example, Example) else _NO_EXAMPLE for example in examples]
+        bad = [i for i, features in enumerate(made) if not isinstance(features, Features)]
+        ids = [example.id for example in good]
+        reasons: list[str | None] = [None] * len(made)
+        for i in bad:
+            ids[i], reasons[i] = self._id(rows[i]), str(made[i])
+        columns = {
+            "row": np.fromiter((row.number for row in rows), np.int64, len(rows)) - block.first_row,
+            "id": ids,
+            "reason": reasons,
+            "split": [example.split for example in good],
+            "inputs": _lists([features.inputs for features in kept]),
+            "labels": _lists([[features.labels] for features in kept]),
+            "references": [example.references for example in good],
+            "tokens": [features.tokens for features in kept],
+            "target_tokens": [features.target_tokens for features in kept],
+            "exact": [features.exact for features in kept],
+            "markup": [features.markup for features in kept],
+            "same": [_digest(example) if self._dedup else None for example in good],
+        }
+        return pa.table(
+            [
+                column if isinstance(column, pa.Array) else pa.array(column, SCHEMA.field(name).type)
+                for name, column in columns.items()
+            ],
+            schema=SCHEMA,
+        )
+
+
+_NOTHING = Features([], np.zeros(0, np.int32), 0, 0, True, False)
+_NO_EXAMPLE = Example(None, "", "")
+
+
+def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:
+    """Lists of ids, each given in pieces, as one array: all pieces are joined once."""
+    lengths = np.fromiter((sum(map(len, parts)) for parts in pieces), np.int32, len(pieces))
+    ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    ids = np.concatenate([np.zeros(0, np.int32), *itertools.chain.from_iterable(pieces)])
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(ids))
 
 
 def _digest(example: Example) -> str:
@@ -114,54 +164,3 @@ def _digest(example: Example) -> str:
     return hashlib.blake2b(
         folded(" ".join(map(str, said))).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()
-
-
-class _Columns:
-    """A table under construction. Ids go into flat arrays: a Python list of lists would cost three times as much."""
-
-    def __init__(self) -> None:
-        self._plain: dict[str, list] = {name: [] for name in SCHEMA.names if name not in ("inputs", "labels")}
-        self._ids = {"inputs": array("i"), "labels": array("i")}
-        self._ends = {"inputs": array("i", [0]), "labels": array("i", [0])}
-
-    def add(self, row: Row, block: Block, example: Example, features: Features, *, same: str | None) -> None:
-        self._append(
-            row=row.number - block.first_row,
-            id=example.id,
-            reason=None,
-            split=example.split,
-            references=example.references,
-            tokens=features.tokens,
-            target_tokens=features.target_tokens,
-            exact=features.exact,
-            markup=features.markup,
-            same=same,
-        )
-        self._extend(features.inputs, features.labels)
-
-    def reject(self, row: Row, block: Block, id: str | None, reason: str) -> None:
-        empty = dict.fromkeys(("split", "references", "tokens", "target_tokens", "exact", "markup", "same"))
-        self._append(row=row.number - block.first_row, id=id, reason=reason, **empty)
-        self._extend([], [])
-
-    def _append(self, **values: object) -> None:
-        for name, value in values.items():
-            self._plain[name].append(value)
-
-    def _extend(self, inputs: list[int], labels: list[int]) -> None:
-        for name, ids in (("inputs", inputs), ("labels", labels)):
-            self._ids[name].extend(ids)
-            self._ends[name].append(len(self._ids[name]))
-
-    def table(self) -> pa.Table:
-        arrays = []
-        for field in SCHEMA:
-            if field.name in self._ids:
-                ends = pa.array(np.frombuffer(self._ends[field.name], np.int32))
-                values = pa.array(
-                    np.frombuffer(self._ids[field.name], np.int32) if self._ids[field.name] else [], pa.int32()
-                )
-                arrays.append(pa.ListArray.from_arrays(ends, values))
-            else:
-                arrays.append(pa.array(self._plain[field.name], field.type))
-        return pa.Table.from_arrays(arrays, schema=SCHEMA)

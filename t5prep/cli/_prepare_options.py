@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from t5prep.settings import DEDUPS, LAYOUTS
 from t5prep.truncation import MARKERS, POLICIES
 
 RUNNERS = ("local",)
@@ -14,6 +13,8 @@ SPLITS = "Shares drawn by the id's hash [default: train=0.9,validation=0.1, unle
 
 def common(task: Any) -> list[click.Parameter]:
     """The options, with the defaults of a task."""
+    from t5prep.settings import DEDUPS, LAYOUTS
+
     lengths = {"inputs": task.input_length, "targets": task.target_length}
     return [
         _option("source", SOURCES, default=task.source or None, required=not task.source),

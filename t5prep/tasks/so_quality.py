@@ -11,6 +11,7 @@ questions of the class LQ_EDIT carry no markup, so a model can read their label 
 """
 
 import dataclasses
+import functools
 
 from t5prep.errors import Reject, UsageError
 from t5prep.task import Task, option
@@ -39,6 +40,7 @@ def to_example(record: Record, options: Options) -> Example:
     return Example(id=str(record["Id"]), inputs=(f"quality: {title}", EOS, body), targets=words[record["Y"]])
 
 
+@functools.cache
 def _words(labels: str) -> dict[str, str]:
     pairs = [item.partition("=") for item in labels.split(",")]
     if not all(label and word for label, _, word in pairs):

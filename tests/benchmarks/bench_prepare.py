@@ -45,9 +45,13 @@ def main() -> None:
                 raw = _raw(corpus, model)
                 ratios.append(raw / ours)
             shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-            print(f"{what:<26} {size / 1e6:6.0f} MB   speed / raw sentencepiece: median {statistics.median(ratios):.2f}  ({shown})")
+            print(
+                f"{what:<26} {size / 1e6:6.0f} MB   speed / raw sentencepiece: median {statistics.median(ratios):.2f}  ({shown})"
+            )
             if (theirs := _datasets(corpus, model)) is not None:
-                print(f"{'':<26} {'':>9}   speed / datasets.map + fast tokenizer + tf.train.Example: {theirs / ours:.1f}")
+                print(
+                    f"{'':<26} {'':>9}   speed / datasets.map + fast tokenizer + tf.train.Example: {theirs / ours:.1f}"
+                )
     bare = min(_timed([sys.executable, "-c", "pass"]) for _ in range(7))
     help_ = min(_timed([sys.executable, "-m", "t5prep", "--help"]) for _ in range(7))
     print(f"t5prep --help: {help_ / bare:.1f} times a bare `python -c pass`")
@@ -98,7 +102,8 @@ def _raw(corpus: Path, model: Path) -> float:
     cores = os.cpu_count() or 1
     ready, go = multiprocessing.Barrier(cores + 1), multiprocessing.Barrier(cores + 1)
     workers = [
-        multiprocessing.Process(target=_encode_part, args=(corpus, model, part, cores, ready, go)) for part in range(cores)
+        multiprocessing.Process(target=_encode_part, args=(corpus, model, part, cores, ready, go))
+        for part in range(cores)
     ]
     for worker in workers:
         worker.start()
