@@ -102,7 +102,8 @@ def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None
                 f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
             )
     first = pairs.match(source.files, this.pairs)[0]
-    columns = _columns(next(pairs.scan(first, kind=settings.format, encoding=settings.encoding), None))
+    found = pairs.scan(first, kind=settings.format, encoding=settings.encoding, otherwise=this.format)
+    columns = _columns(next(found, None))
     if columns and (missing := task.missing_column(wanted, columns)):
         raise SourceError(f"{pairs.files(first)[0].name} has no column {missing}; it has {', '.join(columns)}.")
 

@@ -10,7 +10,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import pool
 from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock
-from t5prep import pairs, planning
+from t5prep import pairs, planning, task
 from t5prep.blocks import Block
 from t5prep.gathering import ShardSpec
 from t5prep.pairs import Pair
@@ -94,7 +94,9 @@ def _apply(work: Callable[[Any], Any], name: str) -> beam.PTransform:
 def scan(element: RawFile | Pair, *, settings: Settings) -> Iterator[RawFile | Block]:
     """A file, or both of a pair, and the blocks."""
     yield from pairs.files(element)
-    yield from pairs.scan(element, kind=settings.format, encoding=settings.encoding)
+    yield from pairs.scan(
+        element, kind=settings.format, encoding=settings.encoding, otherwise=task.get(settings.task).format
+    )
 
 
 def slim_run(run: Run) -> Run:

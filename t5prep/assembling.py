@@ -12,6 +12,8 @@ from t5prep.tokenizer import Tokenizer
 
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
+# Rows of which one side is fuller than the one share, and the other emptier than the other, waste what packing could win.
+FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
 
 
 def assemble(
@@ -42,6 +44,8 @@ def assemble(
             rejected[reason] = rejected.get(reason, 0) + number
     if total.labels and (strength := statistics.association(total.labels)) >= STRONG_ASSOCIATION:
         warnings.append(_markup_warning(total.labels, strength, tokenizer))
+    if settings.layout == "packed":
+        warnings += _packed_warnings(total, settings)
     references = any(run.references for run in runs)
     return manifest.Manifest(
         schema=manifest.SCHEMA,
@@ -92,6 +96,21 @@ def _packed(counts: statistics.Counts, settings: Settings) -> dict[str, Any]:
     tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
     shares = (round(1 - tokens / (count * room), 4) for count in (counts.examples, counts.records))
     return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}
+
+
+def _packed_warnings(counts: statistics.Counts, settings: Settings) -> list[str]:
+    """Which side of the rows is full while the other holds mostly padding, and how long it should be instead."""
+    room = {"input": settings.input_length, "target": settings.target_length}
+    tokens = {"input": counts.inputs, "target": counts.targets}
+    filled = {side: tokens[side] / max(1, counts.records * room[side]) for side in room}
+    full, empty = sorted(filled, key=lambda side: filled[side], reverse=True)
+    if filled[empty] > EMPTY_SHARE or filled[full] < FULL_SHARE:
+        return []
+    wanted = -(-room[empty] * tokens[full] // max(1, tokens[empty]))
+    return [
+        f"packed rows are full of {full}s while {1 - filled[empty]:.0%} of their {empty}s is padding. "
+        f"Prepare with --{full}-length {wanted} to fill both"
+    ]
 
 
 def _markup_warning(labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer) -> str:

@@ -56,15 +56,19 @@ def files(element: RawFile | Pair) -> tuple[RawFile, ...]:
     return (element.source, element.target) if isinstance(element, Pair) else (element,)
 
 
-def scan(element: RawFile | Pair, *, kind: str, encoding: str, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def scan(
+    element: RawFile | Pair, *, kind: str, encoding: str, otherwise: str = "", block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block]:
     """The blocks of a file (blocks.scan), or of a pair's lines side by side.
 
-    `kind` is the format as the user names it, or "". Raises SourceError where one file of a pair has more lines.
+    `kind` is the format as the user names it, or ""; `otherwise` the one of names that say none. Raises SourceError where
+    one file of a pair has more lines.
     """
     if isinstance(element, Pair):
         yield from _scan_pair(element, encoding=encoding, block_bytes=block_bytes)
     else:
-        form = formats.detect(element.name, kind=kind, encoding=encoding)
+        says = unpacked_name(element.name).lower().endswith(tuple(formats.SUFFIXES))
+        form = formats.detect(element.name, kind=kind or ("" if says else otherwise), encoding=encoding)
         yield from blocks.scan(element, form, block_bytes=block_bytes)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from t5prep import hashing, task
 from t5prep.blocks import Block
@@ -64,13 +65,16 @@ class Placer:
         self._settings = settings
         self._own_splits = own_splits
         self._unk_id = unk_id
-        self._several = task.get(settings.task).several
+        this = task.get(settings.task)
+        self._several, self._whole = this.several, this.whole
         self._write = RecordWriter(settings, pad_id=pad_id, bare=settings.arranged)
 
     def __call__(self, table: pa.Table, block: Block) -> Run:
         """The run of a block's table (tokenizing.SCHEMA), its bytes inside."""
         rows = table["row"].to_numpy()
         given = table["id"].to_pylist()
+        if self._whole:
+            table = only_whole(table)
         reasons = table["reason"].to_pylist()
         rejected = [i for i, reason in enumerate(reasons) if reason is not None]
         kept = table.filter(table["reason"].is_null()) if rejected else table
@@ -155,6 +159,16 @@ class Placer:
         training = names.index("train") if "train" in names else -1
         said = kept["references"].to_pylist()
         return [[] if split == training else answers for answers, split in zip(said, of.tolist(), strict=True)]
+
+
+def only_whole(table: pa.Table) -> pa.Table:
+    """A table in which rows that were cut, on either side, are rejected: `too long`."""
+    sides = (("tokens", "inputs"), ("target_tokens", "labels"))
+    cut = [pc.greater(table[before], pc.list_value_length(table[kept])) for before, kept in sides]
+    longest = pc.cast(pc.max_element_wise(table["tokens"], table["target_tokens"]), pa.string())
+    said = pc.binary_join_element_wise("too long:", longest, "tokens, and examples of this task are not cut", " ")
+    reasons = pc.if_else(pc.fill_null(pc.or_(*cut), False), said, table["reason"])
+    return table.set_column(table.column_names.index("reason"), "reason", reasons)
 
 
 def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -38,6 +38,8 @@ class Task:
     examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`). `several` says
     that rows with one id are no duplicates but right answers: as many examples to train, and to evaluate one with all
     of them as references. `pairs` are endings of files that belong together line by line (columns source and target).
+    `whole` says that an example whose inputs or targets would be cut is rejected: its two sides must say the same.
+    `format` is that of files whose names say none.
     """
 
     to_example: Callable[[Record, Any], Example]
@@ -55,6 +57,8 @@ class Task:
     documents: bool = False
     several: bool = False
     pairs: tuple[tuple[str, str], ...] = ()
+    whole: bool = False
+    format: str = ""
 
 
 def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:

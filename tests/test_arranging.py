@@ -2,10 +2,12 @@
 
 import itertools
 import json
+import re
 from collections import Counter
 
 import numpy as np
 import pytest
+from preparing import prepared
 
 from t5prep import (
     arranging,
@@ -171,3 +173,40 @@ def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
 def test_documents_that_cannot_be_arranged(choices, says):
     with pytest.raises(UsageError, match=says):
         settings("span_corruption", **choices)
+
+
+@pytest.mark.parametrize(("input_length", "target_length"), [(64, 14), (512, 114), (1024, 229)])
+def test_the_command_line_gives_targets_the_length_that_inputs_need(tmp_path, input_length, target_length):
+    from click.testing import CliRunner
+
+    from t5prep import manifest
+    from t5prep.cli import prepare
+
+    source = questions(tmp_path / "rows.jsonl")
+    choices = ["--source", str(source), "--tokenizer", "sample:", "--input-length", str(input_length), "--workers", "1"]
+    done = CliRunner().invoke(prepare.command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert manifest.load(tmp_path / "out").lengths == {"inputs": input_length, "targets": target_length}
+
+
+def test_packing_says_which_side_is_too_short(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps({"sentence": f"film {i}", "label": i % 2}) + "\n" for i in range(400)))
+    choices = {"task": "sst2", "tokenizer": "sample:", "layout": "packed"}
+    made = prepared(source, tmp_path / "short", target_length=4, **choices)
+    (warning,) = made.warnings
+    said = re.search(r"full of targets while 9\d% of their inputs is padding.*--target-length (\d+)", warning)
+    assert said
+    again = prepared(source, tmp_path / "mended", target_length=int(said[1]), **choices)
+    assert again.warnings == []
+    before, after = (m.splits["train"].lengths["packed"] for m in (made, again))
+    assert before["examples"] == after["examples"]
+    assert after["padding_after"] < 0.15 < 0.8 < before["padding_after"]
+
+
+def test_a_text_that_does_not_fit_whole_is_rejected_where_both_sides_must_agree(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    texts = ["Soarele răsare.", "Soarele răsare în țară. " * 60]
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    made = prepared(source, tmp_path / "out", task="diacritics_ro", tokenizer="sample:", splits={"train": 1.0})
+    assert (made.splits["train"].records, made.rejected) == (1, {"too long": 1})

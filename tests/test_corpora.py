@@ -144,7 +144,7 @@ def test_every_corpus_prepares(shared_data, tmp_path):
     t5 = shared_data / "t5_tokenizer" / "spiece.model"
     for name, source, count, choices in (
         ("sst2", "sst2/train.tsv", 60614, {}),
-        ("diacritics_ro", "romanian/RO-STS.train.ro", 11498, {"layout": "packed", "format": "text"}),
+        ("diacritics_ro", "romanian/RO-STS.train.ro", 11498, {"layout": "packed"}),
         ("translate_en_ro", "romanian/RO-STS.train.*", 11498, {}),
         ("causal_qa", "causalqa/squad2_valid_webis_shape.csv", 121, {}),
         ("span_corruption", "english/wikitext2_valid.txt", None, {}),

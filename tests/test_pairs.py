@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from t5prep import blocks, pairs, sources
-from t5prep.errors import SourceError
+from t5prep.errors import SourceError, UsageError
 from t5prep.pairs import Pair
 
 ENDINGS = ((".source", ".target"), (".en", ".ro"))
@@ -77,3 +77,12 @@ def test_a_lone_file_is_scanned_as_it_is(tmp_path):
     assert not isinstance(element, Pair)
     (block,) = pairs.scan(element, kind="", encoding="utf-8")
     assert block.file == element
+
+
+def test_a_name_that_says_no_format_has_that_of_its_task(tmp_path):
+    (tmp_path / "train.ro").write_bytes("Bună.\n".encode())
+    (element,) = pairs.match(raw(tmp_path), ())
+    with pytest.raises(UsageError, match="does not say what format"):
+        list(pairs.scan(element, kind="", encoding="utf-8"))
+    (block,) = pairs.scan(element, kind="", encoding="utf-8", otherwise="text")
+    assert [row.record for row in blocks.read(block)] == [{"text": "Bună."}]

@@ -68,13 +68,17 @@ def _callback(name: str) -> Any:
 
 def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str, out: str, **given: Any) -> None:
     from pipelines.prepare import prepare
-    from t5prep import caches, corpus, planning, settings, task
+    from t5prep import caches, corpus, noise, planning, settings, task
     from t5prep.hashing import parse_splits
 
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
     as_json, workers, fresh, _ = (given.pop(key) for key in ("as_json", "workers", "fresh", "runner"))
     this = task.get(name)
-    resolved = corpus.resolve(source, include=task.files(this, task.make_options(this, options)))
+    chosen_options = task.make_options(this, options)
+    if this.documents and given["target_length"] == this.target_length:  # not given: as long as these inputs need
+        hide = {"density": chosen_options.density, "mean_span": chosen_options.mean_span}
+        _, given["target_length"] = noise.lengths(given["input_length"], **hide)
+    resolved = corpus.resolve(source, include=task.files(this, chosen_options))
     shares = given.pop("splits")
     chosen = settings.Settings(
         task=name,

@@ -6,7 +6,8 @@ Seed     iliemihai/t5x_diacritics transliterates its inputs whole (quotes, dashe
          guess more than diacritics. Here nothing but ă â î ș ț changes.
 
 Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț that the language is
-written with: the same word then has the same tokens always.
+written with: the same word then has the same tokens always. A text that does not fit whole is rejected, because its two
+sides would be cut at different words.
 """
 
 import unicodedata
@@ -52,7 +53,9 @@ TASK = Task(
     files=("*.parquet", "*.txt", "*.ro", "*.jsonl"),
     licence="not stated",
     citation="Dumitrescu, dumitrescustefan/diacritic on the Hugging Face Hub",
+    whole=True,
     input_length=256,
     target_length=256,
+    format="text",
     metrics=("diacritics",),
 )

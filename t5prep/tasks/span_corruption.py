@@ -49,5 +49,6 @@ TASK = Task(
     input_length=512,
     target_length=114,
     documents=True,
+    format="text",
     metrics=("token_accuracy", "perplexity"),
 )
