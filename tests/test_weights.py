@@ -127,3 +127,24 @@ def test_a_damaged_file_and_a_missing_config_are_refused(tmp_path):
     write(tmp_path, TIED, random_weights(TIED)).write_bytes(b"not safetensors")
     with pytest.raises(UsageError, match="cannot be read"):
         load_weights(tmp_path)
+
+
+def test_a_hub_name_is_fetched_without_pickles(tmp_path, monkeypatch):
+    write(tmp_path, TIED, random_weights(TIED))
+    asked = []
+
+    def snapshot_download(name, *, allow_patterns):
+        asked.append((name, allow_patterns))
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    assert load_weights("somebody/some-t5")[0] == TIED
+    assert asked[0][0] == "somebody/some-t5"
+    assert not [pattern for _, patterns in asked for pattern in patterns if "bin" in pattern]
+
+
+@pytest.mark.parametrize("name", ["no/such/directory", "nobody/no-such-model"])
+def test_a_name_that_leads_nowhere_is_refused(name, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UsageError, match=f'"{name}" is no directory'):
+        load_weights(name)
