@@ -1,0 +1,25 @@
+"""Where a model computes: options that several commands share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--tpu [NAME]` and `--gpus`."""
+    tpu = click.option(
+        "--tpu",
+        is_flag=False,
+        flag_value="auto",
+        metavar="[NAME]",
+        help='On a TPU: its name, "local" on a TPU VM, or nothing to look for one.',
+    )
+    gpus = click.option("--gpus", is_flag=True, help="On all GPUs of this machine.")
+    return tpu(gpus(command))
+
+
+which = click.option(
+    "--checkpoint", "which", default="best", show_default=True, help="Of a run: best, last, or a step's number."
+)
+tokenizer = click.option("--tokenizer", default="", help="The tokenizer, where the manifest's name leads nowhere.")

@@ -1,0 +1,37 @@
+"""Metrics, confusion matrices and predictions as text."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def print_metrics(metrics: Mapping[str, Any]) -> None:
+    """A line for each number, then the confusion matrix where there is one."""
+    for name, value in metrics.items():
+        if isinstance(value, int | float):
+            click.echo(f"{name:<18} {value:,.4f}" if isinstance(value, float) else f"{name:<18} {value:,}")
+    if "confusion" in metrics:
+        labels = list(metrics["labels"])
+        width = max(8, *(len(label) for label in labels)) + 2
+        click.echo("\n" + "target".ljust(width) + "".join(name.rjust(width) for name in [*labels, "(other)"]))
+        for label, row in zip(labels, metrics["confusion"], strict=True):
+            click.echo(label.ljust(width) + "".join(f"{number:,}".rjust(width) for number in row))
+
+
+def print_predictions(predictions: Sequence[Mapping[str, Any]]) -> None:
+    """A table: right or wrong, id, prediction, target."""
+    if not predictions:
+        return
+    room = max(16, (shutil.get_terminal_size((100, 24)).columns - 22) // 2)
+    click.echo(f"{'':<6}{'id':<16}{'prediction':<{room}}target")
+    for row in predictions:
+        right = "ok" if row["prediction"] in row["references"] else "wrong"
+        said, target = (_cut(text, room - 1) for text in (row["prediction"], row["references"][0]))
+        click.echo(f"{right:<6}{_cut(row['id'], 15):<16}{said:<{room}}{target}")
+
+
+def _cut(text: str, width: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -1,0 +1,38 @@
+"""`t5prep export`."""
+
+import os
+
+import click
+
+from t5prep.cli import _device, _output
+
+
+@click.command("export")
+@click.option("--model", required=True, help="A run.")
+@click.option("--out", required=True, help="The directory to make.")
+@click.option(
+    "--format", "form", type=click.Choice(["hf", "savedmodel"]), default="hf", show_default=True, help="For whom."
+)
+@_device.which
+@click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
+@_output.as_json
+def command(model: str, out: str, form: str, which: str, beams: int, as_json: bool) -> None:
+    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel (ids in, ids out).
+
+    \b
+    Example:
+      t5prep export --model runs/sample --out models/sample
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from t5prep.train import export
+
+    if form == "hf":
+        checkpoint = export.export_hf(model, out=out, which=which)
+    else:
+        checkpoint = export.export_saved_model(model, out=out, which=which, beams=beams)
+    if as_json:
+        _output.print_json({"checkpoint": checkpoint, "out": out, "format": form})
+        return
+    click.echo(f"{out}: {checkpoint}")
+    if form == "hf":
+        click.echo(f"next: t5prep push --model {out} --repo USER/NAME")

@@ -1,0 +1,76 @@
+"""`t5prep train`."""
+
+import os
+
+import click
+
+from t5prep.cli import _device, _output, _scores
+
+SHOWN = 10  # rows of the table of predictions
+
+
+def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        import dataclasses
+
+        from t5prep.train.config import TrainConfig, recipes
+
+        for field in dataclasses.fields(TrainConfig):
+            value = field.default
+            click.echo(f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}")
+        click.echo("\nRecipes")
+        for name, said in recipes().items():
+            click.echo(f"  {name:<16} {said}")
+        context.exit()
+
+
+@click.command("train")
+@click.option("--data", multiple=True, metavar="DIR", help="A prepared dataset, local or gs://; several are mixed.")
+@click.option("--model", help="A Hugging Face directory or Hub name, or a run whose best weights to start from.")
+@click.option("--out", required=True, help="The run's directory, local or gs://; one that is there is gone on with.")
+@click.option("--recipe", help="Settings by name (see --settings), or a TOML file.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting, over the recipe's.")
+@click.option("--settings", is_flag=True, is_eager=True, expose_value=False, callback=_list_settings, help="List them.")
+@_device.tokenizer
+@_device.options
+@click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")
+@_output.as_json
+def command(
+    data: tuple[str, ...],
+    model: str | None,
+    out: str,
+    recipe: str | None,
+    settings: tuple[str, ...],
+    tokenizer: str,
+    tpu: str | None,
+    gpus: bool,
+    replicas: int,
+    as_json: bool,
+) -> None:
+    """Train a T5 on prepared data; start again with the same command to go on where a run stopped.
+
+    \b
+    Example:
+      t5prep train --recipe tiny --data data/sample --out runs/sample
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes about its own build
+    from t5prep.train import config as configs
+    from t5prep.train.trainer import train
+
+    given = {"data": data, "model": model, "out": out, "tokenizer": tokenizer}
+    config = configs.build(
+        configs.read_recipe(recipe) if recipe else {},
+        {key: value for key, value in given.items() if value},
+        configs.read_settings(settings),
+    )
+    result = train(config, tpu=tpu, gpus=gpus, replicas=replicas)
+    metrics = result.evaluation.metrics if result.evaluation else {}
+    if as_json:
+        _output.print_json({"run": result.run, "steps": result.steps, "best": result.best, "metrics": metrics})
+        return
+    if result.evaluation:
+        _scores.print_predictions(result.evaluation.predictions[:SHOWN])
+        click.echo()
+        _scores.print_metrics(metrics)
+    click.echo(f"best checkpoint: {result.best}")
+    click.echo(f"next: t5prep export --model {out} --out DIR")

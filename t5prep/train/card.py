@@ -1,0 +1,81 @@
+"""The model card: what the model is, what data made it, how well it does, in Markdown with the Hub's header."""
+
+from typing import Any
+
+from t5prep.manifest import Manifest
+from t5prep.train.run import Model
+
+_TOLD = [
+    "model",
+    "batch",
+    "steps",
+    "epochs",
+    "optimizer",
+    "learning_rate",
+    "schedule",
+    "warmup",
+    "dropout",
+    "seed",
+    "dtype",
+]
+
+
+def model_card(model: Model, *, name: str) -> str:
+    """README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint."""
+    parts = [_header(model), f"# {name}", _what(model)]
+    parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
+    if model.state:
+        shown = {key: value for key, value in model.state.metrics.items() if isinstance(value, float | int)}
+        split = model.state.config.get("eval_split", "validation")
+        parts += ["## Metrics", _table(f"{split}, step {model.state.step}", shown)] if shown else []
+        settings = {key: model.state.config[key] for key in _TOLD if model.state.config.get(key)}
+        parts += ["## Training", _table("setting", settings), _versions(model.state.versions)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _header(model: Model) -> str:
+    tasks = sorted({made.task for made in model.manifests})
+    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags:", "- t5", "- t5prep"]
+    return "\n".join([*lines, *(f"- {task}" for task in tasks), "---"])
+
+
+def _what(model: Model) -> str:
+    base = model.state.config.get("model") if model.state else None
+    weights = "random weights" if model.state and model.state.config.get("weights") == "random" else f"`{base}`"
+    begun = f", trained by [t5prep](https://pypi.org/project/t5prep/) from {weights}" if model.state else ""
+    return f"""A T5 (`{model.config.feed_forward_proj}`, {model.config.num_layers} + {model.config.num_decoder_layers} layers){begun}.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
+```"""
+
+
+def _lineage(made: Manifest) -> str:
+    records = {name: split.records for name, split in made.splits.items()}
+    rows: dict[str, Any] = {
+        "task": made.task,
+        "source": f"`{made.source.uri}`",
+        "revision": f"`{made.source.revision}`",
+        "licence": made.source.licence or "not stated",
+        "citation": made.source.citation or "not stated",
+        "records": ", ".join(f"{name} {number:,}" for name, number in records.items()),
+        "tokens": f"inputs {made.lengths['inputs']}, targets {made.lengths['targets']}; truncation {made.truncation.policy}",
+        "tokenizer": f"SHA-256 `{made.tokenizer.sha256}`",
+        "manifest digest": f"`{made.digest}`",
+    }
+    return _table("dataset", rows)
+
+
+def _table(first: str, rows: dict[str, Any]) -> str:
+    lines = [f"| {first} | |", "|---|---|"]
+    for name, value in rows.items():
+        shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
+        lines.append(f"| {name} | {shown.replace('|', '/')} |")
+    return "\n".join(lines)
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return "With " + ", ".join(f"{name} {number}" for name, number in versions.items()) + "."

@@ -1,0 +1,206 @@
+"""Every number of a training run, in one flat record; each default with the place it comes from.
+
+A recipe is a TOML file of the values that differ, in t5prep/recipes or anywhere; `--set key=value` differs from the recipe.
+"""
+
+import dataclasses
+import importlib.resources
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t5prep.errors import UsageError, did_you_mean
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """What decides a run. Two runs with equal values of all but `FREE` fields make the same losses."""
+
+    # What is trained, on what
+    data: tuple[str, ...] = ()  # prepared datasets: directories or gs:// prefixes; several are mixed
+    rates: tuple[float, ...] = ()  # how often each is drawn; empty: in proportion to its records (Raffel 2020 §3.5.2)
+    split: str = "train"
+    model: str = ""  # tiny, a Hugging Face directory or Hub name, or a run of ours
+    weights: str = "pretrained"  # or "random"
+    out: str = ""  # the run's directory, local or gs://
+    tokenizer: str = ""  # where the dataset's SentencePiece model lies now; empty: where the manifest says
+
+    # Batch and length of the run
+    batch: int = 128  # sequences over all replicas (Raffel 2020 §3.5; T5X finetune.gin)
+    steps: int = 0  # 0: `epochs` decide
+    epochs: float = 0.0  # 0: `steps` decide
+    accumulate: int = 1  # parts that a batch is computed in, one after the other
+    seed: int = 0
+
+    # Optimizer
+    optimizer: str = "adafactor"  # Raffel 2020 §3.1.2
+    learning_rate: float = 1e-3  # constant, for fine-tuning (Raffel 2020 §3.5)
+    schedule: str = "constant"  # constant, warmup_constant, linear, inverse_sqrt, cosine
+    warmup: float = 0.0  # steps; below 1, a share of all steps
+    parameter_scale: bool = True  # Adafactor: the rate is relative to each weight's RMS (Shazeer & Stern 2018 §8)
+    decay_rate: float = 0.8  # Adafactor's second moment: 1 - step^-0.8 (Shazeer & Stern 2018 §7.2)
+    weight_decay: float = 0.0  # T5X adafactor.py; AdamW's usual 0.01 is a recipe's to say
+    beta1: float = 0.9  # AdamW
+    beta2: float = 0.999  # AdamW
+    epsilon: float = 1e-8  # AdamW (PyTorch)
+    clip_norm: float = 0.0  # of the gradient over all weights; 0: none (T5X; Adafactor clips each update instead)
+
+    # Loss and arithmetic
+    dropout: float = 0.1  # Raffel 2020 §3.1.2; v1.1 was pre-trained without and fine-tunes with it (its model card)
+    label_smoothing: float = 0.0  # T5X base.gin
+    z_loss: float = 1e-4  # T5X base.gin
+    dtype: str = "auto"  # of matrix products: bfloat16, or float32 on a CPU; norms, softmax, logits, loss are float32
+    remat: bool = False  # recompute each layer in the backward pass: less memory, a third more work
+
+    # Evaluation, best checkpoint, early stopping
+    eval_split: str = "validation"
+    eval_every: int = 0  # steps; 0: once an epoch
+    eval_batch: int = 0  # 0: as `batch`
+    metric: str = "auto"  # picks the best checkpoint; auto: accuracy where targets are one token, else loss
+    patience: int = 0  # evaluations without a better metric until the run stops; 0: never
+    generate: bool = False  # also generate at each evaluation and compute the task's metrics
+    beams: int = 1  # when generating; 1: greedy
+
+    # Checkpoints, loop, log
+    save_every: int = 0  # steps; 0: with each evaluation
+    keep: int = 3  # last checkpoints kept; the best is kept besides (seed 004: keep_ck_num 3)
+    steps_per_loop: int = 10  # steps in one call from the host; on a TPU, 100 and more
+    log_every: int = 10
+    tensorboard: bool = True
+
+
+# May change between two starts of one run: they say where, how often and how long we look, never what is computed.
+FREE = frozenset(
+    {
+        *("data", "out", "tokenizer", "generate", "beams", "patience", "keep", "tensorboard"),
+        *("eval_split", "eval_every", "eval_batch", "save_every", "steps_per_loop", "log_every"),
+    }
+)
+
+# Schedules without an end: a longer run with one of them begins as the shorter one did.
+_ENDLESS = ("constant", "warmup_constant", "inverse_sqrt")
+_LENGTH = {"steps", "epochs"}
+
+_CHOICES = {
+    "weights": ("pretrained", "random"),
+    "optimizer": ("adafactor", "adamw"),
+    "schedule": ("constant", "linear", "warmup_constant", "inverse_sqrt", "cosine"),
+    "dtype": ("auto", "bfloat16", "float32"),
+}
+
+
+def recipes() -> dict[str, str]:
+    """Name → first comment line of every built-in recipe."""
+    found = sorted(importlib.resources.files("t5prep").joinpath("recipes").iterdir(), key=lambda file: file.name)
+    return {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        for file in found
+        if file.name.endswith(".toml")
+    }
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """The values of a built-in recipe, or of a TOML file. Raises UsageError."""
+    if name.endswith(".toml"):
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"The recipe {name} cannot be read ({error.strerror}).") from error
+    elif name in recipes():
+        text = importlib.resources.files("t5prep").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        raise UsageError(
+            f'No recipe is named "{name}".{did_you_mean(name, recipes())} There are {", ".join(recipes())}; '
+            "a file of your own ends in .toml."
+        )
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"The recipe {name} is not TOML: {error}.") from error
+
+
+def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
+    """`["batch=32"]` as `{"batch": "32"}`. Raises UsageError where there is no `=`."""
+    pairs = [setting.partition("=") for setting in settings]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f'--set {key} has no value. Write --set {key}=VALUE, for example "--set batch=32".')
+    return {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
+
+
+def build(*sources: Mapping[str, Any]) -> TrainConfig:
+    """A configuration from values, later ones over earlier ones; text is read as the field's type.
+
+    >>> build({"batch": 64}, {"batch": "32", "data": "a,b"}).batch
+    32
+
+    Raises UsageError for an unknown key (naming the closest), a value of another type, or one that cannot work.
+    """
+    known = typing.get_type_hints(TrainConfig)
+    values: dict[str, Any] = {}
+    for key, value in (item for source in sources for item in source.items()):
+        if key not in known:
+            raise UsageError(
+                f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
+            )
+        values[key] = _read(key, value, known[key])
+    config = TrainConfig(**values)
+    _check(config)
+    return config
+
+
+def _read(key: str, value: Any, kind: Any) -> Any:
+    """`value` as `kind`, from TOML, JSON or the command line."""
+    try:
+        if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
+            parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
+            return tuple(kind.__args__[0](part) for part in parts)
+        if kind is bool and isinstance(value, str):
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
+        if kind is int and not isinstance(value, int):
+            if float(value) != int(float(value)):
+                raise ValueError(value)
+            return int(float(value))
+        if isinstance(value, bool) != (kind is bool):
+            raise ValueError(value)
+        return kind(value)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(kind, "a list")
+        raise UsageError(f"{key} is {value!r}, and should be {wanted}.") from None
+
+
+def _check(config: TrainConfig) -> None:
+    for key, choices in _CHOICES.items():
+        value = getattr(config, key)
+        if value not in choices:
+            raise UsageError(f'{key} is "{value}".{did_you_mean(value, choices)} It can be {", ".join(choices)}.')
+    for key in ("batch", "accumulate", "steps_per_loop", "keep", "log_every", "beams"):
+        if getattr(config, key) < 1:
+            raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 1.")
+    for key in ("steps", "epochs", "warmup", "eval_every", "eval_batch", "patience", "save_every", "clip_norm"):
+        if getattr(config, key) < 0:
+            raise UsageError(f"{key} is {getattr(config, key)}, and cannot be negative.")
+    if not 0 <= config.dropout < 1:
+        raise UsageError(f"dropout is {config.dropout}, and must be at least 0 and below 1.")
+    if config.batch % config.accumulate:
+        raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
+    if config.rates and len(config.rates) != len(config.data):
+        raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
+    if config.steps and config.epochs:
+        raise UsageError("Both steps and epochs are set; set the other to 0.")
+
+
+def dumps(config: TrainConfig) -> str:
+    """As JSON, for the run's directory and its checkpoints."""
+    return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
+
+
+def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Field → (stored, now) of what decides the losses and differs. A field the other does not know differs, too."""
+    now = json.loads(dumps(ours))
+    free = FREE | (_LENGTH if ours.schedule in _ENDLESS else set())
+    return {key: (theirs.get(key), value) for key, value in now.items() if key not in free and theirs.get(key) != value}

@@ -1,0 +1,266 @@
+"""Every record of a split scored once: loss, token accuracy, and what the task asks of its answers.
+
+Where every target is one token (and EOS), one forward pass answers: the argmax of the first position, taken on the device,
+over the whole vocabulary, as seed 000 scores it. Else answers are generated. Only ids and a loss for each row leave the
+device.
+"""
+
+import dataclasses
+import functools
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep import metrics, task
+from t5prep.dataset import eval_batches, opening
+from t5prep.errors import UsageError
+from t5prep.tfrecord import IGNORED_LABEL
+from t5prep.tokenizer import Tokenizer
+from t5prep.train import run
+from t5prep.train.device import on_replicas
+from t5prep.train.device import strategy as strategy_for
+from t5prep.train.generate import generate
+from t5prep.train.loss import token_losses
+from t5prep.train.model import forward
+from t5prep.train.model_config import ModelConfig
+from t5prep.train.weights import create_variables
+
+DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
+
+
+@dataclasses.dataclass(frozen=True)
+class Worst:
+    """A wrong answer that the model was sure of: the highest losses of a split."""
+
+    id: str
+    input: str
+    target: str
+    prediction: str
+    loss: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """`metrics` holds numbers, and for classes `labels` and `confusion`; `predictions` each record's id and answer."""
+
+    metrics: dict[str, Any]
+    predictions: list[dict[str, Any]]
+    worst: list[Worst]
+
+    def numbers(self) -> dict[str, float]:
+        """The metrics that can be drawn as curves."""
+        return {name: float(value) for name, value in self.metrics.items() if isinstance(value, int | float)}
+
+
+class Evaluator:
+    """Scores one split of one dataset with live weights; compiled once, called as often as one likes.
+
+    `generating`: also generate where targets are longer than a token (None) or never (False). `batch` is over all
+    replicas. Raises DatasetError where the split is missing, UsageError where the batch does not divide.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, tf.Variable],
+        config: ModelConfig,
+        *,
+        strategy: tf.distribute.Strategy,
+        data: str,
+        split: str,
+        batch: int,
+        tokenizer: Tokenizer,
+        dtype: tf.DType,
+        generating: bool = True,
+        beams: int = 1,
+        bootstrap: bool = False,
+    ) -> None:
+        replicas = strategy.num_replicas_in_sync
+        if batch % replicas:
+            raise UsageError(
+                f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: eval_batch=…"
+            )
+        self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
+        self._packed = self._opened.manifest.layout == "packed"
+        self._tokenizer, self._bootstrap = tokenizer, bootstrap
+        self._generating = generating and not self._packed
+        self._batches = functools.partial(
+            eval_batches, data, split=split, batch=batch, with_ids=True, with_references=True
+        )
+        score = functools.partial(_score, config=config, dtype=dtype)
+        search = functools.partial(_search, config=config, dtype=dtype, length=self._opened.target_length, beams=beams)
+        self._score = on_replicas(strategy, score, weights)
+        self._search = on_replicas(strategy, search, weights)
+
+    def __call__(self, *, worst: int = 0) -> Evaluation:
+        """Score every record. `worst`: how many of the wrong answers with the highest loss to keep."""
+        rows = _Rows(worst)
+        for batch in self._batches():
+            rows.add(batch, self._score({name: x for name, x in batch.items() if x.dtype == tf.int32}))
+        labels, ids = np.concatenate(rows.labels), np.concatenate(rows.predicted)
+        values: dict[str, Any] = metrics.perplexity(rows.losses, (labels != IGNORED_LABEL).sum(axis=1))
+        values |= metrics.token_accuracy(labels, ids) | {"records": len(labels)}
+        one_token = bool(((labels != IGNORED_LABEL).sum(axis=1) <= 2).all()) and not self._packed
+        if not one_token and not self._generating:
+            return Evaluation(values, [], [])
+        if one_token:
+            said = _OneToken(self._tokenizer, labels)
+            answers, right = [said.text(token) for token in ids[:, 0]], [said.text(token) for token in labels[:, 0]]
+            values |= metrics.classification(right, answers)
+            references: list[list[str]] = [[text] for text in right]
+        else:
+            answers = [self._decode(row) for batch in self._batches() for row in self._generated(batch)]
+            references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
+            values |= self._of_texts(references, answers)
+        predictions = [
+            {"id": id, "prediction": answer, "references": own}
+            for id, answer, own in zip(rows.ids, answers, references, strict=True)
+        ]
+        wrong = [
+            Worst(rows.ids[at], self._tokenizer.decode(inputs), references[at][0], answers[at], loss)
+            for loss, at, inputs in sorted(rows.highest, reverse=True)
+            if answers[at] not in references[at]
+        ]
+        return Evaluation(values, predictions, wrong)
+
+    def _generated(self, batch: Mapping[str, tf.Tensor]) -> np.ndarray:
+        """Ids of one batch's answers, without the rows that fill it up."""
+        found = self._search({name: batch[name] for name in ("input_ids", "attention_mask")})["ids"]
+        kept: np.ndarray = found[_is_record(batch)]
+        return kept
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        """Text of a target, without its EOS and padding."""
+        eos, pad = self._tokenizer.eos_id, self._tokenizer.pad_id
+        return self._tokenizer.decode([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
+
+    def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
+        name = self._opened.manifest.task
+        wanted = task.get(name).metrics if name in task.names() else ()
+        chosen = [metric for metric in wanted if metric in metrics.METRICS] or DEFAULT_METRICS
+        values = metrics.compute(chosen, references=references, predictions=answers)
+        if self._bootstrap:
+            values |= metrics.rouge(references, answers, normalize="normalized_rouge" in chosen, bootstrap=True)
+        return values
+
+
+class _Rows:
+    """What is kept of every record that was scored, in the split's order."""
+
+    def __init__(self, worst: int) -> None:
+        self._worst = worst
+        self.ids: list[str] = []
+        self.references: list[list[str]] = []
+        self.labels: list[np.ndarray] = []
+        self.predicted: list[np.ndarray] = []
+        self.losses: list[float] = []
+        self.highest: list[tuple[float, int, list[int]]] = []  # (loss, row, inputs) of wrong rows; a heap
+
+    def add(self, batch: Mapping[str, tf.Tensor], scored: Mapping[str, np.ndarray]) -> None:
+        kept = _is_record(batch)
+        labels, predicted = batch["labels"].numpy()[kept], scored["ids"][kept]
+        first = len(self.losses)
+        self.labels.append(labels)
+        self.predicted.append(predicted)
+        self.losses += [float(loss) for loss in scored["loss"][kept]]
+        if batch["id"].shape.rank == 1:
+            self.ids += [id.decode() for id in batch["id"].numpy()[kept]]
+        texts = batch["references"].numpy()[kept] if "references" in batch else [[]] * len(labels)
+        self.references += [[text.decode() for text in own if text] for own in texts]
+        if not self._worst:
+            return
+        wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
+        inputs = batch["input_ids"].numpy()[kept]
+        for row in np.flatnonzero(wrong):
+            entry = (self.losses[first + row], first + int(row), [int(token) for token in inputs[row] if token])
+            (heapq.heappush if len(self.highest) < self._worst else heapq.heappushpop)(self.highest, entry)
+
+
+class _OneToken:
+    """Words of single tokens: a label's own word, and for any other token one that is no label's."""
+
+    def __init__(self, tokenizer: Tokenizer, labels: np.ndarray) -> None:
+        self._tokenizer = tokenizer
+        self._words = {int(token): tokenizer.decode([int(token)]) for token in np.unique(labels[:, 0])}
+
+    def text(self, token: int) -> str:
+        token = int(token)
+        if token in self._words:
+            return self._words[token]
+        word = self._tokenizer.decode([token])
+        return self._tokenizer.piece(token) if word in self._words.values() or not word else word
+
+
+def _is_record(batch: Mapping[str, tf.Tensor]) -> np.ndarray:
+    """bool[batch]: which rows are records; the others fill up the last batch, with no label at all."""
+    kept: np.ndarray = (batch["labels"].numpy() != IGNORED_LABEL).any(axis=1)
+    return kept
+
+
+def _score(
+    weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor], *, config: ModelConfig, dtype: tf.DType
+) -> dict[str, tf.Tensor]:
+    """Of each row, `loss`: float32[rows], summed over its targets, and `ids`: the likeliest, int32[rows, length]."""
+    scores = forward(weights, config, batch, dtype=dtype)
+    losses, _ = token_losses(scores, batch["labels"], tf.constant(0.0), tf.constant(0.0))
+    summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
+    return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}
+
+
+def _search(
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: ModelConfig,
+    dtype: tf.DType,
+    length: int,
+    beams: int,
+) -> dict[str, tf.Tensor]:
+    ids = generate(
+        weights, config, batch["input_ids"], batch["attention_mask"], max_length=length, beams=beams, dtype=dtype
+    )
+    return {"ids": ids}
+
+
+def evaluate(
+    model: str,
+    *,
+    data: str = "",
+    split: str = "validation",
+    which: str = "best",
+    batch: int = 32,
+    beams: int = 1,
+    tokenizer: str = "",
+    bootstrap: bool = False,
+    worst: int = 0,
+    dtype: str = "auto",
+    tpu: str | None = None,
+    gpus: bool = False,
+) -> tuple[str, Evaluation]:
+    """Score a run's checkpoint, a Hugging Face directory or a Hub model on one split: what was scored, and how well.
+
+    `data` may be left out for a run: the first dataset that it was trained on. Raises T5prepError.
+    """
+    strategy = strategy_for(tpu=tpu, gpus=gpus)
+    opened = run.open_model(model, which=which)
+    if not data and not opened.state:
+        raise UsageError(f"{model} is no run of t5prep, so its data is not known: --data DIR")
+    data = data or str(opened.state.data[0]["uri"] if opened.state else "")
+    words = opened.tokenizer or run.open_tokenizer(opening.manifest(data), name=tokenizer)
+    with strategy.scope():
+        weights = create_variables(opened.weights)
+    evaluator = Evaluator(
+        weights,
+        opened.config,
+        strategy=strategy,
+        data=data,
+        split=split,
+        batch=batch,
+        tokenizer=words,
+        dtype=tf.as_dtype(dtype if dtype != "auto" else "float32" if tpu is None and not gpus else "bfloat16"),
+        beams=beams,
+        bootstrap=bootstrap,
+    )
+    return opened.name, evaluator(worst=worst)

@@ -1,0 +1,98 @@
+"""A run as others use it: a Hugging Face directory that transformers loads in PyTorch, or a SavedModel.
+
+The best checkpoint is exported unless another is named. The directory appears whole or not at all.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep import files, tokenizer_directory
+from t5prep.errors import OutputError
+from t5prep.train import card, run
+from t5prep.train.generate import generate
+from t5prep.train.predict import INPUT_LENGTH, TARGET_LENGTH, answer_length
+from t5prep.train.weights import create_variables, save_weights
+
+
+def export_hf(model: str, *, out: str, which: str = "best") -> str:
+    """Write config, safetensors, tokenizer, generation config, model card and manifests: the checkpoint exported.
+
+    Raises OutputError, UsageError.
+    """
+    opened = run.open_model(model, which=which)
+    with _whole_directory(Path(out)) as place:
+        shape = opened.config.to_json()
+        if opened.tokenizer:
+            tokenizer_directory.write(place, opened.tokenizer, config=shape)
+        target = opened.manifests[0].lengths["targets"] if opened.manifests else TARGET_LENGTH
+        generation = {
+            "decoder_start_token_id": opened.config.decoder_start_token_id,
+            "eos_token_id": opened.config.eos_token_id,
+            "pad_token_id": opened.config.pad_token_id,
+            "max_new_tokens": answer_length(target),
+        }
+        _write_json(place / "config.json", shape)
+        _write_json(place / "generation_config.json", generation)
+        for number, made in enumerate(opened.manifests):
+            files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
+        files.write_whole(place / "README.md", card.model_card(opened, name=Path(out).name).encode())
+        save_weights(place, opened.config, opened.weights)
+    return opened.name
+
+
+def export_saved_model(model: str, *, out: str, which: str = "best", beams: int = 1) -> str:
+    """Write a TensorFlow SavedModel, ids in and ids out: `input_ids` int32[rows, input_length] → `output_ids`.
+
+    Rows are any number; they are generated one after the other. Padding (0) is masked by the model itself.
+    Raises OutputError, UsageError.
+    """
+    opened = run.open_model(model, which=which)
+    lengths = opened.manifests[0].lengths if opened.manifests else {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
+    length = answer_length(lengths["targets"])
+    module = tf.Module()
+    module.weights = create_variables(opened.weights)
+
+    def one(ids: tf.Tensor) -> tf.Tensor:
+        ids = tf.ensure_shape(ids, [lengths["inputs"]])[None]
+        mask = tf.cast(ids != opened.config.pad_token_id, tf.int32)
+        return generate(module.weights, opened.config, ids, mask, max_length=length, beams=beams)[0]
+
+    def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"output_ids": tf.map_fn(one, input_ids)}
+
+    signature = [tf.TensorSpec([None, lengths["inputs"]], tf.int32, name="input_ids")]
+    with _whole_directory(Path(out)) as place:
+        serving = tf.function(serve, input_signature=signature)
+        tf.saved_model.save(module, str(place), signatures={"serving_default": serving})
+        if opened.tokenizer:
+            files.write_whole(place / "assets" / tokenizer_directory.MODEL_NAME, opened.tokenizer.model)
+    return opened.name
+
+
+@contextlib.contextmanager
+def _whole_directory(out: Path) -> Iterator[Path]:
+    """A directory to fill beside `out`, renamed when all of it is there. Raises OutputError where something is at `out`."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
+    place = out.with_name(f"{files.UNFINISHED}{out.name}-{os.getpid()}")
+    try:
+        place.mkdir(parents=True)
+        yield place
+        if out.exists():
+            out.rmdir()
+        os.replace(place, out)
+    except OSError as error:
+        raise OutputError(files.explain(error, out)) from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    files.write_whole(path, (json.dumps(value, indent=2) + "\n").encode())

@@ -1,0 +1,111 @@
+"""What a run says while it works: metrics.jsonl, TensorBoard, and one line on stderr.
+
+metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and started again
+writes the same numbers as one that was not. Times are only on the line that people read.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+import tensorflow as tf
+
+from t5prep.train.checkpoint import write_text
+
+SELDOM = 2.0  # seconds between two lines
+INPUT_BOUND = 0.2  # of the time waiting for a batch: above it, faster compute would not help much
+
+
+class RunLog:
+    """The log of one run, from its directory and the step where it (re)starts."""
+
+    def __init__(self, run: str, *, step: int, steps: int, tokens_per_step: float, tensorboard: bool) -> None:
+        self._path = f"{run.rstrip('/')}/metrics.jsonl"
+        self._remote, self._written = "://" in run, False
+        self._lines = _lines_until(self._path, step=step)
+        self._steps = steps
+        self._tokens_per_step = tokens_per_step
+        self._writer = tf.summary.create_file_writer(f"{run.rstrip('/')}/tensorboard") if tensorboard else None
+        self._since, self._at, self._waited = time.monotonic(), step, 0.0
+        self.flush()
+
+    def record(self, step: int, values: Mapping[str, float], *, prefix: str) -> None:
+        """Values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
+        line = json.dumps({"step": step, **{f"{prefix}{name}": value for name, value in values.items()}})
+        self._lines.append(line)
+        if not self._remote:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        if self._writer:
+            with self._writer.as_default():
+                for name, value in values.items():
+                    tf.summary.scalar(f"{prefix}{name}", value, step=step)
+
+    def line(self, step: int, *, loss: float, learning_rate: float, waited: float) -> None:
+        """Say where the run is and how fast it was since the last line, at most once in a while.
+
+        `waited`: seconds since the last call in which the device had no batch to work on.
+        """
+        self._waited += waited
+        seconds = max(time.monotonic() - self._since, 1e-9)
+        if seconds < SELDOM and step < self._steps:
+            return
+        rate = (step - self._at) / seconds
+        share = min(self._waited / seconds, 1.0)
+        bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
+        say(
+            f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}  "
+            f"{rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "
+            f"{duration((self._steps - step) / rate) if rate else '?'} left"
+        )
+        self.restart(step)
+
+    def restart(self, step: int) -> None:
+        """Begin a new stretch of time, leaving out what was not training (compiling, evaluating, saving)."""
+        self._since, self._at, self._waited = time.monotonic(), step, 0.0
+
+    def flush(self) -> None:
+        """Make everything recorded so far readable, whole."""
+        if self._writer:
+            self._writer.flush()
+        if self._remote or not self._written:
+            write_text(self._path, "".join(line + "\n" for line in self._lines))
+            self._written = True
+
+
+def say(text: str, *, to: TextIO | None = None) -> None:
+    """One line for people, on stderr."""
+    print(text, file=to or sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Time for people.
+
+    >>> duration(42), duration(250), duration(7300)
+    ('42 s', '4 min 10 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _lines_until(path: str, *, step: int) -> list[str]:
+    """What an earlier start wrote, up to the step that was restored; a last line cut short is dropped with the rest."""
+    if not tf.io.gfile.exists(path):
+        return []
+    with tf.io.gfile.GFile(path) as file:
+        lines = file.read().splitlines()
+    kept = []
+    for line in lines:
+        try:
+            if json.loads(line)["step"] > step:
+                break
+        except ValueError:
+            break
+        kept.append(line)
+    return kept

@@ -1,0 +1,32 @@
+"""An exported model onto the Hugging Face Hub, with the user's own login."""
+
+from pathlib import Path
+
+import huggingface_hub
+from huggingface_hub import errors
+
+from t5prep.errors import OutputError, UsageError
+
+
+def push(directory: str, *, repo: str, private: bool = False) -> str:
+    """Upload an exported directory to the Hugging Face Hub: the page's address. Raises UsageError, OutputError."""
+    if not (Path(directory) / "model.safetensors").is_file():
+        raise UsageError(
+            f"{directory} is no exported model (it has no model.safetensors). Export first: t5prep export --out {directory}"
+        )
+    api = huggingface_hub.HfApi()
+    try:
+        made = api.create_repo(repo, private=private, exist_ok=True)
+        api.upload_folder(repo_id=made.repo_id, folder_path=directory, commit_message="Model exported by t5prep")
+    except errors.LocalTokenNotFoundError as error:
+        raise UsageError("You are not logged in to the Hugging Face Hub: hf auth login") from error
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else 0
+        if status == 401:
+            raise UsageError("The Hugging Face Hub does not know you (401). Log in: hf auth login") from error
+        raise OutputError(
+            f"{repo} cannot be written on the Hub ({status}): your token needs write access there."
+        ) from error
+    except (errors.HFValidationError, OSError) as error:
+        raise OutputError(f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}") from error
+    return str(made)

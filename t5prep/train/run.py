@@ -1,0 +1,150 @@
+"""A run's directory, and models opened from it, from a Hugging Face directory or from the Hub.
+
+RUN/train.json           every setting, resolved
+RUN/config.json          the model's shape, as Hugging Face writes it
+RUN/spiece.model         the tokenizer, so that predicting needs nothing else
+RUN/manifest-0.json      what it is trained on; one for each dataset of a mixture
+RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep import manifest, tokenizer_files
+from t5prep.errors import OutputError, TokenizerError, UsageError
+from t5prep.manifest import Manifest
+from t5prep.tokenizer import Tokenizer
+from t5prep.train import checkpoint as checkpoints
+from t5prep.train import config as configs
+from t5prep.train.checkpoint import State, write_text
+from t5prep.train.config import TrainConfig
+from t5prep.train.model_config import ModelConfig
+from t5prep.train.weight_layout import weight_layouts
+from t5prep.train.weights import find_model, load_config, load_weights, random_weights
+
+SETTINGS, SHAPE, WORDS = "train.json", "config.json", "spiece.model"
+
+# A shape of ours for the built-in sample: trains from random weights on two CPU cores in minutes.
+TINY = ModelConfig(
+    d_model=64,
+    d_kv=16,
+    d_ff=128,
+    num_layers=1,
+    num_decoder_layers=1,
+    num_heads=4,
+    feed_forward_proj="gated-gelu",
+    tie_word_embeddings=False,
+    scale_decoder_outputs=False,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A model to use: its shape and weights, and as far as they are known its tokenizer and what it was trained on."""
+
+    name: str  # the checkpoint's path, the directory, or the Hub's name
+    config: ModelConfig
+    weights: dict[str, np.ndarray]
+    tokenizer: Tokenizer | None = None
+    manifests: tuple[Manifest, ...] = ()
+    state: State | None = None
+
+
+def is_run(name: str) -> bool:
+    """Whether a place holds a run of ours."""
+    return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
+
+
+def begin(
+    out: str, *, config: TrainConfig, shape: ModelConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
+) -> None:
+    """Make a run's directory, or leave the one that is there as it is. Raises OutputError where something else is."""
+    if is_run(out):
+        return
+    there = tf.io.gfile.listdir(out) if tf.io.gfile.isdir(out) else []
+    strange = [name for name in there if not name.startswith((SETTINGS, SHAPE, WORDS, "manifest-"))]
+    if strange:  # else it is the beginning of a run that was killed
+        raise OutputError(f"{out} holds something that is no run ({strange[0]}). Choose another --out.")
+    try:
+        tf.io.gfile.makedirs(out)
+        write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
+        with tf.io.gfile.GFile(f"{out}/{WORDS}", "wb") as file:
+            file.write(tokenizer.model)
+        for number, one in enumerate(manifests):
+            write_text(f"{out}/manifest-{number}.json", one.dumps())
+        write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last: it is what makes it a run
+    except (OSError, tf.errors.OpError) as error:
+        raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
+
+
+def open_model(name: str, *, which: str = "best") -> Model:
+    """A run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
+
+    Raises UsageError, OutputError or TokenizerError.
+    """
+    if not is_run(name):
+        config, weights = load_weights(name)
+        place = find_model(name)
+        return Model(name, config, weights, _tokenizer_in(place), _manifests(str(place)))
+    path, state = checkpoints.choose(name, which=which)
+    config = ModelConfig.from_json(json.loads(_read(f"{name}/{SHAPE}")))
+    weights = checkpoints.read_weights(path, weight_layouts(config))
+    words = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
+    return Model(path, config, weights, words, _manifests(name), state)
+
+
+def start_from(config: TrainConfig, *, vocabulary: int) -> tuple[ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
+    """The model that a run starts from: its shape, weights, and its tokenizer where it has one.
+
+    `vocabulary` is the padded size of the data's; a random model takes it, a trained one must hold it. Raises UsageError.
+    """
+    if config.weights == "random":
+        shape = TINY if config.model == "tiny" else load_config(config.model)
+        shape = dataclasses.replace(shape, vocab_size=vocabulary)
+        return shape, random_weights(shape, seed=config.seed), None
+    if config.model == "tiny":
+        raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
+    model = open_model(config.model)
+    if model.config.vocab_size < vocabulary:
+        raise UsageError(
+            f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {vocabulary:,} ids. "
+            f"Prepare the data with the model's tokenizer: t5prep prepare --tokenizer {config.model}"
+        )
+    return model.config, model.weights, model.tokenizer
+
+
+def open_tokenizer(made: Manifest, *, name: str) -> Tokenizer:
+    """The tokenizer that a dataset was made with, from `name` or where the manifest says. Raises TokenizerError."""
+    try:
+        words = tokenizer_files.load(name or made.tokenizer.name)
+    except TokenizerError as error:
+        raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
+    if words.sha256 != made.tokenizer.sha256:
+        raise TokenizerError(
+            f"{words.name} (SHA-256 {words.sha256[:12]}…) is not the tokenizer that the data was made with "
+            f"({made.tokenizer.sha256[:12]}…). Pass that one with --tokenizer."
+        )
+    return words
+
+
+def _tokenizer_in(place: Path) -> Tokenizer | None:
+    try:
+        return tokenizer_files.load(str(place))
+    except TokenizerError:
+        return None  # a directory of weights alone; whoever needs a tokenizer says so
+
+
+def _manifests(place: str) -> tuple[Manifest, ...]:
+    paths = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"))
+    return tuple(manifest.loads(_read(path), where=path) for path in paths)
+
+
+def _read(path: str) -> bytes:
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content: bytes = file.read()
+    return content

@@ -1,0 +1,125 @@
+"""Checkpoints: whole or not there, the last and the best, and never another run's."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.errors import DatasetError, OutputError, UsageError  # noqa: E402
+from t5prep.train import checkpoint as checkpoints  # noqa: E402
+from t5prep.train import config as configs  # noqa: E402
+from t5prep.train.checkpoint import State  # noqa: E402
+
+CONFIG = configs.build({"data": ("d",), "model": "m", "out": "o"})
+DATA = [{"uri": "d", "task": "t", "digest": "1" * 64}]
+
+
+def _state(step: int, **values) -> State:
+    fields = {"config": json.loads(configs.dumps(CONFIG)), "data": DATA, "tokenizer": "2" * 64, "metric": "accuracy"}
+    return State(step=step, **{**fields, **values})
+
+
+def _tensors(value: float = 1.0) -> tf.train.Checkpoint:
+    return tf.train.Checkpoint(weights={"a.b": tf.Variable([value, 2.0])}, step=tf.Variable(3))
+
+
+def test_last_and_best_are_kept(tmp_path: Path) -> None:
+    for step, value in [(1, 0.5), (2, 0.9), (3, 0.1), (4, None), (5, 0.2), (6, 0.2)]:
+        checkpoints.save(str(tmp_path), _tensors(step), state=_state(step, value=value), keep=2)
+    assert [state.step for _, state in checkpoints.found(str(tmp_path))] == [2, 5, 6]
+    assert checkpoints.best(str(tmp_path))[1].step == 2
+    assert checkpoints.choose(str(tmp_path), which="last")[1].step == 6
+    assert checkpoints.choose(str(tmp_path), which="5")[1].step == 5
+    with pytest.raises(UsageError, match=r'no checkpoint "4"\. There are: 2, 5, 6'):
+        checkpoints.choose(str(tmp_path), which="4")
+
+
+def test_lower_is_better_for_losses_and_nan_is_never_best(tmp_path: Path) -> None:
+    for step, value in [(1, 0.5), (2, float("nan")), (3, 0.1), (4, 0.3)]:
+        checkpoints.save(str(tmp_path), _tensors(), state=_state(step, value=value, metric="loss"), keep=9)
+    assert checkpoints.best(str(tmp_path))[1].step == 3
+    assert _state(1, metric="loss", best=0.5).judge(0.4) == (True, 0)
+    assert _state(1, metric="loss", best=0.5, stale=1).judge(0.6) == (False, 2)
+    assert _state(1, best=0.5, stale=1).judge(0.5) == (True, 2)  # as good, and trained longer; patience goes on
+    assert _state(1, best=0.5).judge(float("nan")) == (False, 1)
+
+
+def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+    state = _state(7, value=0.25, metrics={"accuracy": 0.25}, best=0.5, stale=2)
+    path = checkpoints.save(str(tmp_path), _tensors(7.0), state=state, keep=1)
+    found = checkpoints.last(str(tmp_path))
+    assert found
+    assert found[0] == path
+    assert dataclasses.replace(found[1], files={}) == state
+    live = _tensors(0.0)
+    checkpoints.restore(path, live)
+    assert live.weights["a.b"].numpy().tolist() == [7.0, 2.0]
+    assert checkpoints.read_weights(path, ["a.b"])["a.b"].tolist() == [7.0, 2.0]
+    with pytest.raises(OutputError, match="does not fit this model"):
+        checkpoints.restore(path, tf.train.Checkpoint(weights={"a.b": tf.Variable([1.0])}, step=tf.Variable(0)))
+    with pytest.raises(OutputError, match="does not fit this model"):
+        checkpoints.restore(path, tf.train.Checkpoint(other=tf.Variable([1.0])))
+
+
+@pytest.mark.parametrize("half", ["no marker", "no data", "nothing"])
+def test_a_half_written_checkpoint_is_none(tmp_path: Path, half: str) -> None:
+    checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=3)
+    path = Path(checkpoints.save(str(tmp_path), _tensors(), state=_state(2), keep=3))
+    (path / "checkpoint.json").unlink()
+    if half != "no marker":
+        (path / "state.data-00000-of-00001").unlink()
+    if half == "nothing":
+        (path / "state.index").unlink()
+    assert checkpoints.last(str(tmp_path))[1].step == 1  # type: ignore[index]
+    checkpoints.save(str(tmp_path), _tensors(5.0), state=_state(2), keep=3)
+    assert checkpoints.read_weights(str(path), ["a.b"])["a.b"][0] == 5.0
+
+
+def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
+    path = Path(checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=3))
+    data = path / "state.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(OutputError, match="should have"):
+        checkpoints.last(str(tmp_path))
+    said = json.loads((path / "checkpoint.json").read_text())
+    (path / "checkpoint.json").write_text(json.dumps({**said, "schema": 2}))
+    with pytest.raises(OutputError, match="pip install -U t5prep"):
+        checkpoints.last(str(tmp_path))
+
+
+def test_another_run_is_refused() -> None:
+    def check(**changed) -> None:
+        given = {"config": CONFIG, "data": DATA, "tokenizer": "2" * 64, **changed}
+        checkpoints.check(
+            "RUN", _state(1, **changed.pop("state", {})), **{k: v for k, v in given.items() if k != "state"}
+        )
+
+    check()
+    check(config=dataclasses.replace(CONFIG, out="elsewhere", keep=7))
+    with pytest.raises(UsageError, match="batch was 128 and is now 64"):
+        check(config=dataclasses.replace(CONFIG, batch=64))
+    with pytest.raises(DatasetError, match="was trained on d"):
+        check(data=[{**DATA[0], "digest": "9" * 64}])
+    with pytest.raises(DatasetError, match="tokenizer"):
+        check(tokenizer="3" * 64)
+    with pytest.raises(UsageError, match=r"tensorflow 1\.0"):
+        check(state={"versions": {**checkpoints.versions(), "tensorflow": "1.0"}})
+
+
+def test_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = str(tmp_path / "not" / "there")
+    assert "100 B each, 500 B at most" in checkpoints.check_space(run, size=100, keep=3)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1000, 900, 100))
+    with pytest.raises(OutputError, match="has 100 B free"):
+        checkpoints.check_space(run, size=100, keep=3)
+    assert "gs://b/r" in checkpoints.check_space("gs://b/r", size=10**12, keep=3)
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").write_text("a file")
+    with pytest.raises(OutputError, match="cannot be written"):
+        checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=1)

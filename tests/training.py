@@ -1,0 +1,97 @@
+"""Toy runs for tests: a small part of the built-in sample, a T5 of one narrow layer, and settings that end in seconds."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import preparing
+
+from t5prep.train.config import TrainConfig, build
+
+SHAPE = {
+    "model_type": "t5",
+    "d_model": 16,
+    "d_kv": 8,
+    "d_ff": 32,
+    "num_layers": 1,
+    "num_heads": 2,
+    "feed_forward_proj": "gated-gelu",
+    "tie_word_embeddings": False,
+}
+
+
+def classes(out: Path, *, rows: int = 90, **choices: Any) -> str:
+    """Questions of three classes that a word of the title gives away; inputs of 32 tokens, targets of two."""
+    lines = preparing.questions(rows, words=12)
+    for line, clue in zip(lines, itertools.cycle(["closed", "edited", "fine"]), strict=False):
+        line["Title"] = f"{clue} {line['Title']}"
+    preparing.prepared(
+        preparing.write_csv(out.with_suffix(".csv"), lines),
+        out,
+        tokenizer="sample:",
+        input_length=32,
+        splits={"train": 0.75, "validation": 0.25},
+        shards=2,
+        **choices,
+    )
+    return str(out)
+
+
+def sentences(out: Path, *, rows: int = 60, **choices: Any) -> str:
+    """A word and its number in words, back to front: targets of several tokens."""
+    numbers = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    lines = [
+        {"id": str(n), "q": " ".join(numbers[int(d)] for d in str(n + 100)), "a": str(n + 100)} for n in range(rows)
+    ]
+    source = preparing.write_csv(out.with_suffix(".csv"), lines)
+    preparing.prepared(
+        source,
+        out,
+        task="text2text",
+        tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a", "id_column": "id"},
+        input_length=16,
+        target_length=8,
+        splits={"train": 0.75, "validation": 0.25},
+        shards=1,
+        **choices,
+    )
+    return str(out)
+
+
+def shape(out: Path) -> str:
+    """A directory with a `config.json` alone: for random weights."""
+    out.mkdir(exist_ok=True)
+    (out / "config.json").write_text(json.dumps(SHAPE))
+    return str(out)
+
+
+def config(data: str, model: str, out: Path | str, **values: Any) -> TrainConfig:
+    """Settings of a run of 12 steps that looks at every step, calls of 3 steps, and saves every 4."""
+    toy = {
+        "data": (data,),
+        "model": model,
+        "out": str(out),
+        "weights": "random",
+        "batch": 8,
+        "steps": 12,
+        "learning_rate": 0.01,
+        "eval_every": 4,
+        "dropout": 0.0,  # its random bits are most of what a CPU compiles
+        "steps_per_loop": 3,
+        "log_every": 1,
+        "tensorboard": False,
+    }
+    return build(toy, values)
+
+
+def losses(run: Path | str) -> dict[int, float]:
+    """Step → loss of a run's metrics.jsonl; a step twice is an error."""
+    found: dict[int, float] = {}
+    for line in (Path(run) / "metrics.jsonl").read_text().splitlines():
+        said = json.loads(line)
+        if "loss" in said:
+            assert said["step"] not in found
+            found[said["step"]] = said["loss"]
+    return found
