@@ -1,23 +1,22 @@
 """Preparing a corpus: one Beam pipeline from source files to shards, and then their manifest."""
 
+import contextlib
+import dataclasses
 import functools
-import logging
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from pipelines import pool
+from pipelines import failures, pool, staging
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload
-from t5prep import blocks, manifest, output, pairs, splits, task, tokenizer_files
+from t5prep import blocks, engines, manifest, output, pairs, places, task, tokenizer_files
 from t5prep.blocks import Block
-from t5prep.errors import OutputError, SourceError, T5prepError, TokenizerError
+from t5prep.errors import SourceError, TokenizerError
 from t5prep.progress import Progress
 from t5prep.settings import Settings
 from t5prep.sources import Resolved
 from t5prep.tokenizer import Tokenizer
-
-_WHERE = re.compile(r" \[while running '[^']*'\]")
 
 
 def prepare(
@@ -25,63 +24,89 @@ def prepare(
     *,
     source: Resolved,
     tokenizer: str,
-    out: Path,
+    out: Path | str,
+    runner: str = "local",
+    arguments: Sequence[str] = (),
     workers: int | None = None,
     kept: Path | None = None,
 ) -> manifest.Manifest:
     """Prepares a resolved source into a directory and returns the manifest that was written last.
 
-    `workers` are processes (all cores by default, 0 for none: this process does the work); `kept` is a directory where
-    tokenized blocks stay for the next run. Raises T5prepError, one sentence, for anything that the user can mend.
+    `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
+    (all cores by default, 0 for none: this process does the work), and `kept` is a directory where tokenized blocks stay
+    for the next run. Raises T5prepError, one sentence, for anything that the user can mend.
     """
+    engines.require(runner, arguments=arguments)
+    out = str(out)
     loaded = tokenizer_files.load(tokenizer)
     check(settings, source=source, tokenizer=loaded)
-    own_splits = {} if settings.splits else splits.of_files([file.name for file in source.files])
-    with output.claimed(out, same=_identity(settings, source, loaded)):
-        work = PrepareBlock(settings, tokenizer, own_splits, str(kept or ""), str(out / output.SPOOL))
-        progress = Progress("preparing", total=sum(file.bytes for file in source.files))
-        count = os.cpu_count() or 1 if workers is None else workers
-        local = pool.Pool(count, warm=functools.partial(preload, work)) if count else None
-        if local:
-            local.done = lambda element: (
-                progress.add(bytes=element.size, rows=element.rows) if isinstance(element, Block) else None
-            )
-        try:
-            _run(settings, source=source, tokenizer=tokenizer, out=out, work=work, pool=local.name if local else "")
-        finally:
-            if local:
-                local.close()
-            progress.close()
-    return manifest.load(out)
+    with output.claimed(Path(out), same=_identity(settings, source, loaded)):
+        spool = places.at(out, output.SPOOL)
+        staged = staging.stage(source=source, tokenizer=loaded, folder=spool)
+        finish = Finish(settings, dataclasses.replace(source, files=()), staged, out)
+        if runner == "local":
+            work = PrepareBlock(settings, staged, str(kept or ""), spool)
+            with _pool(work, source=source, workers=workers) as pool:
+                _run(runner, work=work, finish=finish, pool=pool)
+        else:
+            work = PrepareBlock(settings, staged)
+            _run(runner, work=work, finish=finish, arguments=arguments, workers=workers)
+        return manifest.loads(places.read(places.at(out, manifest.NAME)), where=out)
 
 
-def _run(settings: Settings, *, source: Resolved, tokenizer: str, out: Path, work: PrepareBlock, pool: str) -> None:
+def _run(
+    runner: str,
+    *,
+    work: PrepareBlock,
+    finish: Finish,
+    pool: str = "",
+    arguments: Sequence[str] = (),
+    workers: int | None = None,
+) -> None:
     # Beam takes seconds to import; the workers have been started and load at the same time.
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+    from pipelines import runners
+
+    engine = runners.engine(runner, arguments=arguments, workers=workers)
+    with failures.explained(runner, out=finish.out):
+        pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
+        wired(pipeline, work=work, finish=finish, pool=pool, spread=engine.spread).run().wait_until_finish()
+
+
+def wired(pipeline: Any, *, work: PrepareBlock, finish: Finish, pool: str = "", spread: bool = False) -> Any:
+    """The pipeline, all its steps in place. `spread` where workers share neither memory nor disk."""
     from pipelines import transforms
 
-    # Beam logs a traceback of every error before it raises it; what matters is raised.
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    settings, gather = work.settings, GatherShard(work.settings, work.staged, finish.out)
+    files = pipeline | "Files" >> transforms.ListFiles(work.staged, settings)
+    elements = files | "ScanBlocks" >> transforms.ScanBlocks(settings, spread=spread)
+    runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
+    specs = runs | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
+    gathered = specs | "GatherShards" >> (
+        transforms.ShuffleShards(gather, runs) if spread else transforms.GatherShards(gather, runs, pool=pool)
+    )
+    _ = pipeline | "Finish" >> transforms.WriteManifest(finish, gathered=gathered, runs=runs, hashed=hashed)
+    return pipeline
+
+
+@contextlib.contextmanager
+def _pool(work: PrepareBlock, *, source: Resolved, workers: int | None) -> Iterator[str]:
+    """The name of a pool of processes on this machine, which shows how far it is ("" where there is none)."""
+    count = os.cpu_count() or 1 if workers is None else workers
+    if not count:
+        yield ""
+        return
+    progress = Progress("preparing", total=sum(file.bytes for file in source.files))
+    local = pool.Pool(count, warm=functools.partial(preload, work))
+    local.done = lambda element: (
+        progress.add(bytes=element.size, rows=element.rows) if isinstance(element, Block) else None
+    )
     try:
-        with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as pipeline:
-            files = pairs.match(source.files, task.get(settings.task).pairs)
-            elements = pipeline | "Files" >> beam.Create(files) | "ScanBlocks" >> transforms.ScanBlocks(settings)
-            runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
-            gathered = (
-                runs
-                | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
-                | "GatherShards" >> transforms.GatherShards(GatherShard(settings, tokenizer, str(out)), runs, pool=pool)
-            )
-            _ = pipeline | "Finish" >> transforms.WriteManifest(
-                Finish(settings, source, tokenizer, str(out)), gathered=gathered, runs=runs, hashed=hashed
-            )
-    except T5prepError as error:
-        raise type(error)(_WHERE.sub("", str(error))) from error
-    except OSError as error:
-        raise OutputError(f"{out}: {_WHERE.sub('', str(error))}") from error
+        yield local.name
+    finally:
+        local.close()
+        progress.close()
 
 
 def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None:

@@ -8,25 +8,44 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipelines import pool
+from pipelines import pool, staging
+from pipelines.staging import Staged
 from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock
-from t5prep import pairs, planning, task
+from t5prep import cutting, limiting, pairs, planning
 from t5prep.blocks import Block
-from t5prep.gathering import ShardSpec
-from t5prep.pairs import Pair
+from t5prep.gathering import Gathered, ShardSpec
+from t5prep.limiting import Wanted
 from t5prep.placing import Run
 from t5prep.settings import Settings
 from t5prep.sources import RawFile
 
 
 @dataclasses.dataclass
-class ScanBlocks(beam.PTransform):
-    """Source file or pair of files → themselves (to be hashed) and their blocks."""
+class ListFiles(beam.PTransform):
+    """Where the list of files lies → the files: the graph is as large for ten thousand as for one."""
 
+    staged: Staged
     settings: Settings
 
+    def expand(self, root: beam.Pipeline) -> beam.PCollection:
+        return root | beam.Create([self.staged]) | "Read" >> beam.FlatMap(staging.wanted, settings=self.settings)
+
+
+@dataclasses.dataclass
+class ScanBlocks(beam.PTransform):
+    """Wanted file or pair of files → themselves (to be hashed) and their blocks.
+
+    `spread` hands files and blocks to whichever worker is free; one machine has its pool for that.
+    """
+
+    settings: Settings
+    spread: bool = False
+
     def expand(self, files: beam.PCollection) -> beam.PCollection:
-        return files | beam.FlatMap(scan, settings=self.settings)
+        if self.spread:
+            files |= "SpreadFiles" >> beam.Reshuffle()
+        elements = files | "Scan" >> beam.FlatMap(scan, settings=self.settings)
+        return elements | "SpreadBlocks" >> beam.Reshuffle() if self.spread else elements
 
 
 @dataclasses.dataclass
@@ -38,8 +57,8 @@ class PrepareBlocks(beam.PTransform):
 
     def expand(self, elements: beam.PCollection) -> Any:
         done = elements | "Work" >> _apply(self.work, self.pool)
-        runs = done | "Runs" >> beam.Filter(lambda element: isinstance(element, Run)).with_output_types(Run)
-        hashes = done | "Hashes" >> beam.Filter(lambda element: isinstance(element, Hashed)).with_output_types(Hashed)
+        runs = done | "Runs" >> beam.Filter(is_run).with_output_types(Run)
+        hashes = done | "Hashes" >> beam.Filter(is_hashed).with_output_types(Hashed)
         return runs, hashes
 
 
@@ -58,7 +77,7 @@ class PlanShards(beam.PTransform):
 
 @dataclasses.dataclass
 class GatherShards(beam.PTransform):
-    """Shard specifications and all runs → written shards."""
+    """Shard specifications and all runs, whose bytes are in files of this machine → written shards."""
 
     work: GatherShard
     runs: beam.PCollection
@@ -67,6 +86,40 @@ class GatherShards(beam.PTransform):
     def expand(self, specs: beam.PCollection) -> beam.PCollection:
         paired = specs | "WithRuns" >> beam.Map(with_runs, runs=beam.pvalue.AsList(self.runs))
         return paired | "Gather" >> _apply(self.work, self.pool)
+
+
+@dataclasses.dataclass
+class ShuffleShards(beam.PTransform):
+    """The same where workers share no disk: runs are cut, and the runner's own shuffle brings a shard's pieces together."""
+
+    work: GatherShard
+    runs: beam.PCollection
+
+    def expand(self, specs: beam.PCollection) -> beam.PCollection:
+        keyed = tuple[str, Any]
+        named = specs | "Name" >> beam.Map(with_name).with_output_types(keyed)
+        pieces = self.runs | "Cut" >> beam.FlatMap(cut, specs=beam.pvalue.AsList(specs)).with_output_types(keyed)
+        groups = (named, pieces) | beam.Flatten() | beam.GroupByKey()
+        return groups | "Gather" >> beam.Map(gather_group, work=self.work)
+
+
+@dataclasses.dataclass
+class WriteManifest(beam.PTransform):
+    """Everything that was counted → the manifest, when all shards are there."""
+
+    work: Finish
+    gathered: beam.PCollection
+    runs: beam.PCollection
+    hashed: beam.PCollection
+
+    def expand(self, root: beam.Pipeline) -> beam.PCollection:
+        slim = self.runs | "Slim" >> beam.Map(slim_run)
+        sides = {"gathered": self.gathered, "runs": slim, "hashed": self.hashed}
+        return (
+            root
+            | "Once" >> beam.Create([None])
+            | "Write" >> beam.Map(self.work, **{name: beam.pvalue.AsList(side) for name, side in sides.items()})
+        )
 
 
 class InPool(beam.DoFn):
@@ -91,12 +144,20 @@ def _apply(work: Callable[[Any], Any], name: str) -> beam.PTransform:
     return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
 
 
-def scan(element: RawFile | Pair, *, settings: Settings) -> Iterator[RawFile | Block]:
+def scan(wanted: Wanted, *, settings: Settings) -> Iterator[RawFile | Block]:
     """A file, or both of a pair, and the blocks."""
-    yield from pairs.files(element)
-    yield from pairs.scan(
-        element, kind=settings.format, encoding=settings.encoding, otherwise=task.get(settings.task).format
-    )
+    yield from pairs.files(wanted.element)
+    yield from limiting.scan(wanted, settings)
+
+
+def is_run(element: Run | Hashed) -> bool:
+    """Whether it is a run."""
+    return isinstance(element, Run)
+
+
+def is_hashed(element: Run | Hashed) -> bool:
+    """Whether it is a hashed file."""
+    return isinstance(element, Hashed)
 
 
 def slim_run(run: Run) -> Run:
@@ -114,20 +175,23 @@ def with_runs(spec: ShardSpec, *, runs: Iterable[Run]) -> tuple[ShardSpec, list[
     return spec, [run for run in runs if spec.split in run.splits or any(name in run.splits for name in spec.before)]
 
 
-@dataclasses.dataclass
-class WriteManifest(beam.PTransform):
-    """Everything that was counted → the manifest, when all shards are there."""
+def with_name(spec: ShardSpec) -> tuple[str, ShardSpec]:
+    """A shard under its name: it is written even if no run has anything for it."""
+    return spec.name, spec
 
-    work: Finish
-    gathered: beam.PCollection
-    runs: beam.PCollection
-    hashed: beam.PCollection
 
-    def expand(self, root: beam.Pipeline) -> beam.PCollection:
-        slim = self.runs | "Slim" >> beam.Map(slim_run)
-        sides = {"gathered": self.gathered, "runs": slim, "hashed": self.hashed}
-        return (
-            root
-            | "Once" >> beam.Create([None])
-            | "Write" >> beam.Map(self.work, **{name: beam.pvalue.AsList(side) for name, side in sides.items()})
-        )
+def cut(run: Run, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Run]]:
+    """The pieces of a run, each under the name of its shard."""
+    yield from cutting.cut(run, specs)
+
+
+def gather_group(group: tuple[str, Iterable[ShardSpec | Run]], *, work: GatherShard) -> Gathered:
+    """A shard's specification and its pieces, as the shuffle brings them → the written shard."""
+    spec, runs = None, []
+    for element in group[1]:
+        if isinstance(element, ShardSpec):
+            spec = element
+        else:
+            runs.append(element)
+    assert spec is not None
+    return work((spec, runs))

@@ -2,11 +2,13 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep import arranging, assembling, files, gathering, manifest, task, tokenizer_files
+from pipelines import staging
+from pipelines.staging import Staged
+from t5prep import arranging, assembling, files, gathering, manifest, places, splits, task
 from t5prep.blocks import Block
 from t5prep.gathering import Gathered, ShardSpec
 from t5prep.manifest import Manifest
@@ -32,8 +34,7 @@ class PrepareBlock:
     """
 
     settings: Settings
-    tokenizer: str
-    own_splits: Mapping[str, str]
+    staged: Staged
     kept: str = ""
     spool: str = ""
 
@@ -53,22 +54,26 @@ class PrepareBlock:
         return dataclasses.replace(run, data=b"", rejected=b"", path=str(path))
 
 
-# What a process has loaded, by the work it is for: a worker serves one preparation, a test many.
+# What a process has loaded, by the work it is for: a worker serves one preparation, a test many. Beam's workers have
+# several threads; those of one preparation share it.
 _LOADED: dict[str, tuple[BlockTokenizer, Placer]] = {}
+_LOADING = threading.Lock()
 
 
 def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
     name = repr(work)
-    if name not in _LOADED:
-        _LOADED.clear()
-        _LOADED[name] = _load(work)
-    return _LOADED[name]
+    with _LOADING:
+        if name not in _LOADED:
+            _LOADED.clear()
+            _LOADED[name] = _load(work)
+        return _LOADED[name]
 
 
 def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
-    tokenizer = tokenizer_files.load(work.tokenizer)
+    tokenizer = staging.tokenizer(work.staged)
     kept = Path(work.kept) if work.kept else None
-    placer = Placer(work.settings, own_splits=work.own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    own_splits = {} if work.settings.splits else splits.of_files([file.name for file in staging.files(work.staged)])
+    placer = Placer(work.settings, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
     return BlockTokenizer(work.settings, tokenizer, kept=kept), placer
 
 
@@ -77,16 +82,16 @@ class GatherShard:
     """Shard specification and all runs → the written shard."""
 
     settings: Settings
-    tokenizer: str
+    staged: Staged
     out: str
 
     def __call__(self, element: tuple[ShardSpec, list[Run]]) -> Gathered:
         """Raises OutputError where the place cannot be written."""
         spec, runs = element
-        arrange = arranging.choose(self.settings, tokenizer_files.load(self.tokenizer))
+        arrange = arranging.choose(self.settings, staging.tokenizer(self.staged))
         several = task.get(self.settings.task).several
         same = "text" if self.settings.dedup == "exact" else "id"
-        return gathering.gather(spec, runs, out=Path(self.out), arrange=arrange, several=several, same=same)
+        return gathering.gather(spec, runs, out=self.out, arrange=arrange, several=several, same=same)
 
 
 def rejected_lines(run: Run) -> bytes:
@@ -118,17 +123,19 @@ def preload(work: PrepareBlock) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Writes rejected.jsonl, and then the manifest that makes a directory of shards a dataset."""
+    """Writes rejected.jsonl, and then the manifest that makes a directory of shards a dataset.
+
+    `source` is without its files: those that were hashed are listed.
+    """
 
     settings: Settings
     source: Resolved
-    tokenizer: str
+    staged: Staged
     out: str
 
     def __call__(self, _: None, *, gathered: list[Gathered], runs: list[Run], hashed: list[Hashed]) -> Manifest:
         """Raises OutputError where the place cannot be written."""
-        out = Path(self.out)
-        with files.whole(out / "rejected.jsonl") as file:
+        with places.whole(places.at(self.out, "rejected.jsonl")) as file:
             for run in sorted(runs, key=lambda run: (run.file, run.first_row)):
                 file.write(rejected_lines(run))
             for item in sorted(gathered, key=lambda item: item.spec.name):
@@ -137,9 +144,9 @@ class Finish:
             self.settings,
             source=self.source,
             files=source_files(hashed),
-            tokenizer=tokenizer_files.load(self.tokenizer),
+            tokenizer=staging.tokenizer(self.staged),
             gathered=gathered,
             runs=runs,
         )
-        files.write_whole(out / manifest.NAME, made.dumps().encode())
+        places.write(places.at(self.out, manifest.NAME), made.dumps().encode())
         return made

@@ -11,12 +11,11 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from t5prep import answers, files, hashing, statistics, tfrecord
+from t5prep import answers, hashing, places, statistics, tfrecord
 from t5prep.arranging import Arrangement, Range
 from t5prep.manifest import Shard
 from t5prep.placing import ENTRY, Run
@@ -63,7 +62,7 @@ def gather(
     spec: ShardSpec,
     runs: Sequence[Run],
     *,
-    out: Path,
+    out: str,
     arrange: Arrangement,
     several: bool = False,
     same: str = "id",
@@ -75,7 +74,7 @@ def gather(
     """
     rejected: list[bytes] = []
     total, counts, sha256 = 0, statistics.Counts(), hashlib.sha256()
-    with files.whole(out / spec.name) as file:
+    with places.whole(places.at(out, spec.name)) as file:
         for data, counted in arrange(_ranges(spec, runs, rejected, several=several, same=same)):
             file.write(data)
             sha256.update(data)

@@ -19,7 +19,7 @@ def prepared(
     name = choices.pop("task", "so_quality")
     task = get(name)
     resolved = sources.resolve(str(source), include=choices.pop("include", ()))
-    kept = choices.pop("kept", None)
+    how = {key: choices.pop(key) for key in ("kept", "runner", "arguments") if key in choices}
     settings = {
         "options": {},
         "input_length": task.input_length,
@@ -28,7 +28,7 @@ def prepared(
         **choices,
     }
     return prepare(
-        Settings(task=name, **settings), source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, kept=kept
+        Settings(task=name, **settings), source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, **how
     )
 
 

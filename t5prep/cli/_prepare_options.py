@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
+from t5prep.engines import RUNNERS
 from t5prep.truncation import MARKERS, POLICIES
 
-RUNNERS = ("local",)
 SOURCES = "sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name"
 SPLITS = "Shares drawn by the id's hash [default: train=0.9,validation=0.1, unless files are splits themselves]."
 
@@ -32,13 +32,19 @@ def common(task: Any) -> list[click.Parameter]:
         ),
         _option("shards", "Shards of the largest split, or auto.", default="auto"),
         _option("seed", "What splits and order are drawn with.", default=0),
-        _option("limit", "Read only so many rows.", type=click.IntRange(min=1)),
+        _option("limit", "Read only so many rows (of each split, where files are splits).", type=click.IntRange(min=1)),
         _option("format", "csv, tsv, jsonl, parquet or text, where file names do not say it.", default=""),
         _option("encoding", "Of text files.", default="utf-8"),
-        _option("runner", "What runs the pipeline.", default="local", type=click.Choice(RUNNERS)),
+        _option(
+            "runner",
+            "What runs the pipeline; Beam's own options for it go after --.",
+            default="local",
+            type=click.Choice(RUNNERS),
+        ),
         _option("workers", "Processes [default: all cores].", type=click.IntRange(min=1)),
         _option("fresh", "Tokenize anew even what is kept from an earlier run.", is_flag=True),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
+        click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),
     ]
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -72,7 +71,8 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
     from t5prep.hashing import parse_splits
 
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
-    as_json, workers, fresh, _ = (given.pop(key) for key in ("as_json", "workers", "fresh", "runner"))
+    as_json, workers, fresh = (given.pop(key) for key in ("as_json", "workers", "fresh"))
+    runner, beam_options = given.pop("runner"), given.pop("beam_options")
     this = task.get(name)
     chosen_options = task.make_options(this, options)
     if this.documents and given["target_length"] == this.target_length:  # not given: as long as these inputs need
@@ -89,7 +89,16 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
     )
     began = time.monotonic()
     kept = None if fresh else caches.tokenized()
-    made = prepare(chosen, source=resolved, tokenizer=tokenizer, out=Path(out), workers=workers, kept=kept)
+    made = prepare(
+        chosen,
+        source=resolved,
+        tokenizer=tokenizer,
+        out=out,
+        runner=runner,
+        arguments=beam_options,
+        workers=workers,
+        kept=kept,
+    )
     if as_json:
         _output.print_json({"out": out, **_facts(made)})
     else:
@@ -139,7 +148,7 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
     click.echo(f"next: t5prep inspect {out}")
 
 
-@click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS]")
+@click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS] [-- BEAM OPTIONS]")
 def command() -> None:
     """Prepare a corpus: its rows become tokenized, placed, verified TFRecord shards and a manifest.
 

@@ -1,0 +1,32 @@
+"""What went wrong inside an engine, as the sentence that was raised there."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from t5prep import errors
+from t5prep.errors import OutputError, T5prepError
+
+_WHERE = re.compile(r" \[while running '[^']*'\]")
+# Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
+_OURS = re.compile(r"t5prep\.errors\.(\w+Error): (.+?)(?= \[while running|\\n|\n|$)")
+_LAST = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
+_LONGEST = 400
+
+
+@contextlib.contextmanager
+def explained(engine: str, *, out: str) -> Iterator[None]:
+    """Turns what a runner raises into the T5prepError that a worker raised, or one that says what the engine said."""
+    try:
+        yield
+    except T5prepError as error:
+        raise type(error)(_WHERE.sub("", str(error))) from error
+    except OSError as error:
+        raise OutputError(f"{out}: {_WHERE.sub('', str(error))}") from error
+    except Exception as error:
+        if found := _OURS.search(str(error)):
+            raise getattr(errors, found[1])(found[2]) from error
+        if engine == "local":
+            raise
+        last = (_LAST.findall(str(error)) or [str(error).strip() or type(error).__name__])[-1]
+        raise T5prepError(f"--runner {engine} failed: {_WHERE.sub('', last)[:_LONGEST]}") from error

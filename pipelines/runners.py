@@ -1,0 +1,78 @@
+"""What runs the pipeline: this machine, Prism, Flink or Dataflow; and the options each is given."""
+
+import dataclasses
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from t5prep import engines
+from t5prep.errors import UsageError
+
+# Beam options that Beam would otherwise choose so that a user's machine stumbles.
+_PRISM = ["--environment_type=LOOPBACK", "--prism_log_level=error"]
+_FLINK = [
+    "--flink_version=1.19",
+    "--flink_master=[auto]",
+    "--experiments=use_loopback_process_worker",
+    "--environment_cache_millis=60000",  # else every stage starts Python anew
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """A Beam runner and its options. `spread` where workers share neither memory nor disk with this process."""
+
+    name: str
+    runner: Any
+    options: Any
+    spread: bool = True
+
+
+def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = None) -> Engine:
+    """The engine of a `--runner`. `arguments` are Beam's own options, which win over ours. Raises UsageError."""
+    # Beam logs a traceback of every error before it raises it; what matters is raised.
+    for logger in ("apache_beam", "root", "PrismRunner", "FlinkJarJobServer", "PrismJobServer", "SdkWorker"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    if name == "local":
+        if arguments:
+            raise UsageError(
+                f"{arguments[0]}: options after -- are for Beam; --runner local has --workers and --memory."
+            )
+        return _local()
+    return {"prism": _prism, "flink": _flink, "dataflow": _dataflow}[name](list(arguments), workers)
+
+
+def _local() -> Engine:
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    return Engine("local", FnApiRunner(), _options([]), spread=False)
+
+
+def _prism(arguments: list[str], workers: int | None) -> Engine:
+    from apache_beam.runners.portability.prism_runner import PrismRunner
+
+    own = [f"--prism_location={engines.prism()}"] if engines.prism() else []
+    return Engine("prism", PrismRunner(), _options([*_PRISM, *own, *arguments]))
+
+
+def _flink(arguments: list[str], workers: int | None) -> Engine:
+    from apache_beam.runners.portability.flink_runner import FlinkRunner
+
+    # Beam starts its worker processes as `python`: it shall be this one, also where its environment is not activated.
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    jar = engines.flink_job_server()
+    own = [f"--flink_job_server_jar={jar}"] if jar else []
+    parallel = [f"--parallelism={workers}", f"--sdk_worker_parallelism={workers}"] if workers else []
+    return Engine("flink", FlinkRunner(), _options([*_FLINK, *own, *parallel, *arguments]))
+
+
+def _dataflow(arguments: list[str], workers: int | None) -> Engine:
+    raise UsageError("--runner dataflow")
+
+
+def _options(arguments: Sequence[str]) -> Any:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    return PipelineOptions(list(arguments))

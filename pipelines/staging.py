@@ -1,0 +1,50 @@
+"""What workers need besides their elements, laid beside the shards: the list of files, and the tokenizer.
+
+A graph that carried them would grow with the corpus, and engines limit its size (10 MB on Dataflow). Nothing here
+imports Beam.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+
+from t5prep import limiting, places
+from t5prep.limiting import Wanted
+from t5prep.settings import Settings
+from t5prep.sources import RawFile, Resolved
+from t5prep.tokenizer import Tokenizer
+
+FILES, MODEL = "files.jsonl", "tokenizer.model"
+
+
+@dataclasses.dataclass(frozen=True)
+class Staged:
+    """Where it lies, what the user calls the tokenizer, and a digest of it all: a worker loads once what is the same."""
+
+    folder: str
+    tokenizer: str
+    digest: str
+
+
+def stage(*, source: Resolved, tokenizer: Tokenizer, folder: str) -> Staged:
+    """Writes the files of a source and the tokenizer's model into a folder that every worker can read."""
+    lines = "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode()
+    places.write(places.at(folder, FILES), lines)
+    places.write(places.at(folder, MODEL), tokenizer.model)
+    return Staged(folder, tokenizer.name, hashlib.sha256(lines + tokenizer.model).hexdigest())
+
+
+def files(staged: Staged) -> list[RawFile]:
+    """The files, in order of their names."""
+    return [RawFile(*json.loads(line)) for line in places.read(places.at(staged.folder, FILES)).splitlines()]
+
+
+def wanted(staged: Staged, *, settings: Settings) -> Iterator[Wanted]:
+    """The files and pairs of files that are to be read, and how far."""
+    yield from limiting.wanted(files(staged), settings)
+
+
+def tokenizer(staged: Staged) -> Tokenizer:
+    """The tokenizer, under the name the user gave it."""
+    return Tokenizer(places.read(places.at(staged.folder, MODEL)), name=staged.tokenizer)

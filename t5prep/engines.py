@@ -1,0 +1,61 @@
+"""What runs pipelines besides this machine's own processes: whether it is here, and the command that gets it."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from t5prep.errors import UsageError
+
+RUNNERS = ("local", "prism", "flink", "dataflow")
+BEAM = "2.77.0"
+FLINK = "1.19"
+_SCRIPT = "bash .ci/engines"
+_JAVA = "sudo apt-get install -y default-jre-headless   (or any Java 11 or 17: https://adoptium.net)"
+
+
+class Missing(NamedTuple):
+    """Something an engine needs that is not here: what it is, what for, and the command that gets it."""
+
+    what: str
+    engine: str
+    command: str
+
+
+def folder() -> Path:
+    """Where `.ci/engines` installs: $T5PREP_ENGINES, else ~/.cache/t5prep/engines."""
+    return Path(os.environ.get("T5PREP_ENGINES") or Path.home() / ".cache" / "t5prep" / "engines")
+
+
+def prism() -> Path | None:
+    """The Prism binary, where it is installed; without one Beam fetches its own release."""
+    found = folder() / "bin" / "prism"
+    return found if found.exists() else None
+
+
+def flink_job_server() -> Path | None:
+    """The job server that hands pipelines to Flink, where it is installed; without one Beam fetches its own release."""
+    found = folder() / "flink" / "job-server.jar"
+    return found if found.exists() else None
+
+
+def require(name: str, *, arguments: Sequence[str] = ()) -> None:
+    """Raises UsageError where an engine cannot run here, or does not take Beam's options."""
+    if name == "local" and arguments:
+        raise UsageError(f"{arguments[0]}: what stands after -- is for Beam's runners; --runner local has --workers.")
+    if name == "flink" and not shutil.which("java"):
+        raise UsageError(f"--runner flink needs Java, and there is none on PATH. Get it: {_JAVA}")
+
+
+def missing() -> list[Missing]:
+    """What the engines lack on this machine; nothing when all of them can run."""
+    lacks = []
+    if not prism():
+        command = f"GOBIN={folder()}/bin go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{BEAM}"
+        lacks.append(Missing("Prism", "prism", command if shutil.which("go") else _SCRIPT))
+    if not shutil.which("java"):
+        lacks.append(Missing("Java", "flink", _JAVA))
+    if not flink_job_server():
+        lacks.append(Missing("Flink's job server", "flink", _SCRIPT))
+    return lacks
