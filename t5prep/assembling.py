@@ -53,7 +53,7 @@ def assemble(
         options=dict(settings.options),
         created_by=f"t5prep {__version__}",
         source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
-        tokenizer=tokenizer.describe(),
+        tokenizer=describe(tokenizer),
         layout=settings.layout,
         features=records.features(settings, references=references),
         lengths={"inputs": settings.input_length, "targets": settings.target_length},
@@ -63,6 +63,19 @@ def assemble(
         rejected=dict(sorted(rejected.items())),
         warnings=warnings,
     ).sealed()
+
+
+def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
+    """What the manifest says of a tokenizer."""
+    return manifest.Tokenizer(
+        name=tokenizer.name,
+        sha256=tokenizer.sha256,
+        vocab_size=tokenizer.vocab_size,
+        padded_vocab_size=tokenizer.padded_size,
+        pad_id=tokenizer.pad_id,
+        eos_id=tokenizer.eos_id,
+        unk_id=tokenizer.unk_id,
+    )
 
 
 def _split(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import sentencepiece
 
-from t5prep import manifest, modelproto
+from t5prep import modelproto
 from t5prep.errors import TokenizerError
 
 SENTINELS = 100
@@ -109,15 +109,3 @@ class Tokenizer:
     def piece(self, token: int) -> str:
         """One token as it is written in the vocabulary: `▁the`, `</s>`, `<extra_id_0>`."""
         return self.special(token) or self.processor.id_to_piece(token)
-
-    def describe(self) -> manifest.Tokenizer:
-        """What the manifest says of this tokenizer."""
-        return manifest.Tokenizer(
-            name=self.name,
-            sha256=self.sha256,
-            vocab_size=self.vocab_size,
-            padded_vocab_size=self.padded_size,
-            pad_id=self.pad_id,
-            eos_id=self.eos_id,
-            unk_id=self.unk_id,
-        )
