@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import json
 import zipfile
 from pathlib import Path
@@ -25,7 +26,7 @@ def rows_of(path: Path, *, size: int, encoding: str = "utf-8", kind: str = "") -
     form = formats.detect(file.name, kind=kind, encoding=encoding)
     cut = list(blocks.scan(file, form, block_bytes=size))
     found = [row for block in cut for row in blocks.read(block)]
-    assert all(block.first_row + block.rows == after.first_row for block, after in zip(cut, cut[1:], strict=False))
+    assert all(block.first_row + block.rows == after.first_row for block, after in itertools.pairwise(cut))
     return found
 
 
