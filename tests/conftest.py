@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from servers.gcs_emulator import bucket, emulator, front  # noqa: F401 - fixtures
+from servers.googleapis import googleapis  # noqa: F401 - a fixture
 from servers.internet import _authority, internet  # noqa: F401 - fixtures
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -1,0 +1,76 @@
+"""TensorFlow's own gs:// client against the emulator.
+
+That client speaks to https://www.googleapis.com and https://storage.googleapis.com and to nothing else. So it runs in a
+child whose private mount namespace (`unshare -m`) has its own /etc/hosts, which names this machine, and its own list
+of authorities, which trusts a certificate made here; on 127.0.0.1:443 stands a front with TLS. It is the path that a
+TPU host takes: the same client, the same requests. Needs root, Linux, openssl, and port 443; skips without.
+"""
+
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from servers.gcs_emulator import Front
+
+_HOSTS = ("www.googleapis.com", "storage.googleapis.com")
+# Where distributions keep the authorities that libcurl reads.
+_AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+
+
+class Googleapis:
+    """The TLS `front`, and programs that see it as Google."""
+
+    def __init__(self, front: Front, folder: Path, emulator: int):
+        self.front, self._folder, self._emulator = front, folder, emulator
+
+    def run(self, program: str, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        """A Python program in the namespace; its Python client speaks to the emulator, without faults."""
+        files = {"/etc/hosts": "hosts"} | {name: "cert.pem" for name in _AUTHORITIES if Path(name).exists()}
+        mounts = " && ".join(f"mount --bind {self._folder / own} {name}" for name, own in files.items())
+        own = ("CA_", "SSL", "PROXY", "STORAGE_EMULATOR_HOST")
+        environment = {key: value for key, value in os.environ.items() if not any(word in key.upper() for word in own)}
+        environment |= {
+            "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{self._emulator}",
+            "NO_GCE_CHECK": "true",  # there is no metadata server to ask for a token
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path]),
+        }
+        return subprocess.run(
+            ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$0" -c "$@"', sys.executable, program, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+
+@pytest.fixture
+def googleapis(emulator: int, tmp_path: Path) -> Iterator[Googleapis]:
+    """Skips, saying what is missing."""
+    if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("openssl"):
+        pytest.skip("a private mount namespace needs root, unshare and openssl")
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("this container may not make mount namespaces")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    names = ",".join(f"DNS:{host}" for host in _HOSTS)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={_HOSTS[0]}"]
+        + ["-addext", f"subjectAltName={names}", "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )
+    (tmp_path / "hosts").write_text(f"127.0.0.1 localhost {' '.join(_HOSTS)}\n")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    try:
+        front = Front(emulator, port=443, tls=tls)
+    except OSError as error:
+        pytest.skip(f"port 443 of this machine is taken ({error})")
+    yield Googleapis(front, tmp_path, emulator)
+    front.close()
