@@ -60,5 +60,5 @@ TASK = Task(
     input_length=512,
     target_length=2,
     classes=lambda options: tuple(_words(options.labels).values()),
-    metrics=("accuracy",),
+    metrics=("classification",),
 )
