@@ -27,14 +27,15 @@ FLOORS = [
             "progress",
         ),
         *("output", "verify", "inspection", "gcs", "resumable", "upload", "bucket", "storage", "tokenizer_directory"),
+        *("places", "engines"),
         *("text_columns", "comparison"),
     },
     {
         *("task", "tasks", "settings", "tokenizing", "records", "placing", "arranging", "answers", "gathering"),
-        *("planning", "assembling", "corpus", "dataset"),
+        *("planning", "assembling", "corpus", "dataset", "limiting", "cutting"),
         *("train.config", "train.model", "train.optimizer", "train.checkpoint"),
     },
-    {"pipelines", "train", "plan"},
+    {"pipelines", "train", "plan", "report", "diff", "doctor"},
     {"cli"},
 ]
 

@@ -60,8 +60,7 @@ def googleapis(emulator: int, tmp_path: Path) -> Iterator[Googleapis]:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     names = ",".join(f"DNS:{host}" for host in _HOSTS)
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={_HOSTS[0]}"]
-        + ["-addext", f"subjectAltName={names}", "-keyout", str(key), "-out", str(certificate)],
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={_HOSTS[0]}", "-addext", f"subjectAltName={names}", "-keyout", str(key), "-out", str(certificate)],
         check=True,
         capture_output=True,
     )
