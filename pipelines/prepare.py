@@ -40,14 +40,14 @@ def prepare(
     out = str(out)
     loaded = tokenizer_files.load(tokenizer)
     check(settings, source=source, tokenizer=loaded)
-    with output.claimed(Path(out), same=_identity(settings, source, loaded)):
-        spool = places.at(out, output.SPOOL)
-        staged = staging.stage(source=source, tokenizer=loaded, folder=spool)
+    with output.claimed(out, same=_identity(settings, source, loaded)):
+        staged = staging.stage(source=source, tokenizer=loaded, folder=places.at(out, output.SPOOL))
         finish = Finish(settings, dataclasses.replace(source, files=()), staged, out)
         if runner == "local":
-            work = PrepareBlock(settings, staged, str(kept or ""), spool)
-            with _pool(work, source=source, workers=workers) as pool:
-                _run(runner, work=work, finish=finish, pool=pool)
+            with output.scratch(out) as scratch:
+                work = PrepareBlock(settings, staged, str(kept or ""), scratch)
+                with _pool(work, source=source, workers=workers) as pool:
+                    _run(runner, work=work, finish=finish, pool=pool)
         else:
             work = PrepareBlock(settings, staged)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers)

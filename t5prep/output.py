@@ -1,32 +1,67 @@
-"""The directory a dataset is prepared into: claimed by one run at a time, and never somebody else's."""
+"""The place a dataset is prepared into: claimed by one run at a time, and never somebody else's."""
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5prep import files, manifest
+from t5prep import claims, files, gcs, manifest
 from t5prep.errors import DatasetError, OutputError
 
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
-MARKER = f"{files.UNFINISHED}t5prep"
+MARKER = claims.MARKER
 SPOOL = f"{files.UNFINISHED}spool"
 _OURS = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}|rejected\.jsonl|report\.html|manifest\.json")
 
 
 @contextlib.contextmanager
-def claimed(out: Path, *, same: object) -> Iterator[Path]:
-    """The directory, swept of an earlier run and locked; `same` is compared with what a finished dataset there says.
+def claimed(out: str | Path, *, same: object) -> Iterator[None]:
+    """A directory or prefix, swept of an earlier run and claimed; `same` is held against what a dataset there says.
 
     A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
-    unfinished run left behind is swept away. Raises OutputError for a directory that holds anything else.
+    unfinished run left behind is swept away. Raises OutputError for a place that holds anything else.
     """
+    with _bucket(str(out), same) if gcs.is_gs(out) else _directory(Path(out), same):
+        yield
+
+
+@contextlib.contextmanager
+def scratch(out: str | Path) -> Iterator[str]:
+    """A directory of this machine for what need not outlive the run: beside the shards, where that is a directory."""
+    if not gcs.is_gs(out):
+        yield str(Path(out) / SPOOL)
+        return
+    with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _bucket(out: str, same: object) -> Iterator[None]:
+    """No object is read before the manifest, so shards are replaced where they are, and stale ones go at the end."""
+    out = out.rstrip("/")
+    there = gcs.objects(out)
+    _refuse_foreign(out, set(there), same)
+    claims.claim(out, {"identity": hashlib.sha256(repr(same).encode()).hexdigest()})
+    if manifest.NAME in there:
+        gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
+    yield
+    named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
+    stale = [name for name in gcs.objects(out) if claims.SHARD.fullmatch(name) and name not in named]
+    for name in [*stale, *(f"{SPOOL}/{name}" for name in gcs.objects(f"{out}/{SPOOL}"))]:
+        gcs.delete(f"{out}/{name}")
+    claims.release(out)
+
+
+@contextlib.contextmanager
+def _directory(out: Path, same: object) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _refuse_foreign(out, same)
+        _refuse_foreign(out, {path.name for path in out.iterdir()}, same)
         marker = os.open(out / MARKER, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise OutputError(files.explain(error, out)) from error
@@ -38,7 +73,7 @@ def claimed(out: Path, *, same: object) -> Iterator[Path]:
                 f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
             ) from None
         _sweep(out)
-        yield out
+        yield
         shutil.rmtree(out / SPOOL, ignore_errors=True)
         (out / MARKER).unlink(missing_ok=True)
     finally:
@@ -59,8 +94,7 @@ def identity(made: manifest.Manifest) -> tuple:
     )
 
 
-def _refuse_foreign(out: Path, same: object) -> None:
-    entries = {path.name for path in out.iterdir()}
+def _refuse_foreign(out: str | Path, entries: set[str], same: object) -> None:
     foreign = sorted(name for name in entries if not _OURS.fullmatch(name) and not name.startswith(files.UNFINISHED))
     if manifest.NAME in entries:
         try:

@@ -2,22 +2,17 @@
 
 import concurrent.futures
 import dataclasses
-import json
-import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep import files, gcs, manifest
+from t5prep import claims, gcs, manifest
 from t5prep.errors import DatasetError, OutputError
 from t5prep.resumable import Conflict, Upload
 from t5prep.verify import verify
 
-# While it is there, an upload has begun and not ended, and says of which dataset.
-MARKER = f"{files.UNFINISHED}t5prep"
 # What a dataset's directory holds besides its shards and its manifest.
 _BESIDE = ("rejected.jsonl", "report.html")
-_SHARD = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +54,7 @@ def upload(
 
     there = gcs.objects(to)
     missing = [name for name in names if name not in there or there[name].crc32c != checksums[name]]
-    stale = sorted(name for name in there if _SHARD.fullmatch(name) and name not in shards)
+    stale = sorted(name for name in there if claims.SHARD.fullmatch(name) and name not in shards)
     whole = manifest.NAME in there and there[manifest.NAME].crc32c == checksums[manifest.NAME] and not missing
     sent = [] if whole else [*missing, manifest.NAME]
     started(sum((folder / name).stat().st_size for name in sent))
@@ -75,8 +70,8 @@ def upload(
     if not whole:
         _check(to, names, checksums)
         _send(folder, to, [manifest.NAME], checksums=checksums, there={}, workers=1, progress=progress)
-    if not whole or MARKER in there:
-        gcs.delete(f"{to}/{MARKER}")
+    if not whole or claims.MARKER in there:
+        claims.release(to)
     return Uploaded(
         uri=to,
         digest=made.digest,
@@ -103,15 +98,7 @@ def _claim(to: str, made: manifest.Manifest, there: dict[str, gcs.Object]) -> No
                 f"{to} holds another dataset (task {other.task}, digest {other.digest[:12]}…). "
                 f"Choose another prefix, or remove it: gcloud storage rm -r {to}"
             )
-    mark = json.dumps({"digest": made.digest, "task": made.task}).encode()
-    try:
-        gcs.write(f"{to}/{MARKER}", mark, generation=0)
-    except FileExistsError:
-        if gcs.read(f"{to}/{MARKER}") != mark:
-            raise OutputError(
-                f"Another dataset is being uploaded to {to}, or its upload was cut off. Let it finish, choose another "
-                f"prefix, or give it up: gcloud storage rm {to}/{MARKER}"
-            ) from None
+    claims.claim(to, {"digest": made.digest, "task": made.task})
 
 
 def _send(

@@ -12,8 +12,9 @@ import pytest
 from toy_dataset import write
 
 from t5prep import gcs, resumable
+from t5prep.claims import MARKER
 from t5prep.errors import OutputError, T5prepError
-from t5prep.upload import MARKER, upload
+from t5prep.upload import upload
 
 
 @pytest.fixture
@@ -72,14 +73,14 @@ def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data,
 def test_a_dataset_that_does_not_verify_is_not_uploaded(data, bucket, front):
     shard = data / "train.tfrecord-00000-of-00004"
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    with pytest.raises(T5prepError, match=r"SHA-256"):
+    with pytest.raises(T5prepError, match="SHA-256"):
         upload(data, bucket)
     assert front.seen == []
 
 
 def test_two_datasets_never_mix(data, bucket, tmp_path):
     gcs.write(f"{bucket}/{MARKER}", json.dumps({"digest": "other", "task": "toy"}).encode())
-    with pytest.raises(OutputError, match=r"Another dataset is being uploaded"):
+    with pytest.raises(OutputError, match="Another dataset is on its way"):
         upload(data, bucket)
     assert list(gcs.objects(bucket)) == [MARKER]
 
@@ -96,7 +97,7 @@ def test_an_object_changed_meanwhile_is_never_overwritten(data, bucket, front):
         return ""
 
     front.fault = first_shard
-    with pytest.raises(OutputError, match=r"changed by somebody else"):
+    with pytest.raises(OutputError, match="changed by somebody else"):
         upload(data, bucket, workers=1)
     assert gcs.read(rival) == b"somebody else's"
     assert "manifest.json" not in gcs.objects(bucket)
@@ -170,7 +171,7 @@ def test_a_token_that_expires_is_renewed(data, bucket, front, monkeypatch):
     upload(data, bucket, workers=1)
     assert tokens.renewed == 2
     front.fault = lambda seen: "401"
-    with pytest.raises(OutputError, match=r"gcloud auth application-default login"):
+    with pytest.raises(OutputError, match="gcloud auth application-default login"):
         upload(data, f"{bucket}/other")
 
 
@@ -260,7 +261,7 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
         path.stat().st_size for path in data.glob("*.tfrecord-*")
     )
     gcs.write(f"{bucket}/train.tfrecord-00009-of-00010", b"")
-    with pytest.raises(T5prepError, match=r"no shard that the manifest names"):
+    with pytest.raises(T5prepError, match="no shard that the manifest names"):
         verify(bucket)
     gcs.delete(f"{bucket}/train.tfrecord-00009-of-00010")
     name = "train.tfrecord-00001-of-00004"
@@ -276,7 +277,7 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
         with pytest.raises(T5prepError, match=message):
             verify(bucket)
     gcs.delete(f"{bucket}/manifest.json")
-    with pytest.raises(T5prepError, match=r"has no manifest.json"):
+    with pytest.raises(T5prepError, match=r"has no manifest\.json"):
         verify(bucket)
 
 
@@ -288,5 +289,5 @@ def test_reading_a_bucket_survives_faults(data, bucket, front):
     front.fault = lambda seen: dice.choice(["503", "cut"]) if dice.random() < 0.2 else ""
     assert verify(bucket).task == "toy"
     front.fault = lambda seen: "403" if seen.kind == "read" else ""
-    with pytest.raises(OutputError, match=r"storage.objects.get on the bucket"):
+    with pytest.raises(OutputError, match=r"storage\.objects\.get on the bucket"):
         verify(bucket)

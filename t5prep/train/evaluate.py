@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep import metrics, task
+from t5prep import manifest, metrics, task
 from t5prep.dataset import eval_batches, opening
 from t5prep.errors import UsageError
 from t5prep.tfrecord import IGNORED_LABEL
@@ -248,7 +248,7 @@ def evaluate(
     if not data and not opened.state:
         raise UsageError(f"{model} is no run of t5prep, so its data is not known: --data DIR")
     data = data or str(opened.state.data[0]["uri"] if opened.state else "")
-    words = opened.tokenizer or run.open_tokenizer(opening.manifest(data), name=tokenizer)
+    words = opened.tokenizer or run.open_tokenizer(manifest.load(data), name=tokenizer)
     with strategy.scope():
         weights = create_variables(opened.weights)
     evaluator = Evaluator(

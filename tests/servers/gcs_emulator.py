@@ -230,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
                     raise _Cut
             else:
                 self._read(seen)
-            if session.answer is None and len(session.data) == int(total):
+            if session.answer is None and total != "*" and len(session.data) == int(total):
                 session.answer = self._finish(session)
                 if session.answer[0] != 200:
                     del self.front.sessions[upload]
