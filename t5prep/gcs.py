@@ -26,6 +26,7 @@ _ROLES = {
     "storage.objects.create": "roles/storage.objectUser",
     "storage.objects.delete": "roles/storage.objectUser",
     "storage.buckets.get": "roles/storage.legacyBucketReader",
+    "storage.buckets.getIamPolicy": "roles/storage.legacyBucketOwner",
 }
 
 
