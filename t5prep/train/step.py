@@ -67,7 +67,10 @@ class TrainStep:
         Gives float32 scalars, of all replicas together: `loss` and `accuracy` over all targets, `targets`, the
         `gradient_norm` before clipping, `learning_rate`.
         """
-        replica = tf.distribute.get_replica_context()
+        return self.run(batch, replica=tf.distribute.get_replica_context())
+
+    def run(self, batch: Batch, *, replica: Any) -> Tensors:
+        """As a call, on a given replica: a tf.distribute.ReplicaContext, or what `lowering` describes one with."""
         step = tf.convert_to_tensor(self.step)
         weights = {name: tf.convert_to_tensor(variable) for name, variable in self.weights.items()}
         slots = {name: {slot: tf.convert_to_tensor(v) for slot, v in own.items()} for name, own in self.slots.items()}
@@ -151,11 +154,11 @@ class TrainStep:
         }
         return new_weights, new_slots, metrics
 
-    def _halves(self, replica: tf.distribute.ReplicaContext) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _halves(self, replica: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """What is before and after the all-reduce: XLA programs of their own where it cannot be inside of one."""
-        if replica.num_replicas_in_sync == 1 or isinstance(replica.strategy, tf.distribute.TPUStrategy):
-            return self.gradients, self.update
-        return self._compiled_halves
+        if replica.num_replicas_in_sync > 1 and isinstance(replica.strategy, tf.distribute.MirroredStrategy):
+            return self._compiled_halves
+        return self.gradients, self.update
 
     @functools.cached_property
     def _compiled_halves(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -185,7 +188,7 @@ def lowerable(step: TrainStep, specs: Mapping[str, tf.TensorSpec]) -> Any:
     return tf.function(run, jit_compile=True, autograph=False)
 
 
-def _assign(variable: tf.Variable, value: tf.Tensor, replica: tf.distribute.ReplicaContext) -> None:
+def _assign(variable: tf.Variable, value: tf.Tensor, replica: Any) -> None:
     """Every replica computes the same update and writes its own copy: nothing need be sent again."""
     number = replica.replica_id_in_sync_group
     copies = replica.strategy.experimental_local_results(variable) if isinstance(number, int) else (variable,)

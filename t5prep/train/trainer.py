@@ -17,10 +17,10 @@ from t5prep.train import device, run
 from t5prep.train.checkpoint import State
 from t5prep.train.config import TrainConfig
 from t5prep.train.evaluate import Evaluation, Evaluator
-from t5prep.train.optimizer import Adafactor, AdamW, Optimizer, create_slots
+from t5prep.train.optimizer import create_slots
+from t5prep.train.parts import optimizer_of, options_of, schedule_of
 from t5prep.train.progress import RunLog, duration, say
-from t5prep.train.schedules import schedule
-from t5prep.train.step import StepOptions, TrainStep
+from t5prep.train.step import TrainStep
 from t5prep.train.weight_layout import weight_layouts
 from t5prep.train.weights import create_variables
 
@@ -97,9 +97,8 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
         )
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────── Optimizer ──
-    optimizer = _optimizer(config)
-    warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
-    rate = schedule(config.schedule, learning_rate=config.learning_rate, total_steps=steps, warmup_steps=warmup)
+    optimizer = optimizer_of(config)
+    rate = schedule_of(config, steps=steps)
     with strategy.scope():
         weights = create_variables(initial)
         slots = create_slots(optimizer, weight_layouts(shape))
@@ -122,16 +121,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
-    options = StepOptions(
-        dtype=dtype,
-        label_smoothing=config.label_smoothing,
-        z_loss=config.z_loss,
-        clip_norm=config.clip_norm or None,
-        accumulation=config.accumulate,
-        remat=config.remat,
-        dropout=config.dropout > 0,
-        seed=config.seed,
-    )
+    options = options_of(config, dtype=dtype)
     step = TrainStep(shape, weights, optimizer, slots, made, rate, options)
     run_steps = _run_steps(strategy, step)
 
@@ -229,12 +219,6 @@ def _run_steps(strategy: tf.distribute.Strategy, step: TrainStep) -> Callable[..
 
     compiled_loop: Callable[..., tuple[tf.Tensor, tf.Tensor]] = tf.function(run_steps)
     return compiled_loop
-
-
-def _optimizer(config: TrainConfig) -> Optimizer:
-    if config.optimizer == "adafactor":
-        return Adafactor(decay_rate=config.decay_rate, multiply_by_parameter_scale=config.parameter_scale)
-    return AdamW(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon, weight_decay=config.weight_decay)
 
 
 def _evaluated(state: State, evaluations: list[Evaluation]) -> tuple[State, bool]:

@@ -1,0 +1,141 @@
+"""`t5prep plan`."""
+
+import os
+from typing import Any
+
+import click
+
+from t5prep.cli import _output
+
+# Where --sweep names no TPU: one host of each kind that TensorFlow trains on.
+SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
+
+
+@click.command("plan")
+@click.option(
+    "--model", default="", help="A published T5 (t5-large, google/mt5-base, ...) or a directory with config.json."
+)
+@click.option("--data", help="A prepared dataset: its lengths, layout and rows.")
+@click.option("--split", default="train", show_default=True, help="Whose rows make an epoch.")
+@click.option("--input-length", type=click.IntRange(min=1), help="Instead of the dataset's (or 512).")
+@click.option("--target-length", type=click.IntRange(min=1), help="Instead of the dataset's (or 64).")
+@click.option("--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Rows a step, over all devices.")
+@click.option("--tpu", "tpus", multiple=True, help="v2-8, v3-8, v5e-4, v6e-8, ... [default: v5e-8]")
+@click.option("--recipe", help="A recipe of `t5prep train`.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of `t5prep train`: remat=true.")
+@click.option("--packed", is_flag=True, help="Rows hold several examples each.")
+@click.option("--price", type=float, help="What one chip costs for an hour, in any currency.")
+@click.option("--sweep", is_flag=True, help="A table over every --tpu and --batch.")
+@click.option("--lengths", is_flag=True, help="Which lengths to prepare, or buckets, or packing; needs --data.")
+@click.option("--quick", is_flag=True, help="No search for the largest batch, and no advice.")
+@_output.as_json
+def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
+    """Say before it is paid for whether a training fits a TPU, and about how fast it is.
+
+    The training step itself is compiled by Google's TPU compiler, on this machine, which needs no TPU. It takes minutes for
+    a large model; answers are kept. Times are the compiler's estimates, to compare by, not measurements.
+
+    \b
+    Example:
+      t5prep plan --model t5-large --batch 8 --input-length 128 --target-length 20 --tpu v2-8
+    """
+    # TensorFlow only writes the program down here: no device, and no notes about its own build.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    from t5prep.errors import UsageError
+    from t5prep.plan import planning
+    from t5prep.train import config as configs
+
+    data = planning.read(given["data"], split=given["split"]) if given["data"] else None
+    if lengths and data is None:
+        raise UsageError("--lengths plans from a dataset's histogram: say which with --data.")
+    if not sweep and (len(given["tpus"]) > 1 or len(given["batches"]) > 1):
+        raise UsageError("Several --tpu or --batch make a table: add --sweep.")
+    settings = [configs.read_recipe(given["recipe"])] if given["recipe"] else []
+    asked = planning.questions(
+        model=given["model"],
+        tpus=given["tpus"] or (SWEEP if sweep else ("v5e-8",)),
+        batches=given["batches"],
+        data=data,
+        lengths=(given["input_length"], given["target_length"]),
+        packed=given["packed"],
+        settings=[*settings, configs.read_settings(given["changes"])],
+    )
+    rows = data.rows if data else None
+    if sweep:
+        _sweep(asked, rows=rows, price=given["price"], as_json=as_json)
+    elif lengths and data:
+        _lengths(asked[0], data, as_json=as_json)
+    else:
+        _one(asked[0], rows=rows, price=given["price"], quick=given["quick"], as_json=as_json)
+
+
+def _one(question: Any, *, rows: int | None, price: float | None, quick: bool, as_json: bool) -> None:
+    import dataclasses
+
+    from t5prep.plan import report, search
+    from t5prep.plan.question import ask
+
+    answer = ask(question)
+    said = report.as_json(answer)
+    text = report.lines(answer, model=question.settings.model)
+    if rows and answer.fits:
+        one = report.epoch(answer, rows=rows, price=price)
+        said["epoch"] = dataclasses.asdict(one)
+        text.append(report.epoch_line(one, chips=question.tpu.chips))
+    if not as_json:
+        click.echo("\n".join(text))
+    if quick:
+        if as_json:
+            _output.print_json(said)
+        return
+    if not as_json:
+        _output.say("Looking for the largest batch; every guess is compiled.")
+    largest = search.largest_batch(question)
+    said["largest_batch"] = largest.question.settings.batch if largest else 0
+    if not as_json:
+        click.echo(
+            f"  largest batch {largest.question.settings.batch} ({largest.question.rows} on each device)"
+            if largest
+            else "  largest batch none: not even one row on each device fits"
+        )
+    if not answer.fits:
+        said["advice"] = []
+        for advice in search.advise(question):
+            said["advice"].append({"change": advice.words, **report.as_json(advice.answer)})
+            if not as_json:
+                compiled = advice.answer.compiled
+                click.echo(
+                    f"  would fit     {advice.words}: {compiled.hbm_bytes / 2**30:.2f} GiB, "
+                    f"{advice.answer.step_seconds * 1e3:.1f} ms a step estimated"
+                )
+        if not said["advice"] and not as_json:
+            click.echo("  would fit     nothing that was tried: a smaller model")
+    if as_json:
+        _output.print_json(said)
+
+
+def _sweep(asked: Any, *, rows: int | None, price: float | None, as_json: bool) -> None:
+    from t5prep.plan import report
+    from t5prep.plan.question import ask, check
+
+    for question in asked:
+        check(question)  # before minutes are spent on the first
+    answers = []
+    for question in asked:
+        _output.say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")
+        answers.append(ask(question))
+    if as_json:
+        _output.print_json({"answers": [report.as_json(answer) for answer in answers]})
+    else:
+        click.echo("\n".join(report.table(answers, rows=rows, price=price)))
+
+
+def _lengths(question: Any, data: Any, *, as_json: bool) -> None:
+    from t5prep.plan import planning, report
+
+    found = planning.plan_lengths(question, data)
+    if as_json:
+        _output.print_json({"choices": [report.choice_json(choice, answers) for choice, answers in found]})
+        return
+    click.echo("\n".join(report.choice_lines(found)))

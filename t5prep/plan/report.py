@@ -1,0 +1,161 @@
+"""What a plan says, for people and for programs."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from t5prep.plan.chips import GIB
+from t5prep.plan.lengths import Choice
+from t5prep.plan.question import MOST_REPLICAS, Answer
+
+A_MODEL = "the compiler's own model of the chip, not a measurement"
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """One pass over a dataset: what it takes, by the estimated step. `price` is in the currency of --price."""
+
+    rows: int
+    steps: int
+    hours: float
+    price: float | None
+
+
+def epoch(answer: Answer, *, rows: int, price: float | None) -> Epoch:
+    """An epoch of `rows`; price: of one chip for one hour."""
+    question = answer.question
+    steps = math.ceil(rows / question.settings.batch)
+    hours = steps * answer.step_seconds / 3600
+    return Epoch(rows, steps, hours, None if price is None else hours * question.tpu.chips * price)
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """The keys that other programs lean on first (design.md, section 5), then the rest."""
+    question, compiled = answer.question, answer.compiled
+    return {
+        "fits": answer.fits,
+        "hbm_bytes": compiled.hbm_bytes,
+        "hbm_capacity_bytes": question.tpu.chip.hbm_bytes,
+        "flops": compiled.flops,
+        "estimated_cycles": compiled.estimated_cycles,
+        "estimated_step_seconds": answer.step_seconds,
+        "estimated_share_of_peak": answer.share_of_peak,
+        "accessed_bytes": compiled.accessed_bytes,
+        "weight_bytes": answer.weight_bytes,
+        "optimizer_bytes": answer.slot_bytes,
+        "temporary_bytes": compiled.temp_bytes,
+        "program_bytes": compiled.program_bytes,
+        "tpu": question.tpu.name,
+        "devices": question.tpu.devices,
+        "chips": question.tpu.chips,
+        "batch": question.settings.batch,
+        "accumulate": question.settings.accumulate,
+        "remat": question.settings.remat,
+        "input_length": question.input_length,
+        "target_length": question.target_length,
+        "packed": question.packed,
+    }
+
+
+def lines(answer: Answer, *, model: str) -> list[str]:
+    """The answer to one question, as text."""
+    question, compiled, chip = answer.question, answer.compiled, answer.question.tpu.chip
+    settings, tpu = question.settings, question.tpu
+    options = [settings.optimizer, "bfloat16" if settings.dtype == "auto" else settings.dtype]
+    options += [f"accumulate {settings.accumulate}"] if settings.accumulate > 1 else []
+    options += ["remat"] if settings.remat else []
+    options += ["packed"] if question.packed else []
+    text = [
+        f"{model} on {tpu.name}: batch {settings.batch}, {question.rows} row{'s'[: question.rows != 1]} on each of "
+        f"{tpu.devices} device{'s'[: tpu.devices != 1]}; {question.input_length} + {question.target_length} tokens; "
+        + ", ".join(options)
+    ]
+    room = f"{compiled.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
+    if not answer.fits:
+        state = (answer.weight_bytes + answer.slot_bytes) / GIB
+        text.append(f"  DOES NOT FIT  a device needs {room}; weights and optimizer are {state:.2f} GiB of it")
+        return text
+    text += [
+        f"  fits          {room}, on each device",
+        f"    weights     {answer.weight_bytes / GIB:6.2f} GiB",
+        f"    optimizer   {answer.slot_bytes / GIB:6.2f} GiB",
+        f"    temporaries {compiled.temp_bytes / GIB:6.2f} GiB  activations and gradients",
+        f"    program     {compiled.program_bytes / GIB:6.2f} GiB",
+        f"  work          {compiled.flops / 1e9:,.0f} GFLOP and {compiled.accessed_bytes / 1e9:,.1f} GB on each device",
+        f"  a step        {answer.step_seconds * 1e3:.1f} ms estimated ({compiled.estimated_cycles / 1e6:.1f} M cycles at "
+        f"{chip.clock_hz / 1e9:.2f} GHz), {answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
+        f"                ({A_MODEL})",
+    ]
+    if tpu.devices > MOST_REPLICAS:
+        text.append(f"                (the sum over replicas is that of {MOST_REPLICAS} devices, one host's)")
+    if chip.note:
+        text.append(f"  note          {chip.note}")
+    return text
+
+
+def epoch_line(one: Epoch, *, chips: int) -> str:
+    """An epoch, as a line."""
+    price = "" if one.price is None else f", {one.price:,.2f} at the price given"
+    return (
+        f"  an epoch      {one.rows:,} rows, {one.steps:,} steps, {hours(one.hours)} estimated "
+        f"on {chips} chip{'s'[: chips != 1]}{price}"
+    )
+
+
+def table(answers: Sequence[Answer], *, rows: int | None, price: float | None) -> list[str]:
+    """Several chips and batches, one a line."""
+    head = f"{'tpu':<12}{'batch':>7}{'HBM GiB':>9}{'of':>7}  {'fits':<5}{'Mcycles':>9}{'ms/step':>9}{'peak':>6}{'rows/s':>9}"
+    text = [head + (f"{'epoch':>9}" if rows else "") + (f"{'price':>9}" if rows and price is not None else "")]
+    for answer in answers:
+        question, compiled = answer.question, answer.compiled
+        line = f"{question.tpu.name:<12}{question.settings.batch:>7}{compiled.hbm_bytes / GIB:>9.2f}"
+        line += f"{question.tpu.chip.hbm_bytes / GIB:>7.2f}  {'yes' if answer.fits else 'NO':<5}"
+        if answer.fits:
+            line += (
+                f"{compiled.estimated_cycles / 1e6:>9.1f}{answer.step_seconds * 1e3:>9.1f}{answer.share_of_peak:>6.0%}"
+            )
+            line += f"{question.settings.batch / answer.step_seconds:>9,.0f}"
+            if rows:
+                one = epoch(answer, rows=rows, price=price)
+                line += f"{hours(one.hours):>9}" + ("" if one.price is None else f"{one.price:>9,.2f}")
+        text.append(line)
+    return [*text, f"Cycles and all that follows from them are {A_MODEL}."]
+
+
+def hours(number: float) -> str:
+    """A time for people.
+
+    >>> hours(0.05), hours(3.25), hours(100)
+    ('3 min', '3.2 h', '4.2 days')
+    """
+    if number < 1:
+        return f"{number * 60:.0f} min"
+    return f"{number:.1f} h" if number < 48 else f"{number / 24:.1f} days"
+
+
+def choice_json(choice: Choice, answers: Sequence[Answer]) -> dict[str, Any]:
+    """One way to lay out an epoch."""
+    return {**dataclasses.asdict(choice), "estimated_epoch_seconds": epoch_seconds(choice, answers)}
+
+
+def choice_lines(found: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
+    """Every way to lay out an epoch, with its estimated cost beside the first's."""
+    before = epoch_seconds(*found[0])
+    text = [f"{'layout':<28}{'shapes':<30}{'padding':>8}{'cut':>7}{'epoch':>9}{'speed':>7}"]
+    for choice, answers in found:
+        shapes = ", ".join(f"{shape.input_length}+{shape.target_length}" for shape in choice.shapes)
+        seconds = epoch_seconds(choice, answers)
+        cost = f"{hours(seconds / 3600):>9}{before / seconds:>6.1f}x" if seconds and before else f"{'no room':>9}"
+        text.append(f"{choice.name:<28}{shapes:<30}{choice.padding:>8.0%}{choice.cut:>7.1%}{cost}")
+    return [*text, f"Epochs are {A_MODEL}."]
+
+
+def epoch_seconds(choice: Choice, answers: Sequence[Answer]) -> float | None:
+    """Of all its shapes together, or None where one does not fit."""
+    if not all(answer.fits for answer in answers):
+        return None
+    return sum(
+        math.ceil(shape.rows / answer.question.settings.batch) * answer.step_seconds
+        for shape, answer in zip(choice.shapes, answers, strict=True)
+    )

@@ -1,0 +1,98 @@
+"""The largest batch that fits, and what would fit when the question's own does not: every answer a compilation."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from t5prep.plan.chips import CHIPS, Tpu
+from t5prep.plan.question import Answer, Question, ask
+
+Ask = Callable[[Question], Answer]
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """One change that makes it fit, in words, and the compiler's answer to it."""
+
+    words: str
+    answer: Answer
+
+
+def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
+    """The answer for the most rows on a device that fit, or None when not even one part of one row does.
+
+    Memory grows nearly in a straight line with the rows, so each guess is where the line through two answers meets the
+    memory there is; above 16 rows it stops within a sixteenth.
+    """
+    unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
+    fits: Answer | None = None
+    fails: Answer | None = None
+    rows = max(question.rows, unit)
+    while True:
+        answer = asking(question.with_(rows=rows))
+        fits, fails = (answer, fails) if answer.fits else (fits, answer)
+        if fails is None:
+            rows *= 2
+            continue
+        most = fails.question.rows
+        if fits is None:
+            if most == unit:
+                return None
+            rows = max(unit, _share(most, 0.5, unit=unit))
+            continue
+        least = fits.question.rows
+        if most - least <= max(unit, least // 16):
+            return fits
+        used, needed = fits.compiled.hbm_bytes, fails.compiled.hbm_bytes
+        rows = least + _share(most - least, (capacity - used) / max(needed - used, 1), unit=unit)
+        rows = min(max(rows, least + unit), most - unit)
+
+
+def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
+    """What makes a question fit that does not, from what costs least: one advice of each kind that works.
+
+    Smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths, a larger chip.
+    """
+    accumulated = _accumulated(question, asking=asking)
+    if accumulated:
+        yield accumulated
+    remat = question.with_(remat=True)
+    if not question.settings.remat:
+        answer = asking(remat)
+        if answer.fits:
+            yield Advice("--set remat=true (activations are computed again)", answer)
+        elif not accumulated and (both := _accumulated(remat, asking=asking)):
+            yield Advice(f"--set remat=true {both.words}", both.answer)
+    lengths = (question.input_length, question.target_length)
+    while lengths[0] > 64:
+        lengths = (lengths[0] // 2, max(lengths[1] // 2, min(lengths[1], 16)))
+        answer = asking(question.with_(lengths=lengths))
+        if answer.fits:
+            yield Advice(f"--input-length {lengths[0]} --target-length {lengths[1]}", answer)
+            break
+    larger = sorted(
+        (chip for chip in CHIPS.values() if chip.hbm_bytes > question.tpu.chip.hbm_bytes and not chip.note),
+        key=lambda chip: chip.hbm_bytes,
+    )
+    for chip in larger:
+        number = question.tpu.devices * (2 if chip.counts_cores and chip.devices_per_chip == 1 else 1)
+        tpu = Tpu(f"{chip.name}-{number}", chip, question.tpu.devices)
+        answer = asking(dataclasses.replace(question, tpu=tpu))
+        if answer.fits:
+            yield Advice(f"--tpu {tpu.name}", answer)
+            break
+
+
+def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
+    """The fewest parts, doubling, in which the rows of a device fit."""
+    parts = question.settings.accumulate
+    while parts * 2 <= question.rows and question.rows % (parts * 2) == 0:
+        parts *= 2
+        answer = asking(question.with_(accumulate=parts))
+        if answer.fits:
+            return Advice(f"--set accumulate={parts}", answer)
+    return None
+
+
+def _share(rows: int, share: float, *, unit: int) -> int:
+    """A share of the rows in whole units."""
+    return int(rows * share) // unit * unit

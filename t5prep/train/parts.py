@@ -1,0 +1,35 @@
+"""The parts of a training step that a configuration names, for whoever builds one: the trainer, and what plans it."""
+
+import tensorflow as tf
+
+from t5prep.train.config import TrainConfig
+from t5prep.train.optimizer import Adafactor, AdamW, Optimizer
+from t5prep.train.schedules import Schedule, schedule
+from t5prep.train.step import StepOptions
+
+
+def optimizer_of(config: TrainConfig) -> Optimizer:
+    """The optimizer with its settings."""
+    if config.optimizer == "adafactor":
+        return Adafactor(decay_rate=config.decay_rate, multiply_by_parameter_scale=config.parameter_scale)
+    return AdamW(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon, weight_decay=config.weight_decay)
+
+
+def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
+    """The learning rate over so many steps; a warmup below 1 is a share of them."""
+    warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
+    return schedule(config.schedule, learning_rate=config.learning_rate, total_steps=steps, warmup_steps=warmup)
+
+
+def options_of(config: TrainConfig, *, dtype: tf.DType) -> StepOptions:
+    """What a step does besides."""
+    return StepOptions(
+        dtype=dtype,
+        label_smoothing=config.label_smoothing,
+        z_loss=config.z_loss,
+        clip_norm=config.clip_norm or None,
+        accumulation=config.accumulate,
+        remat=config.remat,
+        dropout=config.dropout > 0,
+        seed=config.seed,
+    )
