@@ -192,3 +192,6 @@ def test_the_step_lowers_to_stablehlo_without_gathers_of_the_bias_or_many_argume
     assert variables < 60
     # The two embeddings are looked up, and their gradients scattered; nothing else is.
     assert text.count('"stablehlo.gather"') == text.count('"stablehlo.scatter"') == 2
+    # Nor are the buckets of all pairs of positions written into the program: 32 x 512 x 512 would be 8 MB of it.
+    long = batch_specs(1, input_length=512, target_length=4)
+    assert len(lowerable(step, long).experimental_get_compiler_ir(*long.values())(stage="hlo_serialized")) < 2**20

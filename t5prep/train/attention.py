@@ -58,14 +58,12 @@ def relative_bias(
     low = np.array([here[0] if len(here) else limit for here in held], np.int32)
     high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
-    # One value for each distance, from the last query's to the first key, to the first query's to the last key.
-    count = queries + keys - 1
-    distances = tf.range(count) - (queries - 1) - first_query
+    # A zero that no compiler knows: without it TensorFlow folds the one-hot matrix into the program, megabytes of it.
+    zero = tf.cast(tf.math.is_nan(table[0, 0]), tf.int32)
+    distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
+    distances = tf.reshape(distances, [1, -1])
     one_hot = tf.cast((distances >= low[:, None]) & (distances <= high[:, None]), table.dtype)
-    of_distance = tf.matmul(table, one_hot, transpose_a=True)
-    # Rows of one value more, read as rows of `count`, each begin one value later: the diagonals of the bias.
-    rows = tf.tile(tf.pad(of_distance, [[0, 0], [0, 1]]), [1, queries])[:, : queries * count]
-    return tf.reshape(rows, [heads, queries, count])[:, :, queries - 1 :]
+    return tf.reshape(tf.matmul(table, one_hot, transpose_a=True), [heads, queries, keys])
 
 
 @tf.custom_gradient  # type: ignore[untyped-decorator]
