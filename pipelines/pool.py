@@ -75,7 +75,7 @@ class Window:
                     self._submit(lost, deaths=died + (number == 0))
                 continue
             self._pending.popleft()
-            self._pool.done(element)
+            self._pool.done(element, result)
             return result
 
 
@@ -86,7 +86,7 @@ class Pool:
         self.workers = workers
         self._warm = warm
         self.name = uuid.uuid4().hex
-        self.done: Callable[[Any], None] = lambda element: None
+        self.done: Callable[[Any, Any], None] = lambda element, result: None
         self._start()
         _POOLS[self.name] = self
 

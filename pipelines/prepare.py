@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import failures, pool, staging
+from pipelines.watching import Watch
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload
-from t5prep import blocks, engines, manifest, output, pairs, places, task, tokenizer_files
+from t5prep import blocks, budget, caches, engines, manifest, output, pairs, places, task, tokenizer_files
 from t5prep.blocks import Block
+from t5prep.budget import Budget
 from t5prep.errors import SourceError, TokenizerError
-from t5prep.progress import Progress
 from t5prep.settings import Settings
 from t5prep.sources import Resolved
 from t5prep.tokenizer import Tokenizer
@@ -28,13 +29,16 @@ def prepare(
     runner: str = "local",
     arguments: Sequence[str] = (),
     workers: int | None = None,
+    memory: int | None = None,
     kept: Path | None = None,
+    fresh: bool = False,
 ) -> manifest.Manifest:
     """Prepares a resolved source into a directory and returns the manifest that was written last.
 
     `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
-    (all cores by default, 0 for none: this process does the work), and `kept` is a directory where tokenized blocks stay
-    for the next run. Raises T5prepError, one sentence, for anything that the user can mend.
+    (all cores by default, 0 for none: this process does the work), `memory` is what they may use together (bytes, 2 GiB
+    by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh` uses none of an earlier
+    one. Raises T5prepError, one sentence, for anything that the user can mend.
     """
     engines.require(runner, arguments=arguments)
     out = str(out)
@@ -44,13 +48,14 @@ def prepare(
         staged = staging.stage(source=source, tokenizer=loaded, folder=places.at(out, output.SPOOL))
         finish = Finish(settings, dataclasses.replace(source, files=()), staged, out)
         if runner == "local":
+            count = os.cpu_count() or 1 if workers is None else workers
+            shared = budget.share(memory or caches.parse_bytes(budget.DEFAULT, name="--memory"), workers=count)
             with output.scratch(out) as scratch:
-                work = PrepareBlock(settings, staged, str(kept or ""), scratch)
-                with _pool(work, source=source, workers=workers) as pool:
-                    _run(runner, work=work, finish=finish, pool=pool)
+                work = PrepareBlock(settings, staged, str(kept or ""), scratch, fresh)
+                with _pool(work, source=source, workers=shared.workers) as pool:
+                    _run(runner, work=work, finish=finish, shared=shared, pool=pool)
         else:
-            work = PrepareBlock(settings, staged)
-            _run(runner, work=work, finish=finish, arguments=arguments, workers=workers)
+            _run(runner, work=PrepareBlock(settings, staged), finish=finish, arguments=arguments, workers=workers)
         return manifest.loads(places.read(places.at(out, manifest.NAME)), where=out)
 
 
@@ -59,6 +64,7 @@ def _run(
     *,
     work: PrepareBlock,
     finish: Finish,
+    shared: Budget = budget.LARGEST,
     pool: str = "",
     arguments: Sequence[str] = (),
     workers: int | None = None,
@@ -71,16 +77,25 @@ def _run(
     engine = runners.engine(runner, arguments=arguments, workers=workers)
     with failures.explained(runner, out=finish.out):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
-        wired(pipeline, work=work, finish=finish, pool=pool, spread=engine.spread).run().wait_until_finish()
+        wired(pipeline, work=work, finish=finish, shared=shared, pool=pool, spread=engine.spread)
+        pipeline.run().wait_until_finish()
 
 
-def wired(pipeline: Any, *, work: PrepareBlock, finish: Finish, pool: str = "", spread: bool = False) -> Any:
+def wired(
+    pipeline: Any,
+    *,
+    work: PrepareBlock,
+    finish: Finish,
+    shared: Budget = budget.LARGEST,
+    pool: str = "",
+    spread: bool = False,
+) -> Any:
     """The pipeline, all its steps in place. `spread` where workers share neither memory nor disk."""
     from pipelines import transforms
 
-    settings, gather = work.settings, GatherShard(work.settings, work.staged, finish.out)
+    settings, gather = work.settings, GatherShard(work.settings, work.staged, finish.out, shared.range_bytes)
     files = pipeline | "Files" >> transforms.ListFiles(work.staged, settings)
-    elements = files | "ScanBlocks" >> transforms.ScanBlocks(settings, spread=spread)
+    elements = files | "ScanBlocks" >> transforms.ScanBlocks(settings, shared.block_bytes, spread=spread)
     runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
     specs = runs | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
     gathered = specs | "GatherShards" >> (
@@ -91,22 +106,19 @@ def wired(pipeline: Any, *, work: PrepareBlock, finish: Finish, pool: str = "", 
 
 
 @contextlib.contextmanager
-def _pool(work: PrepareBlock, *, source: Resolved, workers: int | None) -> Iterator[str]:
+def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str]:
     """The name of a pool of processes on this machine, which shows how far it is ("" where there is none)."""
-    count = os.cpu_count() or 1 if workers is None else workers
-    if not count:
+    if not workers:
         yield ""
         return
-    progress = Progress("preparing", total=sum(file.bytes for file in source.files))
-    local = pool.Pool(count, warm=functools.partial(preload, work))
-    local.done = lambda element: (
-        progress.add(bytes=element.size, rows=element.rows) if isinstance(element, Block) else None
-    )
+    watch = Watch(work, total=sum(file.bytes for file in source.files))
+    local = pool.Pool(workers, warm=functools.partial(preload, work))
+    local.done = watch
     try:
         yield local.name
     finally:
         local.close()
-        progress.close()
+        watch.close()
 
 
 def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None:

@@ -39,12 +39,13 @@ class ScanBlocks(beam.PTransform):
     """
 
     settings: Settings
+    block_bytes: int
     spread: bool = False
 
     def expand(self, files: beam.PCollection) -> beam.PCollection:
         if self.spread:
             files |= "SpreadFiles" >> beam.Reshuffle()
-        elements = files | "Scan" >> beam.FlatMap(scan, settings=self.settings)
+        elements = files | "Scan" >> beam.FlatMap(scan, settings=self.settings, block_bytes=self.block_bytes)
         return elements | "SpreadBlocks" >> beam.Reshuffle() if self.spread else elements
 
 
@@ -144,10 +145,10 @@ def _apply(work: Callable[[Any], Any], name: str) -> beam.PTransform:
     return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
 
 
-def scan(wanted: Wanted, *, settings: Settings) -> Iterator[RawFile | Block]:
+def scan(wanted: Wanted, *, settings: Settings, block_bytes: int) -> Iterator[RawFile | Block]:
     """A file, or both of a pair, and the blocks."""
     yield from pairs.files(wanted.element)
-    yield from limiting.scan(wanted, settings)
+    yield from limiting.scan(wanted, settings, block_bytes=block_bytes)
 
 
 def is_run(element: Run | Hashed) -> bool:

@@ -100,7 +100,7 @@ def draw(
     text_columns.check(source, columns=columns, format=format, encoding=encoding)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
-    cores.done = lambda block: progress.add(bytes=block.size, rows=block.rows)
+    cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
     try:
         with tempfile.TemporaryDirectory(prefix="t5prep-") as scratch:
             path = str(Path(scratch) / "drawn.json")

@@ -29,21 +29,22 @@ class Hashed(NamedTuple):
 class PrepareBlock:
     """Block → run, or source file → its hash. Pickled to workers; the tokenizer is loaded there.
 
-    `kept` is where tokenized tables stay for the next run, `spool` where finished runs wait on disk ("" keeps them in
-    memory, for runners that have their own shuffle).
+    `kept` is where tokenized tables stay for the next run (`fresh`: none of an earlier run is used), `spool` where
+    finished runs wait on disk ("" keeps them in memory, for runners that have their own shuffle).
     """
 
     settings: Settings
     staged: Staged
     kept: str = ""
     spool: str = ""
+    fresh: bool = False
 
     def __call__(self, element: Block | RawFile) -> Run | Hashed:
         """Raises SourceError for what is wrong with a whole file; what is wrong with a row is in the run."""
         if isinstance(element, RawFile):
             return Hashed(element, element.sha256 or hash_file(element))
         tokenize, place = _loaded(self)
-        run = place(tokenize(element), element)
+        run = dataclasses.replace(place(tokenize(element), element), found=tokenize.found)
         if not self.spool:
             return run
         name = hashlib.blake2b(f"{run.file}\0{run.first_row}".encode(), digest_size=12).hexdigest()
@@ -74,7 +75,7 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
     kept = Path(work.kept) if work.kept else None
     own_splits = {} if work.settings.splits else splits.of_files([file.name for file in staging.files(work.staged)])
     placer = Placer(work.settings, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
-    return BlockTokenizer(work.settings, tokenizer, kept=kept), placer
+    return BlockTokenizer(work.settings, tokenizer, folder=kept, fresh=work.fresh), placer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +85,7 @@ class GatherShard:
     settings: Settings
     staged: Staged
     out: str
+    range_bytes: int = gathering.RANGE_BYTES
 
     def __call__(self, element: tuple[ShardSpec, list[Run]]) -> Gathered:
         """Raises OutputError where the place cannot be written."""
@@ -91,7 +93,9 @@ class GatherShard:
         arrange = arranging.choose(self.settings, staging.tokenizer(self.staged))
         several = task.get(self.settings.task).several
         same = "text" if self.settings.dedup == "exact" else "id"
-        return gathering.gather(spec, runs, out=self.out, arrange=arrange, several=several, same=same)
+        return gathering.gather(
+            spec, runs, out=self.out, arrange=arrange, several=several, same=same, range_bytes=self.range_bytes
+        )
 
 
 def rejected_lines(run: Run) -> bytes:

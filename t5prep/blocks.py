@@ -7,6 +7,7 @@ and all the others work.
 
 import codecs
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from t5prep.formats import Format, Row
 from t5prep.sources import RawFile
 
 BLOCK_BYTES = 2 << 20  # 2 MiB: an eighth of a second of tokenizing, so that the last blocks end together
+# A part of a Parquet row group: its beginning is decoded again for each, so they are fewer.
+PARQUET_BYTES = 16 << 20
 SNIFFED_BYTES = 1 << 20
 # A row longer than this is a quote that was never closed.
 LONGEST_ROW_BYTES = 256 << 20
@@ -29,7 +32,10 @@ class _Readable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group."""
+    """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
+
+    `skip` are the rows of that row group before the first.
+    """
 
     file: RawFile
     format: Format
@@ -39,6 +45,7 @@ class Block:
     begin: int
     size: int
     data: bytes | None = None
+    skip: int = 0
 
 
 def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -76,7 +83,9 @@ def read(block: Block, *, columns: tuple[str, ...] = ()) -> Iterator[Row]:
     if block.format.kind == "parquet":
         with sources.open_random(block.file) as file:
             wanted = [column for column in block.columns if not columns or column in columns]
-            rows = formats.parquet_rows(file, block.begin, columns=wanted, first=block.first_row)
+            rows = formats.parquet_rows(
+                file, block.begin, columns=wanted, first=block.first_row - block.skip, skip=block.skip
+            )
             yield from _at_most(rows, block)
         return
     rows = formats.rows(content(block), block.format, columns=block.columns, first=block.first_row)
@@ -112,7 +121,11 @@ def _scan_parquet(file: RawFile, format: Format) -> Iterator[Block]:
         first = 1
         for number in range(table.num_row_groups):
             group = table.metadata.row_group(number)
-            yield Block(file, format, columns, first, group.num_rows, number, group.total_byte_size)
+            parts = max(1, -(-group.total_byte_size // PARQUET_BYTES))
+            edges = [group.num_rows * part // parts for part in range(parts + 1)]
+            for skip, end in itertools.pairwise(edges):
+                size = group.total_byte_size * (end - skip) // max(1, group.num_rows)
+                yield Block(file, format, columns, first + skip, end - skip, number, size, skip=skip)
             first += group.num_rows
 
 

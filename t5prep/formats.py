@@ -69,7 +69,7 @@ def detect(name: str, *, kind: str = "", encoding: str = "utf-8") -> Format:
     return Format(known, encoding)
 
 
-def rows(data: bytes, format: Format, *, columns: Sequence[str], first: int) -> Iterator[Row]:
+def rows(data: bytes, format: Format, *, columns: Sequence[str], first: int, skip: int = 0) -> Iterator[Row]:
     """Rows of a block that begins and ends between two rows; `first` is the number of its first row."""
     try:
         text, broken = data.decode(format.encoding), False
@@ -87,11 +87,16 @@ def rows(data: bytes, format: Format, *, columns: Sequence[str], first: int) -> 
             yield Row(number, row)
 
 
-def parquet_rows(file: Any, group: int, *, columns: Sequence[str], first: int) -> Iterator[Row]:
-    """Rows of one row group of an open Parquet file, in slices, so that a large group never becomes one large list."""
+def parquet_rows(file: Any, group: int, *, columns: Sequence[str], first: int, skip: int = 0) -> Iterator[Row]:
+    """Rows of one row group of an open Parquet file after the first `skip`, in slices: a large group never becomes a list."""
     table = pyarrow.parquet.ParquetFile(file)
     number = first
     for batch in table.iter_batches(batch_size=2048, row_groups=[group], columns=list(columns) or None):
+        if skip >= batch.num_rows:
+            skip -= batch.num_rows
+            number += batch.num_rows
+            continue
+        number, batch, skip = number + skip, batch.slice(skip), 0
         for record in batch.to_pylist():
             yield Row(number, record)
             number += 1

@@ -66,6 +66,7 @@ def gather(
     arrange: Arrangement,
     several: bool = False,
     same: str = "id",
+    range_bytes: int = RANGE_BYTES,
 ) -> Gathered:
     """Writes one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first.
 
@@ -74,8 +75,9 @@ def gather(
     """
     rejected: list[bytes] = []
     total, counts, sha256 = 0, statistics.Counts(), hashlib.sha256()
+    ranges = _ranges(spec, runs, rejected, several=several, same=same, range_bytes=range_bytes)
     with places.whole(places.at(out, spec.name)) as file:
-        for data, counted in arrange(_ranges(spec, runs, rejected, several=several, same=same)):
+        for data, counted in arrange(ranges):
             file.write(data)
             sha256.update(data)
             total += len(data)
@@ -85,11 +87,11 @@ def gather(
 
 
 def _ranges(
-    spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes], *, several: bool, same: str
+    spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes], *, several: bool, same: str, range_bytes: int
 ) -> Iterator[Range]:
     """The records of a shard in order, in ranges of positions; a JSON line for each one left out goes to `rejected`."""
     edges = hashing.shard_edges(spec.shards)
-    ranges = max(1, -(-spec.bytes // RANGE_BYTES))
+    ranges = max(1, -(-spec.bytes // range_bytes))
     low, width = edges[spec.number], edges[spec.number + 1] - edges[spec.number]
     cuts = [low + width * i // ranges for i in range(ranges + 1)]
     for start, stop in itertools.pairwise(cuts):

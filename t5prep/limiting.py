@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from t5prep import pairs, splits, task
-from t5prep.blocks import Block
+from t5prep.blocks import BLOCK_BYTES, Block
 from t5prep.pairs import Pair
 from t5prep.settings import Settings
 from t5prep.sources import RawFile
@@ -38,13 +38,13 @@ def wanted(files: Sequence[RawFile], settings: Settings) -> Iterator[Wanted]:
         yield Wanted(element, rows)
 
 
-def scan(wanted: Wanted, settings: Settings) -> Iterator[Block]:
+def scan(wanted: Wanted, settings: Settings, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """The blocks of a file or pair (pairs.scan), as far as its rows are wanted. Raises SourceError."""
     left = wanted.rows
     if left == 0:
         return
-    otherwise = task.get(settings.task).format
-    for block in pairs.scan(wanted.element, kind=settings.format, encoding=settings.encoding, otherwise=otherwise):
+    how = {"kind": settings.format, "encoding": settings.encoding, "otherwise": task.get(settings.task).format}
+    for block in pairs.scan(wanted.element, **how, block_bytes=block_bytes):
         if left is None:
             yield block
             continue

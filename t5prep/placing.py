@@ -42,7 +42,7 @@ ENTRY = np.dtype(
 class Run:
     """Sorted records of one block. `splits` says which entries a split has; `rejected` are finished JSON lines.
 
-    The bytes are in `data`, or in the file at `path`.
+    The bytes are in `data`, or in the file at `path`. `found` where the block was tokenized by an earlier run.
     """
 
     file: str
@@ -56,6 +56,7 @@ class Run:
     references: bool = False
     path: str = ""
     data: bytes = b""
+    found: bool = False
 
 
 class Placer:

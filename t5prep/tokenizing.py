@@ -1,6 +1,5 @@
 """A block of rows becomes a table of features: tokenized once, kept, and placed as often as one likes."""
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from t5prep import blocks, files, task
+from t5prep import blocks, kept, task
 from t5prep.blocks import Block
 from t5prep.encode import DocumentEncoder, Encoder, Features
 from t5prep.errors import Reject, SourceError
@@ -41,9 +40,14 @@ SCHEMA = pa.schema(
 
 
 class BlockTokenizer:
-    """Tokenizes blocks of one task. `kept` is a directory where tables are kept under the digest of what made them."""
+    """Tokenizes blocks of one task. `folder` is where tables are kept for the next run; `fresh` looks for none there.
 
-    def __init__(self, settings: Settings, tokenizer: Tokenizer, *, kept: Path | None = None) -> None:
+    `found` says whether the last block was found.
+    """
+
+    def __init__(
+        self, settings: Settings, tokenizer: Tokenizer, *, folder: Path | None = None, fresh: bool = False
+    ) -> None:
         self._task = task.get(settings.task)
         self._options = task.make_options(self._task, settings.options)
         self._columns = tuple(self._task.columns(self._options))
@@ -62,23 +66,21 @@ class BlockTokenizer:
         )
         self._dedup = settings.dedup == "exact"
         self._key = settings.tokenizing(tokenizer.sha256)
-        self._kept = kept
+        self._kept, self._fresh, self.found = folder, fresh, False
 
     def __call__(self, block: Block) -> pa.Table:
         """The table (SCHEMA) of a block; row numbers count from the block's first row, so that they can be reused."""
-        if self._kept is None or block.format.kind == "parquet":
+        self.found = False
+        if self._kept is None:
             return self._tokenize(block)
-        data = blocks.content(block)
-        said = f"{self._key} {block.format} {block.columns} {block.rows} "
-        name = hashlib.blake2b(said.encode() + data, digest_size=20).hexdigest()
-        path = self._kept / name[:2] / f"{name}.arrow"
-        with contextlib.suppress(FileNotFoundError, pa.ArrowInvalid), pa.OSFile(str(path)) as file:
-            return pa.ipc.open_file(file).read_all()
-        table = self._tokenize(dataclasses.replace(block, data=data))
-        buffer = pa.BufferOutputStream()
-        with pa.ipc.new_file(buffer, SCHEMA) as writer:
-            writer.write_table(table)
-        files.write_scratch(path, buffer.getvalue())
+        if block.format.kind != "parquet":
+            block = dataclasses.replace(block, data=blocks.content(block))  # read once
+        name = kept.digest(self._key, block, columns=self._names)
+        if not self._fresh and (table := kept.find(self._kept, name)) is not None:
+            self.found = True
+            return table
+        table = self._tokenize(block)
+        kept.keep(self._kept, name, table)
         return table
 
     def _tokenize(self, block: Block) -> pa.Table:

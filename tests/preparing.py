@@ -19,7 +19,7 @@ def prepared(
     name = choices.pop("task", "so_quality")
     task = get(name)
     resolved = sources.resolve(str(source), include=choices.pop("include", ()))
-    how = {key: choices.pop(key) for key in ("kept", "runner", "arguments") if key in choices}
+    how = {key: choices.pop(key) for key in ("kept", "fresh", "memory", "runner", "arguments") if key in choices}
     settings = {
         "options": {},
         "input_length": task.input_length,

@@ -2,12 +2,14 @@
 
 import dataclasses
 import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
+from servers.flink import cluster
 
 from t5prep import cutting, engines, gathering, hashing, sample, sources
 from t5prep.errors import SourceError, UsageError
@@ -48,6 +50,26 @@ def test_an_engine_gives_the_bytes_of_a_local_run(
 ) -> None:
     require(engine)
     prepared(corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner=engine, workers=2)
+    assert bytes_of(tmp_path / "out") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_flink_cluster_gives_the_same_bytes_even_when_it_loses_a_task_manager(
+    corpus: Path, expected: dict[str, bytes], tmp_path: Path, lost: bool
+) -> None:
+    require("flink")
+    with cluster(tmp_path / "flink", task_managers=2) as flink:
+        killer = threading.Thread(target=flink.lose_one_when_running) if lost else None
+        if killer:
+            killer.start()
+        prepared(
+            corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner="flink", arguments=flink.arguments, workers=2
+        )
+        if killer:
+            killer.join()
+            assert flink.lost_while_running
+            assert len(flink.ask("taskmanagers")["taskmanagers"]) == 1
     assert bytes_of(tmp_path / "out") == expected
 
 

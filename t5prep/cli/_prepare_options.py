@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from t5prep.budget import DEFAULT
 from t5prep.engines import RUNNERS
 from t5prep.truncation import MARKERS, POLICIES
 
@@ -42,6 +43,7 @@ def common(task: Any) -> list[click.Parameter]:
             type=click.Choice(RUNNERS),
         ),
         _option("workers", "Processes [default: all cores].", type=click.IntRange(min=1)),
+        _option("memory", "What all processes may use together.", default=DEFAULT),
         _option("fresh", "Tokenize anew even what is kept from an earlier run.", is_flag=True),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
         click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),

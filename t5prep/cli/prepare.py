@@ -73,6 +73,7 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
     as_json, workers, fresh = (given.pop(key) for key in ("as_json", "workers", "fresh"))
     runner, beam_options = given.pop("runner"), given.pop("beam_options")
+    memory = caches.parse_bytes(given.pop("memory"), name="--memory")
     this = task.get(name)
     chosen_options = task.make_options(this, options)
     if this.documents and given["target_length"] == this.target_length:  # not given: as long as these inputs need
@@ -88,7 +89,6 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
         **given,
     )
     began = time.monotonic()
-    kept = None if fresh else caches.tokenized()
     made = prepare(
         chosen,
         source=resolved,
@@ -97,7 +97,9 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
         runner=runner,
         arguments=beam_options,
         workers=workers,
-        kept=kept,
+        memory=memory,
+        kept=caches.tokenized(),
+        fresh=fresh,
     )
     if as_json:
         _output.print_json({"out": out, **_facts(made)})

@@ -1,0 +1,46 @@
+"""How a number of bytes for everything together becomes workers, blocks and ranges."""
+
+from typing import NamedTuple
+
+from t5prep.errors import UsageError
+
+DEFAULT = "2GiB"
+# Measured (tests/benchmarks/bench_memory.py): the process that runs the pipeline, and a worker before its first block.
+MAIN_BYTES = 320 << 20
+WORKER_BYTES = 160 << 20
+# What a worker holds at most, in blocks while it tokenizes and in ranges while it gathers.
+BLOCK_SHARE = 32
+RANGE_SHARE = 8
+LARGEST_BLOCK = 2 << 20  # an eighth of a second of tokenizing, so that the last blocks end together
+LARGEST_RANGE = 32 << 20
+SMALLEST_BLOCK = 256 << 10
+
+
+class Budget(NamedTuple):
+    """Worker processes, bytes of source in a block, bytes of records gathered at a time."""
+
+    workers: int
+    block_bytes: int = LARGEST_BLOCK
+    range_bytes: int = LARGEST_RANGE
+
+
+LARGEST = Budget(1)
+
+
+def share(memory: int, *, workers: int) -> Budget:
+    """The budget of so many bytes in all: fewer workers than asked for where they would have too little each.
+
+    >>> share(2 << 30, workers=2)
+    Budget(workers=2, block_bytes=2097152, range_bytes=33554432)
+    >>> share(768 << 20, workers=8)
+    Budget(workers=2, block_bytes=2097152, range_bytes=8388608)
+
+    Raises UsageError where even one worker has too little.
+    """
+    least = WORKER_BYTES + SMALLEST_BLOCK * BLOCK_SHARE
+    if memory < MAIN_BYTES + least:
+        raise UsageError(f"--memory {memory >> 20}MiB: one worker needs {MAIN_BYTES + least >> 20}MiB in all")
+    fitting = max(1, (memory - MAIN_BYTES) // (WORKER_BYTES + LARGEST_BLOCK * BLOCK_SHARE))
+    count = min(workers, fitting)
+    each = (memory - MAIN_BYTES) // max(1, count) - WORKER_BYTES
+    return Budget(count, min(LARGEST_BLOCK, each // BLOCK_SHARE), min(LARGEST_RANGE, each // RANGE_SHARE))

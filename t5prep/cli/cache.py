@@ -1,0 +1,55 @@
+"""`t5prep cache`: what is kept on this machine, and how to be rid of it."""
+
+import click
+
+from t5prep.cli import _output
+
+
+@click.group("cache")
+def command() -> None:
+    """What t5prep keeps on this machine: tokenized blocks, downloads.
+
+    Tokenized blocks are bounded: the longest unused go first. T5PREP_CACHE_LIMIT=50GB says to how much, T5PREP_CACHE
+    where all of it is kept.
+
+    \b
+    Example:
+      t5prep cache show
+      t5prep cache clear tokenized
+    """
+
+
+@command.command("show")
+@_output.as_json
+def show(as_json: bool) -> None:
+    """Say what is kept, how much of it, and where.
+
+    \b
+    Example:
+      t5prep cache show
+    """
+    from t5prep import caches
+
+    kept = caches.show()
+    if as_json:
+        said = {item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in kept}
+        _output.print_json({"limit": caches.limit(), **said})
+        return
+    for item in kept:
+        bound = f" of at most {_output.bytes_text(caches.limit())}" if item.kind == "tokenized" else ""
+        click.echo(f"{item.kind:<10} {_output.bytes_text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
+
+
+@command.command("clear")
+@click.argument("kinds", nargs=-1, required=True)
+def clear(kinds: tuple[str, ...]) -> None:
+    """Remove all of KINDS (tokenized, sources, plan).
+
+    \b
+    Example:
+      t5prep cache clear tokenized
+    """
+    from t5prep import caches
+
+    for item in caches.clear(list(kinds)):
+        click.echo(f"{item.kind}: {_output.bytes_text(item.bytes)} removed")
