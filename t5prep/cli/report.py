@@ -1,0 +1,30 @@
+"""`t5prep report`."""
+
+from pathlib import Path
+
+import click
+
+from t5prep.cli import _output
+
+
+@click.command("report")
+@click.argument("data")
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write [default: DATA/report.html].")
+@click.option("--tokenizer", help="The tokenizer, where the manifest's name no longer leads to it.")
+@_output.as_json
+def command(data: str, out: Path | None, tokenizer: str | None, as_json: bool) -> None:
+    """Write DATA as one HTML page: lengths, cuts, labels, padding, rejected rows.
+
+    The page needs no network and follows the reader's light or dark.
+
+    \b
+    Example:
+      t5prep report data/sample --out report.html
+    """
+    from t5prep import report
+
+    path = report.write(data, out=out or report.default_out(data), tokenizer=tokenizer)
+    if as_json:
+        _output.print_json({"out": str(path), "bytes": path.stat().st_size})
+    else:
+        click.echo(f"{path}: {_output.bytes_text(path.stat().st_size)}, open it in any browser")

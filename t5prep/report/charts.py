@@ -1,0 +1,158 @@
+"""Charts as SVG that stands in the page: its colours are the page's, so light and dark come from one drawing.
+
+matplotlib, because it is the best kept of all and draws without a browser or a network. No text of the user's goes into a
+chart (it would read `$` as mathematics): names stand in the page's own tables.
+"""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+# Stand-ins that no drawing would have by chance → the page's variables.
+_INK, _QUIET, _GRID = "#010203", "#010204", "#010205"
+SERIES = ("#010206", "#010207", "#010208", "#010209")
+_VARIABLES = {
+    _INK: "ink",
+    _QUIET: "quiet",
+    _GRID: "grid",
+    **dict(zip(SERIES, ("one", "two", "three", "four"), strict=True)),
+}
+# Inches and points: drawn for a column of about 500 pixels, readable when a telephone halves it.
+_SIZE, _FONT = (5.6, 2.7), 10
+# A histogram of more bars is a comb.
+_BARS = 48
+
+
+def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) -> str:
+    """Bars of {upper end of a bucket: count}, the limit drawn in, what lies beyond it in another colour.
+
+    Buckets are `step` wide. A limit far beyond every text is only named. The last bar holds everything longer than
+    what is drawn: a few very long texts would otherwise press all others into a corner.
+    """
+    longest = max(counts, default=0)
+    near = limit <= 3 * longest
+    last = (
+        longest
+        if not near
+        else max(limit + step, _reached(counts, 0.95), min(_reached(counts, 0.995), round(1.6 * limit)))
+    )
+    width = step * max(1, -(-last // (step * _BARS)))
+    # A bar that ends at the limit tells what is cut from what is not.
+    width = next((wider for wider in range(width, 2 * width + 1, step) if limit % wider == 0), width)
+    bars = [0] * (-(-last // width))
+    for bucket, number in counts.items():
+        bars[min(-(-bucket // width), len(bars)) - 1] += number
+    if longest > width * len(bars):
+        what += f"; the last bar: all over {width * (len(bars) - 1):,}"
+    figure, axes = _axes()
+    for over, colour in ((False, SERIES[0]), (True, SERIES[1])):
+        of = [i for i in range(len(bars)) if bars[i] and (width * i >= limit) == over]
+        axes.bar([width * i for i in of], [bars[i] for i in of], width=width * 0.92, align="edge", color=colour)
+    if near:
+        axes.axvline(limit, color=_INK, linewidth=1.2, linestyle=(0, (4, 2)))
+    right = limit > 0.7 * width * len(bars)
+    axes.annotate(
+        f"limit {limit:,}" if near else f"limit {limit:,} →",
+        (limit if near else width * len(bars), 1),
+        (-5 if right else 5, -2),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        va="top",
+        ha="right" if right else "left",
+        color=_INK,
+        fontsize=_FONT,
+    )
+    axes.set_xlabel(what)
+    axes.set_xlim(0, width * len(bars))
+    axes.margins(y=0.12)
+    return _svg(figure, label=f"Histogram of {what}; the limit is {limit:,}")
+
+
+def curves(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, what: str, log: bool = False) -> str:
+    """Named lines over steps: name → (steps, values). Long ones are thinned evenly, their last point kept."""
+    figure, axes = _axes()
+    for (name, (steps, values)), colour in zip(lines.items(), SERIES * 4, strict=False):
+        every = max(1, len(steps) // 600)
+        at = sorted({*range(0, len(steps), every), len(steps) - 1} - {-1})
+        marker = "o" if len(at) < 25 else ""
+        axes.plot(
+            [steps[i] for i in at],
+            [values[i] for i in at],
+            color=colour,
+            label=name,
+            marker=marker,
+            markersize=3,
+            lw=1.4,
+        )
+    if len(lines) > 1:
+        axes.legend(frameon=False, fontsize=_FONT, labelcolor=_INK)
+    if log:
+        axes.set_yscale("log")
+    axes.set_xlabel("step")
+    return _svg(figure, label=f"{what} over steps")
+
+
+def steps(values: Sequence[float], *, what: str, name: str) -> str:
+    """One value for each of many things in order (the sizes of shards), from zero; `name` tells charts of the same apart."""
+    figure, axes = _axes()
+    axes.stairs(values, range(len(values) + 1), fill=True, color=SERIES[0])
+    axes.set_xlabel(what)
+    axes.set_xlim(0, len(values))
+    axes.margins(y=0.12)
+    return _svg(figure, label=what, name=name)
+
+
+def _reached(counts: Mapping[int, int], share: float) -> int:
+    """The bucket up to which so great a share lies."""
+    total, reached = sum(counts.values()), 0
+    for bucket, number in sorted(counts.items()):
+        reached += number
+        if reached >= share * total:
+            return bucket
+    return 0
+
+
+def _axes() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.add_subplot()
+    axes.set_facecolor("none")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(_QUIET)
+    axes.tick_params(colors=_QUIET, labelsize=_FONT, length=3)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.xaxis.label.set_color(_QUIET)
+    axes.xaxis.label.set_fontsize(_FONT)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    return figure, axes
+
+
+def _svg(figure: Figure, *, label: str, name: str = "") -> str:
+    """The drawing without its XML head, sized by the page. Its ids follow from label and name: no two charts share one."""
+    file = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{label} {name}", "svg.id": None}):
+        figure.savefig(
+            file, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+        )
+    drawn = file.getvalue()
+    drawn = drawn[drawn.index("<svg") :]
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r"<style[^>]*>.*?</style>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
+    drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', rf'\1 role="img" aria-label="{label}"', drawn, count=1)
+    # Groups are numbered the same in every chart, and ids must be unique in a page.
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
+    for stand_in, name in _VARIABLES.items():
+        drawn = drawn.replace(stand_in, f"var(--{name})")
+    return drawn

@@ -1,0 +1,139 @@
+"""What the page of a prepared dataset says: everything from the manifest, rejected.jsonl and the first records."""
+
+import collections
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from t5prep import inspection, manifest, statistics, storage
+from t5prep.errors import TokenizerError
+from t5prep.manifest import Manifest
+from t5prep.plan import lengths
+from t5prep.report import charts, pages, sampling, tokens
+from t5prep.report.sampling import Drawn
+from t5prep.tokenizer import Tokenizer
+
+# Lines of rejected.jsonl that are looked through for examples, and how many of each reason are shown.
+_LINES, _EXAMPLES = 200_000, 3
+_LABELS = 20
+
+
+def page(data: str | Path, *, tokenizer: str | None = None) -> str:
+    """The page of a dataset. Without its tokenizer there are no decoded records in it, and it says so.
+
+    Raises DatasetError, OutputError.
+    """
+    made = manifest.load(data)
+    first = "train" if "train" in made.splits else next(iter(made.splits))
+    drawn: list[Drawn] = []
+    why = ""
+    words: Tokenizer | None = None
+    try:
+        words = inspection.open_tokenizer(made, tokenizer)
+    except TokenizerError as error:
+        if tokenizer:
+            raise
+        why = str(error)
+    if words:
+        order = [first, *(split for split in made.splits if split != first)]
+        drawn = [sampling.draw(data, made, words, split=split, tokenizer=tokenizer) for split in order[:3]]
+    return pages.render(
+        "dataset.html",
+        title=f"{made.task} · t5prep",
+        made=made,
+        ledger=made.truncation.ledger,
+        records=sum(split.records for split in made.splits.values()),
+        bytes=sum(shard.bytes for split in made.splits.values() for shard in split.shards),
+        packed={name: split.lengths["packed"] for name, split in made.splits.items() if "packed" in split.lengths},
+        charts=_charts(made),
+        choices=_choices(made, first),
+        first=first,
+        labels=_labels(made),
+        drawn=drawn,
+        why=why,
+        rejected=list(_rejected(data, made)),
+        pieces=lambda record: _pieces(record, made, words),
+    )
+
+
+def _charts(made: Manifest) -> dict[str, str]:
+    before: collections.Counter[int] = collections.Counter()
+    targets: collections.Counter[int] = collections.Counter()
+    steps = statistics.STEPS
+    for split in made.splits.values():
+        steps = tuple(split.lengths["step"])
+        before.update(dict(split.lengths["inputs_before"]))
+        for _, target, number in split.lengths["joint"]:
+            targets[target] += number
+    limits = made.lengths
+    drawn = {
+        "inputs": charts.histogram(
+            before, step=steps[0], limit=limits["inputs"], what="tokens of an input, before cutting"
+        ),
+    }
+    if len(targets) > 1:  # classes are all as short: one bar says nothing
+        drawn["targets"] = charts.histogram(
+            targets, step=steps[1], limit=limits["targets"], what="tokens of a target, as kept"
+        )
+    for name, split in made.splits.items():
+        if len(split.shards) > 1:
+            unit, called = (1e6, "MB") if max(shard.bytes for shard in split.shards) >= 1e6 else (1e3, "kB")
+            drawn[f"shards {name}"] = charts.steps(
+                [shard.bytes / unit for shard in split.shards], what=f"shards, {called} each", name=name
+            )
+    return drawn
+
+
+def _choices(made: Manifest, split: str) -> list[lengths.Choice]:
+    """Ways to lay out an epoch, and the padding of each. A position costs the same wherever it is."""
+    joint = lengths.histogram(made.splits[split], where=f"the split {split}")
+    prepared = made.lengths["inputs"], made.lengths["targets"]
+    return lengths.choices(joint, prepared=prepared, cost=lambda inputs, targets: inputs + targets)
+
+
+def _labels(made: Manifest) -> list[tuple[str, dict[str, int]]]:
+    """Labels, the most frequent first, each with its records in every split."""
+    total: collections.Counter[str] = collections.Counter()
+    for split in made.splits.values():
+        total.update(split.labels)
+    ranked = sorted(total, key=lambda label: (-total[label], label))[:_LABELS]
+    return [(label, {name: split.labels.get(label, 0) for name, split in made.splits.items()}) for label in ranked]
+
+
+def _rejected(data: str | Path, made: Manifest) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
+    """Reasons, the most frequent first, with their counts and the first rows of each."""
+    examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in made.rejected}
+    wanted = {reason: min(number, _EXAMPLES) for reason, number in made.rejected.items()}
+    if made.rejected:
+        for line in _lines(data):
+            reason = str(line.get("reason", "")).partition(":")[0]
+            if len(examples.get(reason, [])) < wanted.get(reason, 0):
+                examples[reason].append(line)
+                if all(len(examples[reason]) == count for reason, count in wanted.items()):
+                    break
+    for reason, number in sorted(made.rejected.items(), key=lambda item: (-item[1], item[0])):
+        yield reason, number, examples[reason]
+
+
+def _lines(data: str | Path) -> Iterator[dict[str, Any]]:
+    try:
+        with storage.opened(data, "rejected.jsonl") as file:
+            for _, line in zip(range(_LINES), file, strict=False):
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    continue  # the page is for looking: a damaged line costs itself
+                if isinstance(said, dict):
+                    yield said
+    except FileNotFoundError:
+        return
+
+
+def _pieces(record: inspection.Shown, made: Manifest, words: Tokenizer | None) -> dict[str, list[tokens.Piece]]:
+    assert words is not None, "records are only drawn with a tokenizer"
+    marker = words.sentinel(1) if sampling.marked(made) else None
+    return {
+        "input": tokens.inputs(record.input_ids, words, marker=marker),
+        "target": tokens.labels(record.labels, words),
+    }

@@ -1,0 +1,57 @@
+"""Templates become pages: everything that comes from data is escaped, everything a page needs is inside it."""
+
+import functools
+from typing import Any
+
+import jinja2
+import markupsafe
+
+# What a page may load: nothing. Should anything ever slip through escaping, it still cannot run or call home.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def render(template: str, **facts: Any) -> str:
+    """A page of a template beside this file."""
+    return _environment().get_template(template).render(policy=POLICY, **facts) + "\n"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("t5prep.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=lambda value: f"{value:,}",
+        percent=lambda value: f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}",
+        size=size,
+        seen=seen,
+        drawing=markupsafe.Markup,  # charts are ours, with no text of the user's in them
+    )
+    return environment
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(1_536_000)
+    '1.5 MB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def seen(text: object, length: int = 300) -> str:
+    """A value on one line, of bounded length, with nothing in it that is not seen.
+
+    >>> seen("a\\n\\u202eb"), seen("x" * 20, 8)
+    ('a\\\\n\\\\u202eb', 'xxxxxxx…')
+    """
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(text))
+    return shown if len(shown) <= length else shown[: length - 1] + "…"

@@ -1,0 +1,76 @@
+"""What can only be learned from records themselves: read from the first of them, which are a fair draw (hashed order)."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from t5prep import inspection, statistics
+from t5prep.inspection import Shown
+from t5prep.manifest import Manifest
+from t5prep.tokenizer import Tokenizer
+
+# Enough for shares to a percent; read in about a second.
+RECORDS = 2000
+_SHOWN = 3
+# T5's vocabulary has no "<": it comes back as the unknown piece, which decoding writes as ⁇.
+_MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
+
+
+@dataclasses.dataclass
+class Drawn:
+    """Of the first records of a split: some as they came, some that were cut, and what targets and markup share.
+
+    `markup` counts (target, with markup, without); None where there are too many different targets to be classes.
+    `unknown` counts records with unknown tokens.
+    """
+
+    split: str
+    records: int = 0
+    shown: list[Shown] = dataclasses.field(default_factory=list)
+    cut: list[Shown] = dataclasses.field(default_factory=list)
+    unknown: int = 0
+    markup: dict[str, tuple[int, int]] | None = dataclasses.field(default_factory=dict)
+
+    @property
+    def association(self) -> float:
+        """Cramér's V of target and markup, 0 to 1."""
+        counts: dict[tuple[int, ...], tuple[int, int]] = {
+            (i,): pair for i, pair in enumerate((self.markup or {}).values())
+        }
+        return statistics.association(counts)
+
+
+def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, tokenizer: str | None) -> Drawn:
+    """The first records of a split. Raises DatasetError."""
+    drawn = Drawn(split)
+    marker = words.sentinel(1) if marked(made) else None
+    for record in inspection.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
+        drawn.records += 1
+        if len(drawn.shown) < _SHOWN:
+            drawn.shown.append(record)
+        elif len(drawn.cut) < _SHOWN and marker in record.input_ids:
+            drawn.cut.append(record)
+        drawn.unknown += words.unk_id in record.input_ids
+        if drawn.markup is not None:
+            has = bool(_MARKUP.search(_plain(record.inputs)))
+            target = record.targets.removesuffix("</s>").strip()
+            with_markup, without = drawn.markup.get(target, (0, 0))
+            drawn.markup[target] = with_markup + has, without + (not has)
+            if len(drawn.markup) > statistics.MOST_LABELS:
+                drawn.markup = None
+    return drawn
+
+
+def marked(made: Manifest) -> bool:
+    """Whether a sentinel in an input says that its middle was cut out. In span corruption it says something else."""
+    truncation = made.truncation
+    return truncation.policy == "head_tail" and truncation.marker != "none" and "documents" not in _facts(made)
+
+
+def _facts(made: Manifest) -> set[str]:
+    return {fact for split in made.splits.values() for fact in split.lengths}
+
+
+def _plain(text: str) -> str:
+    """A decoded text without the control tokens that decoding writes like markup."""
+    return re.sub(r"</s>|<extra_id_\d+>|<unused_\d+>", " ", text)

@@ -1,0 +1,68 @@
+"""Token ids as coloured pieces of text: head, marker, tail, sentinels, EOS, padding, and labels that weigh nothing."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from t5prep.tfrecord import IGNORED_LABEL
+from t5prep.tokenizer import Tokenizer
+
+# More pieces of one text than this, and its middle is left out of the page.
+_SHOWN = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """One token to look at. `kind` is text, tail, unknown, marker, sentinel, eos, padding, ignored or elided."""
+
+    text: str
+    kind: str
+    title: str
+
+
+def inputs(ids: Sequence[int], words: Tokenizer, *, marker: int | None) -> list[Piece]:
+    """Pieces of an input; what follows the first `marker` (a token id, or None) is its tail."""
+    pieces, tail = [], False
+    for token in _filled(ids, words.pad_id):
+        if token == marker and not tail:
+            tail = True
+            pieces.append(Piece("✂", "marker", f"{words.piece(token)} · {token}: here the middle was cut out"))
+        else:
+            pieces.append(_piece(token, words, plain="tail" if tail else "text"))
+    return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "padding", words.pad_id)]
+
+
+def labels(ids: Sequence[int], words: Tokenizer) -> list[Piece]:
+    """Pieces of a target; places that weigh nothing in the loss are one piece at its end."""
+    kept = [token for token in _filled(ids, IGNORED_LABEL) if token != IGNORED_LABEL]
+    pieces = [_piece(token, words, plain="text") for token in kept]
+    return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "ignored", IGNORED_LABEL)]
+
+
+def _filled(ids: Sequence[int], pad: int) -> Sequence[int]:
+    end = len(ids)
+    while end and ids[end - 1] == pad:
+        end -= 1
+    return ids[:end]
+
+
+def _piece(token: int, words: Tokenizer, *, plain: str) -> Piece:
+    said = words.piece(token)
+    kind = plain
+    if token == words.eos_id:
+        kind = "eos"
+    elif token == words.unk_id:
+        kind = "unknown"
+    elif words.special(token):
+        kind = "sentinel"
+    return Piece(said.replace("▁", " "), kind, f"{said} · {token}")
+
+
+def _bounded(pieces: list[Piece]) -> Iterable[Piece]:
+    if len(pieces) <= _SHOWN:
+        return pieces
+    left_out = f"… {len(pieces) - _SHOWN:,} tokens more …"
+    return [*pieces[: _SHOWN // 2], Piece(left_out, "elided", "left out of this page"), *pieces[-_SHOWN // 2 :]]
+
+
+def _rest(count: int, kind: str, token: int) -> list[Piece]:
+    return [Piece(f"{kind} × {count:,}", kind, str(token))] if count > 0 else []
