@@ -10,6 +10,7 @@ and the text is tokenized whole.
 
 import re
 from typing import NamedTuple
+from unicodedata import category
 
 import numpy as np
 
@@ -18,10 +19,10 @@ from t5prep.tokenizer import Tokenizer
 
 # A space between two visible ASCII characters: no normalization rule of nmt_nfkc reaches across it (a test tries all).
 _SAFE = re.compile(r"[!-~][ \n](?=[!-~])")
-_VISIBLE = re.compile(r"[ -~\n\r\t]*")
-_WORDS = re.compile(r"[^ \n\t\r]+")
-# English text has about 4 characters a token; code has fewer, and then a second try is made with twice as many.
-_CHARACTERS_PER_TOKEN = 5
+_WORD = re.compile(r"[^ \n\t\r]+")
+# Where the head is cut at first; English text has about 4.5 characters a token, code 3. Further tries take more.
+_CHARACTERS_PER_TOKEN = 4
+_GROWTH = (1.0, 1.5, 3.0)
 # SentencePiece scores a character that it has no piece for at its lowest score minus 10 (unigram_model.cc, kUnkPenalty).
 _UNK_PENALTY = 10.0
 # NFKC makes at most 18 characters of one (U+FDFA).
@@ -36,6 +37,19 @@ class Ends(NamedTuple):
     head: list[int]
     tail: list[int]
     tokens: int
+
+
+class _Word(NamedTuple):
+    """A word by itself: its ids, by how much they beat the second best for each addition that can be wrong, and how
+    much less than its characters one by one they cost.
+    """
+
+    ids: list[int]
+    margin: float
+    saved: float
+
+
+_DOUBTFUL = _Word([], 0.0, 0.0)
 
 
 class EndsEncoder:
@@ -72,17 +86,16 @@ class EndsEncoder:
         lead, continuation = _NFKC_GROWTH * unknown, 0.0
         self._byte_cost = np.array(ascii_cost + [continuation] * 64 + [lead] * 64)
         self._cheapest = min((-self._scores[i] for i in plain), default=1.0)
-        self._begins_word = [piece.startswith("▁") for piece in pieces]
-        self._known: dict[str, tuple[float, float]] = {}
+        self._known: dict[str, _Word] = {}
 
     def worthwhile(self, characters: int, wanted: int) -> bool:
         """Whether a text is so long that it pays to tokenize only `wanted` ids at its ends, if that can be done."""
-        return characters > 2 * _CHARACTERS_PER_TOKEN * wanted + 512 and self.provable
+        return characters > _CHARACTERS_PER_TOKEN * wanted + 512 and self.provable
 
     def encode(self, text: str, *, head: int, tail: int) -> Ends | None:
         """The first `head` and the last `tail` ids, without EOS; None where all of the text has to be tokenized."""
-        begin = self._head(text, head)
-        end = self._tail(text, tail) if begin else None
+        end = self._tail(text, tail)  # first, because it is where doubts are found
+        begin = self._head(text, head) if end else None
         # More ids than were asked for, and a middle besides: the text is certainly longer than both ends.
         if begin and end and begin[1] < end[1] and len(begin[0]) + len(end[0]) > head + tail:
             return _joined(begin, end, length=len(text), head=head, tail=tail)
@@ -92,8 +105,8 @@ class EndsEncoder:
         """At least `wanted` ids of the head and how many characters they cover; None if the middle is reached."""
         if not wanted:
             return [], 0
-        for growth in (1, 2, 4):
-            cut = _SAFE.search(text, wanted * _CHARACTERS_PER_TOKEN * growth)
+        for growth in _GROWTH:
+            cut = _SAFE.search(text, int(wanted * _CHARACTERS_PER_TOKEN * growth))
             if not cut:
                 return None
             ids = self._tokenizer.encode(text[: cut.end()])
@@ -102,48 +115,55 @@ class EndsEncoder:
         return None
 
     def _tail(self, text: str, wanted: int) -> tuple[list[int], int] | None:
-        """At least `wanted` certain ids of the tail and where they begin; None if the middle or a doubt is reached."""
+        """At least `wanted` certain ids of the tail and where they begin; None if the middle or a doubt is reached.
+
+        The words are looked up from the last one backwards: most texts with a doubt cost a few look-ups.
+        """
         if not wanted:
             return [], len(text)
-        for growth in (1, 2, 4):
-            cut = _SAFE.search(text, max(0, len(text) - wanted * _CHARACTERS_PER_TOKEN * growth))
+        for growth in _GROWTH:
+            cut = _SAFE.search(text, max(0, len(text) - int(wanted * _CHARACTERS_PER_TOKEN * growth)))
             if not cut:
                 return None
-            end = text[cut.end() :]
-            ids = self._tokenizer.encode(end)
-            if len(ids) >= wanted:
-                words = _WORDS.findall(end)
-                if _VISIBLE.fullmatch(end):  # else a word may vanish in normalization, and counting from the end fails
-                    words = words[-1 - sum(map(self._begins_word.__getitem__, ids[-wanted:])) :]
-                return (ids, cut.end()) if self._certain(text, words) else None
+            words: list[_Word] = []
+            count = 0
+            matches = list(_WORD.finditer(text, cut.end()))
+            for match in reversed(matches):
+                spelled = match.group()
+                word = self._known.get(spelled) or self._know(spelled)
+                if not word.margin:
+                    return None
+                words.append(word)
+                count += len(word.ids)
+                if count >= wanted and _SAFE.match(text, match.start() - 2):
+                    if not self._certain(text, min(word.margin for word in words)):
+                        return None
+                    return [token for word in reversed(words) for token in word.ids], match.start()
         return None
 
-    def _certain(self, text: str, words: list[str]) -> bool:
-        """Whether rounding cannot have changed the ids of `words`, which stand at the end of `text`.
+    def _certain(self, text: str, margin: float) -> bool:
+        """Whether rounding in the middle of `text` cannot have changed words whose least margin is `margin`.
 
         A path of k pieces makes k additions, each wrong by at most half a unit in the last place of the running sum, and
         the sum is at most what the text costs character by character, less what its well-known words save.
         """
-        margins = [self._known.get(word) or self._know(word) for word in words]
-        least = min((margin for margin, _ in margins), default=float("inf"))
         encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
         most = float(np.bincount(encoded, minlength=256) @ self._byte_cost)
-        if least > _unit(most):
+        if margin > _unit(most):
             return True
-        if least <= _unit(most / 4):  # words save a factor of about three: not worth counting
+        if margin <= _unit(most / 4):  # words save a factor of about three: not worth counting
             return False
-        saved = [known[1] for word in _WORDS.findall(text) if (known := self._known.get(word))]
-        return least > _unit(most - sum(saved))
+        saved = [word.saved for spelled in _WORD.findall(text) if (word := self._known.get(spelled))]
+        return margin > _unit(most - sum(saved))
 
-    def _know(self, word: str) -> tuple[float, float]:
-        """By how much a word's best segmentation beats the second, for each addition that can be wrong; and how much
-        less than its characters the word costs.
-        """
-        if len(word) > _LONGEST_WORD:
-            return 0.0, 0.0
-        paths: list[list[int]] = self._tokenizer.processor.nbest_encode(word, nbest_size=2)
+    def _know(self, spelled: str) -> _Word:
+        """A word that was not met yet, or not lately."""
+        # What begins or ends with a mark or a format character may be normalized together with its neighbours.
+        if len(spelled) > _LONGEST_WORD or {category(spelled[0])[0], category(spelled[-1])[0]} & set("MCZ"):
+            return _DOUBTFUL
+        paths: list[list[int]] = self._tokenizer.processor.nbest_encode(spelled, nbest_size=2)
         costs = [-sum(map(self._scores.__getitem__, path)) for path in paths]
-        spelled = float(np.bincount(np.frombuffer(word.encode(), np.uint8), minlength=256) @ self._byte_cost)
+        characters = np.bincount(np.frombuffer(spelled.encode(), np.uint8), minlength=256)
         if len(costs) == 1:
             margin = float("inf")
         else:
@@ -152,8 +172,9 @@ class EndsEncoder:
             margin = (costs[1] - costs[0]) / additions
         if len(self._known) >= _REMEMBERED_WORDS:
             self._known.clear()
-        known = self._known[word] = margin, max(0.0, spelled - costs[0])
-        return known
+        ids = self._tokenizer.encode(spelled)
+        word = self._known[spelled] = _Word(ids, margin, max(0.0, float(characters @ self._byte_cost) - costs[0]))
+        return word
 
 
 def _unit(total: float) -> float:
