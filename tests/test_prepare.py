@@ -241,3 +241,15 @@ def test_manifest_says_what_the_shards_hold(tmp_path: Path) -> None:
         assert sum(split.labels.values()) == split.records
         assert set(split.labels) == {"none", "low", "high"}
     assert json.loads((tmp_path / "out/manifest.json").read_text())["digest"] == manifest.digest(made)
+
+
+def test_markup_that_tells_the_label_is_warned_of(tmp_path: Path) -> None:
+    """As in the real set, where questions of one class carry no markup."""
+    rows = [dict(row, Body="plain text") if row["Y"] == "LQ_EDIT" else row for row in questions(90)]
+    source = write_csv(tmp_path / "rows.csv", rows)
+    (warning,) = prepared(source, tmp_path / "keep", tokenizer=SAMPLE).warnings
+    assert "markup tells the label (Cramér's V 1.00)" in warning
+    assert "0% of low" in warning
+    assert "--html strip" in warning
+    stripped = prepared(source, tmp_path / "strip", tokenizer=SAMPLE, options={"html": "strip"})
+    assert stripped.warnings == []
