@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from t5prep.train.checkpoint import write_text
 
-SELDOM = 2.0  # seconds between two lines
+SELDOM = 10.0  # seconds between two lines
 INPUT_BOUND = 0.2  # of the time waiting for a batch: above it, faster compute would not help much
 
 
