@@ -30,7 +30,9 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option("--out", required=True, help="The run's directory, local or gs://; one that is there is gone on with.")
 @click.option("--recipe", help="Settings by name (see --settings), or a TOML file.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting, over the recipe's.")
-@click.option("--settings", is_flag=True, is_eager=True, expose_value=False, callback=_list_settings, help="List them.")
+@click.option(
+    "--settings", "listing", is_flag=True, is_eager=True, expose_value=False, callback=_list_settings, help="List them."
+)
 @_device.tokenizer
 @_device.options
 @click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")

@@ -28,6 +28,7 @@ from t5prep.train.model import forward
 from t5prep.train.model_config import ModelConfig
 from t5prep.train.weights import create_variables
 
+MOST_CLASSES = 100  # more different words than this are answers, and a confusion matrix of them no help
 DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
 
 
@@ -85,7 +86,12 @@ class Evaluator:
         self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
         self._packed = self._opened.manifest.layout == "packed"
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
-        self._generating = generating and not self._packed
+        name = self._opened.manifest.task
+        wanted = task.get(name).metrics if name in task.names() else ()
+        self._wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
+        # A task that asks for nothing but loss and token accuracy (span corruption) has no answers to look at.
+        of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
+        self._generating = generating and of_answers and not self._packed
         self._batches = functools.partial(
             eval_batches, data, split=split, batch=batch, with_ids=True, with_references=True
         )
@@ -108,7 +114,10 @@ class Evaluator:
         if one_token:
             said = _OneToken(self._tokenizer, labels)
             answers, right = [said.text(token) for token in ids[:, 0]], [said.text(token) for token in labels[:, 0]]
-            values |= metrics.classification(right, answers)
+            if len(set(right)) <= MOST_CLASSES:
+                values |= metrics.classification(right, answers)
+            else:  # short answers, but no classes
+                values |= self._of_texts([[text] for text in right], answers)
             references: list[list[str]] = [[text] for text in right]
         else:
             answers = [self._decode(row) for batch in self._batches() for row in self._generated(batch)]
@@ -137,12 +146,9 @@ class Evaluator:
         return self._tokenizer.decode([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
 
     def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
-        name = self._opened.manifest.task
-        wanted = task.get(name).metrics if name in task.names() else ()
-        chosen = [metric for metric in wanted if metric in metrics.METRICS] or DEFAULT_METRICS
-        values = metrics.compute(chosen, references=references, predictions=answers)
+        values = metrics.compute(self._wanted, references=references, predictions=answers)
         if self._bootstrap:
-            values |= metrics.rouge(references, answers, normalize="normalized_rouge" in chosen, bootstrap=True)
+            values |= metrics.rouge(references, answers, normalize="normalized_rouge" in self._wanted, bootstrap=True)
         return values
 
 

@@ -123,7 +123,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     options = options_of(config, dtype=dtype)
     step = TrainStep(shape, weights, optimizer, slots, made, rate, options)
-    run_steps = _run_steps(strategy, step)
+    run_steps = compile_loop(strategy, step)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────── Evaluate ──
     evaluators = [
@@ -195,7 +195,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     return Result(config.out, now, best, evaluators[0](worst=20) if evaluators else None, stopped_early)
 
 
-def _run_steps(strategy: tf.distribute.Strategy, step: TrainStep) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
+def compile_loop(strategy: tf.distribute.Strategy, step: TrainStep) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
     """A function of (iterator, count) that makes so many steps in one call: float32[count, metrics], seconds waited."""
     one_device = strategy.num_replicas_in_sync == 1 and not isinstance(strategy, tf.distribute.TPUStrategy)
     compiled = tf.function(step.__call__, jit_compile=True, autograph=False) if one_device else step
