@@ -41,6 +41,10 @@ $(VENV)/dev: $(VENV)/train
 prep: $(VENV)/base  ## prepare a corpus (the built-in sample): TASK= SOURCE= TOKENIZER= OUT= RUNNER= ARGS=
 	@$(BIN)/t5prep prepare $(TASK) --source '$(SOURCE)' --tokenizer '$(TOKENIZER)' --out '$(OUT)' --runner $(RUNNER) $(ARGS)
 
+train: $(VENV)/train prep  ## train the tiny recipe on the built-in sample, on this machine's CPU
+	@$(BIN)/t5prep train --recipe tiny --data $(OUT) --out runs/sample
+	@$(BIN)/t5prep eval --model runs/sample --data $(OUT)
+
 test: $(VENV)/dev  ## run the tests
 	$(BIN)/python -m pytest -q
 
@@ -58,6 +62,8 @@ format: $(VENV)/dev  ## format the code
 
 bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_prepare
+	$(BIN)/python -m tests.benchmarks.bench_reader
+	$(BIN)/python -m tests.benchmarks.bench_step
 
 clean:  ## remove what was built and prepared here (not what is kept in the cache)
 	rm -rf $(VENV) data build *.egg-info .pytest_cache .mypy_cache .ruff_cache
