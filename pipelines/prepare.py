@@ -4,11 +4,12 @@ import contextlib
 import dataclasses
 import functools
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import failures, pool, staging
+from pipelines import costs, failures, pool, staging
 from pipelines.watching import Watch
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload
 from t5prep import blocks, budget, caches, engines, manifest, output, pairs, places, task, tokenizer_files
@@ -40,12 +41,15 @@ def prepare(
     by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh` uses none of an earlier
     one. Raises T5prepError, one sentence, for anything that the user can mend.
     """
-    engines.require(runner, arguments=arguments)
     out = str(out)
+    engines.require(runner, arguments=arguments, out=out)
     loaded = tokenizer_files.load(tokenizer)
     check(settings, source=source, tokenizer=loaded)
     with output.claimed(out, same=_identity(settings, source, loaded)):
-        staged = staging.stage(source=source, tokenizer=loaded, folder=places.at(out, output.SPOOL))
+        folder = places.at(out, output.SPOOL)
+        if runner == "dataflow":
+            source = staging.shared(source, folder=folder)
+        staged = staging.stage(source=source, tokenizer=loaded, folder=folder)
         finish = Finish(settings, dataclasses.replace(source, files=()), staged, out)
         if runner == "local":
             count = os.cpu_count() or 1 if workers is None else workers
@@ -55,8 +59,11 @@ def prepare(
                 with _pool(work, source=source, workers=shared.workers) as pool:
                     _run(runner, work=work, finish=finish, shared=shared, pool=pool)
         else:
-            _run(runner, work=PrepareBlock(settings, staged), finish=finish, arguments=arguments, workers=workers)
-        return manifest.loads(places.read(places.at(out, manifest.NAME)), where=out)
+            work = PrepareBlock(settings, staged)
+            if runner == "dataflow":
+                print(f"dataflow: {costs.estimate(work, source=source).line()}", file=sys.stderr)
+            _run(runner, work=work, finish=finish, arguments=arguments, workers=workers)
+        return manifest.load(out)
 
 
 def _run(

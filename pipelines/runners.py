@@ -4,10 +4,12 @@ import dataclasses
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from t5prep import engines
+from t5prep import __version__, engines
 from t5prep.errors import UsageError
 
 # Beam options that Beam would otherwise choose so that a user's machine stumbles.
@@ -18,6 +20,8 @@ _FLINK = [
     "--experiments=use_loopback_process_worker",
     "--environment_cache_millis=60000",  # else every stage starts Python anew
 ]
+# Nothing is defined in __main__, so there is no main session to pickle.
+_DATAFLOW = ["--no_save_main_session", "--job_name=t5prep-prepare"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +73,28 @@ def _flink(arguments: list[str], workers: int | None) -> Engine:
 
 
 def _dataflow(arguments: list[str], workers: int | None) -> Engine:
-    raise UsageError("--runner dataflow")
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+    from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+
+    options = _options([*_package(), *_DATAFLOW, *([f"--max_num_workers={workers}"] if workers else []), *arguments])
+    said = options.view_as(GoogleCloudOptions)
+    for name in ("project", "region", "temp_location"):
+        if not getattr(said, name):
+            raise UsageError(
+                f"--runner dataflow needs --{name}. Say it behind the other options: "
+                "-- --project=MINE --region=us-central1 --temp_location=gs://BUCKET/tmp"
+            )
+    return Engine("dataflow", DataflowRunner(), options)
+
+
+def _package() -> list[str]:
+    """How workers get t5prep: from the setup.py it was installed from, else the released package of this version."""
+    setup = Path(__file__).parents[1] / "setup.py"
+    if setup.exists():
+        return [f"--setup_file={setup}"]
+    wanted = Path(tempfile.mkdtemp(prefix="t5prep-")) / "requirements.txt"
+    wanted.write_text(f"t5prep=={__version__}\n")
+    return [f"--requirements_file={wanted}"]
 
 
 def _options(arguments: Sequence[str]) -> Any:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 
-from t5prep import limiting, places
+from t5prep import limiting, places, sources
 from t5prep.limiting import Wanted
 from t5prep.settings import Settings
 from t5prep.sources import RawFile, Resolved
@@ -33,6 +33,24 @@ def stage(*, source: Resolved, tokenizer: Tokenizer, folder: str) -> Staged:
     places.write(places.at(folder, FILES), lines)
     places.write(places.at(folder, MODEL), tokenizer.model)
     return Staged(folder, tokenizer.name, hashlib.sha256(lines + tokenizer.model).hexdigest())
+
+
+def shared(source: Resolved, *, folder: str) -> Resolved:
+    """The source with every file where workers of a cloud can read it: what is on this machine is copied to the folder.
+
+    Raises SourceError or OutputError.
+    """
+    there: dict[str, str] = {}
+    moved = []
+    for file in source.files:
+        if "://" in file.path:
+            moved.append(file)
+            continue
+        if file.path not in there:
+            there[file.path] = places.copy(file.path, places.at(folder, f"source-{len(there):06d}"))
+        sha256 = file.sha256 or sources.sha256(file)
+        moved.append(dataclasses.replace(file, path=there[file.path], sha256=sha256))
+    return dataclasses.replace(source, files=tuple(moved))
 
 
 def files(staged: Staged) -> list[RawFile]:

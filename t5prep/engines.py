@@ -1,11 +1,13 @@
 """What runs pipelines besides this machine's own processes: whether it is here, and the command that gets it."""
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from t5prep import gcs
 from t5prep.errors import UsageError
 
 RUNNERS = ("local", "prism", "flink", "dataflow")
@@ -40,12 +42,27 @@ def flink_job_server() -> Path | None:
     return found if found.exists() else None
 
 
-def require(name: str, *, arguments: Sequence[str] = ()) -> None:
+def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
     """Raises UsageError where an engine cannot run here, or does not take Beam's options."""
     if name == "local" and arguments:
         raise UsageError(f"{arguments[0]}: what stands after -- is for Beam's runners; --runner local has --workers.")
     if name == "flink" and not shutil.which("java"):
         raise UsageError(f"--runner flink needs Java, and there is none on PATH. Get it: {_JAVA}")
+    if name == "dataflow" and not _installed("google.cloud.dataflow"):
+        raise UsageError(
+            "--runner dataflow needs the Dataflow client, which is not installed: pip install 't5prep[dataflow]'"
+        )
+    if name == "dataflow" and not gcs.is_gs(out):
+        raise UsageError(
+            f"--runner dataflow cannot write to {out}, which is on this machine. Give --out gs://BUCKET/NAME"
+        )
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def missing() -> list[Missing]:
@@ -58,4 +75,6 @@ def missing() -> list[Missing]:
         lacks.append(Missing("Java", "flink", _JAVA))
     if not flink_job_server():
         lacks.append(Missing("Flink's job server", "flink", _SCRIPT))
+    if not _installed("google.cloud.dataflow"):
+        lacks.append(Missing("the Dataflow client", "dataflow", "pip install 't5prep[dataflow]'"))
     return lacks

@@ -44,14 +44,22 @@ def read(path: str) -> bytes:
         raise OutputError(f"{path} cannot be read ({error.strerror or 'it is not there'}).") from error
 
 
-def _send(uri: str, file: BinaryIO) -> None:
+def _send(uri: str, file: BinaryIO) -> int:
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     try:
         with gcs.speaking(uri, need="storage.objects.create"):
             # The same bytes under the same name: sending them once more does no harm.
-            gcs.blob(uri).upload_from_file(
+            blob = gcs.blob(uri)
+            blob.upload_from_file(
                 file, rewind=True, checksum="crc32c", retry=DEFAULT_RETRY, timeout=gcs.TIMEOUT_SECONDS
             )
+            return int(blob.generation)
     except FileNotFoundError:
         raise OutputError(f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.") from None
+
+
+def copy(path: str, uri: str) -> str:
+    """A file of this machine into a bucket; returns its name there with its generation. Raises OutputError."""
+    with open(path, "rb") as file:
+        return f"{uri}#{_send(uri, file)}"
