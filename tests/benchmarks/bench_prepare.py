@@ -23,6 +23,7 @@ from pathlib import Path
 from t5prep import sample
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
+PROSE = SHARED / "english/wikitext2_valid.txt"
 PAIRS = 3
 
 
@@ -37,8 +38,12 @@ def main() -> None:
     model = model if model.exists() else sample.tokenizer_path()
     print(f"{os.cpu_count()} cores, {model.name} of {model.parent.name}, {chosen.megabytes} MB, {chosen.pairs} pairs")
     with tempfile.TemporaryDirectory() as folder:
-        for what, texts in (("questions as they are", 1), ("documents of 8 questions", 8)):
-            corpus, size = _corpus(rows, Path(folder), megabytes=chosen.megabytes, joined=texts)
+        corpora = [("questions as they are", rows, 1), ("documents of 8 questions", rows, 8)]
+        if PROSE.exists():
+            lines = [{"Title": "", "Body": line} for line in PROSE.read_text().splitlines() if len(line) > 200]
+            corpora.append(("documents of 8 paragraphs", lines, 8))
+        for what, texts, joined in corpora:
+            corpus, size = _corpus(texts, Path(folder), megabytes=chosen.megabytes, joined=joined)
             ratios = []
             for _ in range(chosen.pairs):
                 ours = _ours(corpus, Path(folder), model)
