@@ -168,6 +168,7 @@ def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> tup
         settings.layout,
         {"inputs": settings.input_length, "targets": settings.target_length},
         (settings.truncation, settings.marker),
+        settings.newlines,
         settings.seed,
         sorted((file.name, file.bytes) for file in source.files),
     )

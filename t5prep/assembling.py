@@ -1,9 +1,10 @@
 """The manifest of a finished preparation, put together from what its steps counted."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from t5prep import __version__, manifest, records, statistics
+from t5prep import __version__, manifest, newlines, records, statistics
 from t5prep.gathering import Gathered
 from t5prep.placing import Run
 from t5prep.settings import Settings
@@ -58,6 +59,7 @@ def assemble(
         features=records.features(settings, references=references),
         lengths={"inputs": settings.input_length, "targets": settings.target_length},
         truncation=manifest.Truncation(settings.truncation, settings.marker, statistics.ledger(total)),
+        newlines=settings.newlines,
         seed=settings.seed,
         splits=splits,
         rejected=dict(sorted(rejected.items())),
@@ -87,7 +89,8 @@ def _split(
 ) -> manifest.Split:
     joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
     before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
-    labels = {tokenizer.decode(ids[:-1]): sum(number) for ids, number in sorted((counts.labels or {}).items())}
+    said = functools.partial(newlines.decode, tokenizer=tokenizer, newlines=settings.newlines)
+    labels = {said(ids[:-1]): sum(number) for ids, number in sorted((counts.labels or {}).items())}
     lengths: dict[str, Any] = {"step": list(statistics.STEPS), "joint": joint, "inputs_before": before}
     if settings.layout == "packed":
         lengths["packed"] = _packed(counts, settings)

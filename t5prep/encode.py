@@ -1,14 +1,16 @@
 """An example becomes features: token ids cut to their lengths, and what the cutting cost."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from t5prep import truncation
+from t5prep import newlines, truncation
 from t5prep.ends import EndsEncoder
 from t5prep.errors import Reject
+from t5prep.newlines import NUMBER, SPACE, Newlines
 from t5prep.tokenizer import Tokenizer
 from t5prep.types import EOS, Example, Part, Protected
 
@@ -48,11 +50,20 @@ class Encoder:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, *, input_length: int, target_length: int, policy: str, marker: str
+        self,
+        tokenizer: Tokenizer,
+        *,
+        input_length: int,
+        target_length: int,
+        policy: str,
+        marker: str,
+        newlines: Newlines = SPACE,
     ) -> None:
         self._tokenizer = tokenizer
         self._ends = EndsEncoder(tokenizer)
         self._eos = np.array([tokenizer.eos_id], np.int32)
+        # What stands between two lines of a text; None where a newline is a space like any other.
+        self._newline = None if newlines == SPACE else np.array([tokenizer.sentinel(NUMBER)], np.int32)
         self._input_length, self._target_length = input_length, target_length
         self._policy = policy
         # The second sentinel stands for what was cut (seed 000): the first would look like a span to fill in.
@@ -63,8 +74,8 @@ class Encoder:
 
     def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
         """Features of each example, or why it has none: nothing to learn from, or protected text alone too long."""
-        rows = [_fields(example.inputs) for example in examples]
-        # A long field is not tokenized with the others: its ends may be enough.
+        rows = [self._apart(example.inputs) for example in examples]
+        # A long text is not tokenized with the others: its ends may be enough.
         long = [self._long(row) for row in rows]
         texts = [text for row, field in zip(rows, long, strict=True) for i, text in enumerate(row.texts) if i != field]
         encoded = iter(self._tokenizer.encode_all(texts))
@@ -78,15 +89,29 @@ class Encoder:
                 found.append(reject)
         return found
 
-    def _long(self, row: "_Fields") -> int:
-        """Which field of an input is worth tokenizing only at its ends, or -1."""
+    def _apart(self, inputs: str | tuple[Part, ...]) -> "_Apart":
+        """An input as texts to tokenize, each with the token that follows it: its fields, or the lines of these."""
+        fields = _fields(inputs)
+        markup = any("<" in text and _MARKUP.search(text) is not None for text in fields.texts)
+        if self._newline is None:
+            return _Apart(fields.texts, [self._eos] * len(fields.texts), fields.parts, fields.protected, markup)
+        texts: list[str] = []
+        after: list[np.ndarray] = []
+        for field in fields.texts:
+            own = newlines.lines(field)
+            texts += own
+            after += [*[self._newline] * (len(own) - 1), self._eos]
+        return _Apart(texts, after, fields.parts, fields.protected, markup)
+
+    def _long(self, row: "_Apart") -> int:
+        """Which text of an input is worth tokenizing only at its ends, or -1."""
         if row.protected:
             return -1
         sizes = [len(text) for text in row.texts]
         longest = max(sizes)
         return sizes.index(longest) if self._ends.worthwhile(longest, sum(self._keep)) else -1
 
-    def _features(self, row: "_Fields", ids: list[np.ndarray | None], whole: np.ndarray) -> Features:
+    def _features(self, row: "_Apart", ids: list[np.ndarray | None], whole: np.ndarray) -> Features:
         inputs = self._cut(row, ids)
         if inputs.tokens == len(ids):
             raise Reject("empty input")
@@ -95,8 +120,7 @@ class Encoder:
         labels = whole
         if len(whole) > self._target_length:
             labels = np.concatenate([whole[: self._target_length - 1], self._eos])
-        markup = any("<" in text and _MARKUP.search(text) is not None for text in row.texts)
-        return Features(inputs.ids, labels, inputs.tokens, len(whole), inputs.exact, markup)
+        return Features(inputs.ids, labels, inputs.tokens, len(whole), inputs.exact, row.markup)
 
     def _encode_targets(self, texts: list[str]) -> list[np.ndarray]:
         """Ids of targets with EOS, int32[length] each; what is said again and again is encoded once."""
@@ -104,19 +128,28 @@ class Encoder:
         if len(self._targets) + len(new) > _REMEMBERED_TARGETS:
             self._targets.clear()
             new = list(dict.fromkeys(texts))
-        for text, ids in zip(new, self._tokenizer.encode_all(new), strict=True):
-            self._targets[text] = np.concatenate([ids, self._eos])
+        for text, ids in zip(new, self._encode_texts(new), strict=True):
+            empty = self._newline is not None and (ids == self._newline).all()  # newlines alone say nothing
+            self._targets[text] = self._eos if empty else np.concatenate([ids, self._eos])
         return [self._targets[text] for text in texts]
 
-    def _cut(self, row: "_Fields", ids: list[np.ndarray | None]) -> Inputs:
-        """The fields of an input joined by EOS and cut to the input length. The ids of a long field are still missing."""
+    def _encode_texts(self, texts: list[str]) -> list[np.ndarray]:
+        """Ids of texts without EOS, int32[length] each, their newlines among them."""
+        if self._newline is None:
+            return self._tokenizer.encode_all(texts)
+        apart = [newlines.lines(text) for text in texts]
+        encoded = iter(self._tokenizer.encode_all([line for own in apart for line in own]))
+        return [np.concatenate([piece for _ in own for piece in (self._newline, next(encoded))][1:]) for own in apart]
+
+    def _cut(self, row: "_Apart", ids: list[np.ndarray | None]) -> Inputs:
+        """The texts of an input joined and cut to the input length. The ids of a long one are still missing."""
         joined: list[np.ndarray] = []
         tokens = len(ids)
-        for field in ids:
-            if field is None:
+        for text, after in zip(ids, row.after, strict=True):
+            if text is None:
                 return self._cut_long(row, ids)
-            joined += (field, self._eos)
-            tokens += len(field)
+            joined += (text, after)
+            tokens += len(text)
         if tokens <= self._input_length:
             return Inputs(joined, tokens, True)
         if row.protected:
@@ -128,16 +161,17 @@ class Encoder:
         head, tail = self._keep
         return [ids[:head], *self._middle, ids[len(ids) - tail :]]
 
-    def _cut_long(self, row: "_Fields", ids: list[np.ndarray | None]) -> Inputs:
-        """The same, tokenizing of the long field only the ends that survive."""
-        place = next(i for i, field in enumerate(ids) if field is None)
-        before = [piece for field in ids[:place] if field is not None for piece in (field, self._eos)]
-        after = [self._eos, *(piece for field in ids[place + 1 :] if field is not None for piece in (field, self._eos))]
+    def _cut_long(self, row: "_Apart", ids: list[np.ndarray | None]) -> Inputs:
+        """The same, tokenizing of the long text only the ends that survive."""
+        place = next(i for i, text in enumerate(ids) if text is None)
+        pieces = [(text, after) for text, after in zip(ids, row.after, strict=True) if text is not None]
+        before = list(itertools.chain.from_iterable(pieces[:place]))
+        after = [row.after[place], *itertools.chain.from_iterable(pieces[place:])]
         head, tail = (keep - sum(map(len, side)) for keep, side in zip(self._keep, (before, after), strict=True))
         ends = self._ends.encode(row.texts[place], head=max(0, head), tail=max(0, tail))
         if ends is None:
             (whole,) = self._tokenizer.encode_all([row.texts[place]])
-            return self._cut(row, [whole if field is None else field for field in ids])
+            return self._cut(row, [whole if text is None else text for text in ids])
         first = np.concatenate([*before, np.array(ends.head, np.int32)])[: self._keep[0]]
         last = np.concatenate([np.array(ends.tail, np.int32), *after])
         kept = [first, *self._middle, last[len(last) - self._keep[1] :]]
@@ -145,10 +179,11 @@ class Encoder:
 
     def _cut_around(self, fields: Sequence[Sequence[Part]]) -> list[int]:
         """Fields whose protected texts stay whole: the others share what room is left, each cut by the policy."""
-        encode, eos = self._tokenizer.encode, self._tokenizer.eos_id
+        eos = self._tokenizer.eos_id
         pieces: list[tuple[list[int], bool]] = []
         for field in fields:
-            pieces += [(encode(_text(part)), isinstance(part, Protected)) for part in field]
+            texts = self._encode_texts([_text(part) for part in field])
+            pieces += [(ids.tolist(), isinstance(part, Protected)) for ids, part in zip(texts, field, strict=True)]
             pieces.append(([eos], True))
         fixed = sum(len(ids) for ids, kept in pieces if kept)
         if fixed > self._input_length:
@@ -184,6 +219,16 @@ class DocumentEncoder:
             else Reject("empty text")
             for ids in encoded
         ]
+
+
+class _Apart(NamedTuple):
+    """An input taken apart as far as it is tokenized: texts, the token after each (int32[1]), and what is in _Fields."""
+
+    texts: list[str]
+    after: list[np.ndarray]
+    parts: Sequence[Sequence[Part]]
+    protected: bool
+    markup: bool
 
 
 class _Fields(NamedTuple):

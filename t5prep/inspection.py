@@ -1,11 +1,12 @@
 """Records as a person reads them: decoded text, and tokens, ids and the label mask aligned under each other."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5prep import manifest, storage, tfrecord, tokenizer_files
+from t5prep import manifest, newlines, storage, tfrecord, tokenizer_files
 from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
 from t5prep.tfrecord import IGNORED_LABEL
 from t5prep.tokenizer import Tokenizer
@@ -31,6 +32,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
         raise UsageError(
             f'{data} has no split "{split}".{did_you_mean(split, made.splits)} It has {", ".join(made.splits)}.'
         )
+    decode = functools.partial(newlines.decode, tokenizer=words, newlines=made.newlines)
     names = [shard.name for shard in made.splits[split].shards]
     for record in itertools.islice(_read(data, names), count):
         features = tfrecord.parse(record)
@@ -40,8 +42,8 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
             id=b", ".join(_bytes(features["id"])).decode(),
             input_ids=inputs,
             labels=labels,
-            inputs=words.decode(inputs),
-            targets=words.decode([token for token in labels if token != IGNORED_LABEL]),
+            inputs=decode(inputs),
+            targets=decode([token for token in labels if token != IGNORED_LABEL]),
             references=[text.decode() for text in _bytes(features.get("references", []))],
         )
 

@@ -15,6 +15,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from t5prep import gcs, storage
 from t5prep.errors import DatasetError
+from t5prep.newlines import Newlines
 
 SCHEMA = 1
 NAME = "manifest.json"
@@ -99,7 +100,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """A prepared dataset, whole."""
+    """A prepared dataset, whole. `newlines` says what a newline of a text is in its ids: a space, or a sentinel."""
 
     schema: int
     task: str
@@ -111,6 +112,7 @@ class Manifest:
     features: dict[str, Feature]
     lengths: dict[str, int]
     truncation: Truncation
+    newlines: Newlines
     seed: int
     splits: dict[str, Split]
     rejected: dict[str, int]

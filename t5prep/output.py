@@ -89,6 +89,7 @@ def identity(made: manifest.Manifest) -> tuple:
         made.layout,
         made.lengths,
         (made.truncation.policy, made.truncation.marker),
+        made.newlines,
         made.seed,
         sorted((file.name, file.bytes) for file in made.source.files),
     )

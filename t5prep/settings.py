@@ -5,7 +5,7 @@ import hashlib
 import json
 from typing import Any
 
-from t5prep import noise, task
+from t5prep import newlines, noise, task
 from t5prep.errors import UsageError
 from t5prep.truncation import MARKERS, POLICIES
 
@@ -19,7 +19,8 @@ class Settings:
 
     `splits` are shares to draw by the id's hash, or None where the source's files are splits themselves. `shards` are
     those of the largest split, or None to choose. `options` are the task's own. With `dedup` "exact" a text is placed by
-    what it says instead of its id, so that the same text is found wherever it stands.
+    what it says instead of its id, so that the same text is found wherever it stands. With `keep_newlines` a newline is a
+    token (newlines.SENTINEL) instead of a space.
     """
 
     task: str
@@ -37,6 +38,7 @@ class Settings:
     limit: int | None = None
     format: str = ""
     encoding: str = "utf-8"
+    keep_newlines: bool = False
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value that cannot work."""
@@ -58,6 +60,11 @@ class Settings:
             raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
 
     def _check_documents(self) -> None:
+        if self.keep_newlines:
+            raise UsageError(
+                f"--keep-newlines: {self.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
+                "Leave the flag out"
+            )
         if self.layout != "padded":
             raise UsageError(f"--layout {self.layout}: the rows of {self.task} are full already. Use --layout padded")
         options = task.make_options(task.get(self.task), self.options)
@@ -67,6 +74,11 @@ class Settings:
                 f"--target-length {self.target_length}: inputs of {self.input_length} tokens have targets of {targets}. "
                 f"Ask for --target-length {targets}"
             )
+
+    @property
+    def newlines(self) -> newlines.Newlines:
+        """What a newline becomes, as the manifest says it."""
+        return newlines.SENTINEL if self.keep_newlines else newlines.SPACE
 
     @property
     def arranged(self) -> bool:
@@ -79,6 +91,6 @@ class Settings:
         Seed, splits, shards and layout are not in it: they only place what is tokenized.
         """
         said = [self.task, self.options, self.input_length, self.target_length, self.truncation, self.marker]
-        said.append(self.dedup)
+        said += [self.dedup, self.keep_newlines]
         text = json.dumps([*said, self.format, self.encoding, tokenizer_sha256, task.code(self.task)], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -117,7 +117,7 @@ def code(name: str) -> str:
     """Digest of the code that turns records of a task into features: what is tokenized by other code is not reused."""
     modules = (
         f"t5prep.tasks.{name}",
-        *(f"t5prep.{name}" for name in ("text", "encode", "ends", "tokenizer", "truncation")),
+        *(f"t5prep.{name}" for name in ("text", "encode", "ends", "newlines", "tokenizer", "truncation")),
     )
     digest = hashlib.blake2b(digest_size=16)
     for module in modules:

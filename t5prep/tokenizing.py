@@ -62,6 +62,7 @@ class BlockTokenizer:
                 target_length=settings.target_length,
                 policy=settings.truncation,
                 marker=settings.marker,
+                newlines=settings.newlines,
             )
         )
         self._dedup = settings.dedup == "exact"

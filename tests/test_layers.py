@@ -11,7 +11,7 @@ FLOORS = [
     {"t5prep.types", "t5prep.errors"},
     {
         *("hashing", "text", "tokenizer", "modelproto", "ends", "encode", "truncation", "noise", "packing", "chunking"),
-        *("metrics", "tfrecord", "statistics", "order", "splits", "honesty", "drawing", "unigram"),
+        *("metrics", "tfrecord", "statistics", "order", "splits", "honesty", "drawing", "unigram", "newlines"),
     },
     {
         *(

@@ -41,6 +41,7 @@ def write(
         features=features(layout, length),
         lengths={"inputs": length, "targets": TARGET},
         truncation=Truncation("head", "none", {}),
+        newlines="space",
         seed=0,
         splits=splits,
         rejected={},

@@ -27,6 +27,7 @@ def common(task: Any) -> list[click.Parameter]:
         _option("marker", "What head_tail puts for the middle.", default="extra_id_1", type=click.Choice(MARKERS)),
         _option("layout", "How records are laid out.", default="padded", type=click.Choice(LAYOUTS)),
         _option("masks", "Write attention_mask and decoder_attention_mask too.", is_flag=True),
+        _option("keep-newlines", "Keep newlines, each as the token <extra_id_2>, instead of a space.", is_flag=True),
         _option("splits", SPLITS),
         _option(
             "dedup", "exact: keep one row of each input text, in one split.", default="none", type=click.Choice(DEDUPS)

@@ -34,7 +34,8 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
         click.echo(_output.colour(f"── {record.id} ".ljust(width, "─"), bold=True))
         for what, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
-            click.echo(click.wrap_text(text, width=width - 2, initial_indent="  ", subsequent_indent="  "))
+            for line in text.split("\n"):
+                click.echo(click.wrap_text(line, width=width - 2, initial_indent="  ", subsequent_indent="  "))
             for tokens, numbers in inspection.aligned(ids, words, width=width - 4):
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))

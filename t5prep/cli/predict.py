@@ -35,6 +35,7 @@ def command(
 ) -> None:
     """Answer the texts of FILE, one a line ("-" is standard input), as the task's inputs are written.
 
+    An answer is a line: newlines in it (data prepared with --keep-newlines) are spaces here, and whole with --json.
     In JSON lines an input may be a list of fields, which are joined by the EOS token as the task joins its own.
 
     \b
@@ -68,4 +69,4 @@ def command(
         _output.print_json({"predictions": predictions})
         return
     for one in predictions:
-        click.echo(one["prediction"])
+        click.echo(one["prediction"].replace("\n", " "))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep import manifest, metrics, task
+from t5prep import manifest, metrics, newlines, task
 from t5prep.dataset import eval_batches, opening
 from t5prep.errors import UsageError
 from t5prep.tfrecord import IGNORED_LABEL
@@ -128,7 +128,7 @@ class Evaluator:
             for id, answer, own in zip(rows.ids, answers, references, strict=True)
         ]
         wrong = [
-            Worst(rows.ids[at], self._tokenizer.decode(inputs), references[at][0], answers[at], loss)
+            Worst(rows.ids[at], self._text(inputs), references[at][0], answers[at], loss)
             for loss, at, inputs in sorted(rows.highest, reverse=True)
             if answers[at] not in references[at]
         ]
@@ -143,7 +143,10 @@ class Evaluator:
     def _decode(self, ids: Sequence[int]) -> str:
         """Text of a target, without its EOS and padding."""
         eos, pad = self._tokenizer.eos_id, self._tokenizer.pad_id
-        return self._tokenizer.decode([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
+        return self._text([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return newlines.decode(ids, tokenizer=self._tokenizer, newlines=self._opened.manifest.newlines)
 
     def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
         values = metrics.compute(self._wanted, references=references, predictions=answers)

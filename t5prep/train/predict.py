@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t5prep import newlines
 from t5prep.encode import Encoder
 from t5prep.errors import Reject, UsageError
+from t5prep.newlines import SPACE, Newlines
 from t5prep.tokenizer import Tokenizer
 from t5prep.train import run
 from t5prep.train.device import on_replicas, strategy
@@ -85,10 +87,14 @@ def predict(
         words = tokenizer_files.load(tokenizer or model)
     lengths = {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
     policy, marker = "head", "none"
+    kept: Newlines = SPACE
     if opened.manifests:
         known = opened.manifests[0]
         lengths, policy, marker = known.lengths, known.truncation.policy, known.truncation.marker
-    encode = Encoder(words, input_length=lengths["inputs"], target_length=2, policy=policy, marker=marker)
+        kept = known.newlines
+    encode = Encoder(
+        words, input_length=lengths["inputs"], target_length=2, policy=policy, marker=marker, newlines=kept
+    )
     ids = []
     for item, made in zip(items, encode([_example(item) for item in items]), strict=True):
         if isinstance(made, Reject):
@@ -108,7 +114,7 @@ def predict(
     for first in range(0, len(ids), rows):
         some = ids[first : first + rows]
         found = search(_padded(some, rows=rows, length=ids_length, words=words))["ids"]
-        answers += [answer(row, words) for row in found[: len(some)]]
+        answers += [answer(row, words, kept=kept) for row in found[: len(some)]]
     return [
         {"id": item.id, "input": " ".join(item.fields), "prediction": said}
         for item, said in zip(items, answers, strict=True)
@@ -120,9 +126,10 @@ def answer_length(target_length: int) -> int:
     return 1 if target_length == 2 else target_length
 
 
-def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer) -> str:
-    """Text of generated ids, without EOS and padding."""
-    return words.decode([int(token) for token in ids if token not in (words.eos_id, words.pad_id)])
+def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, kept: Newlines = SPACE) -> str:
+    """Text of generated ids, without EOS and padding; `kept` is what the run's data has for a newline."""
+    plain = [int(token) for token in ids if token not in (words.eos_id, words.pad_id)]
+    return newlines.decode(plain, tokenizer=words, newlines=kept)
 
 
 def _example(item: Item) -> Example:
