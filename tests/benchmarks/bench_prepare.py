@@ -2,6 +2,7 @@
 
     make bench                              about 200 MB, some minutes
     python -m tests.benchmarks.bench_prepare --megabytes 20
+    PEER_PYTHON=peer/bin/python make bench  with `datasets` and TensorFlow in an environment of their own
 
 Each row prepares a CSV on disk into finished shards in a process of its own, start of Python, import of Beam and all.
 The reference only calls `SentencePieceProcessor.encode` on the same texts, already in memory, in as many processes as
@@ -133,13 +134,11 @@ def _encode_part(corpus: Path, model: Path, part: int, parts: int, ready: object
 
 def _datasets(corpus: Path, model: Path) -> float | None:
     """Seconds of the usual way: Hugging Face datasets, a fast tokenizer, TensorFlow's own Examples. None without them."""
-    try:
-        import datasets  # noqa: F401
-        import tensorflow  # noqa: F401
-    except ImportError:
+    python = os.environ.get("PEER_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import datasets, tokenizers, tensorflow"], capture_output=True).returncode:
         return None
     script = Path(__file__).with_name("peer_datasets.py")
-    return _timed([sys.executable, str(script), str(corpus), str(model.parent / "tokenizer.json")])
+    return _timed([python, str(script), str(corpus), str(model.parent / "tokenizer.json")])
 
 
 if __name__ == "__main__":
