@@ -22,7 +22,9 @@ class Options:
     id_column: str = option("", "the column with a unique id; without it, the row's place in its file is the id")
     inputs: str = option("", 'a template of several columns, as in "question: {q} context: {c}"')
     targets: str = option("", "the same for the target")
-    protect: tuple[str, ...] = option((), "a column of the template that truncation must never cut")
+    protect: tuple[str, ...] = option(
+        (), "a column of the template that truncation must never cut, nor then the template's own words"
+    )
 
 
 def to_example(record: Record, options: Options) -> Example:
@@ -39,22 +41,33 @@ def to_example(record: Record, options: Options) -> Example:
             target = _text(answers)
     if not target.strip():
         raise Reject("empty target")
-    parts: list[Part] = []
-    for text, column in _filled(options.inputs or f"{{{options.inputs_column}}}", record):
-        parts.append(Protected(text) if column in options.protect else text)
     if not any(_text(record[column]).strip() for column in input_columns(options)):
         raise Reject("empty input")
     id = _text(record[options.id_column]) if options.id_column else None
     if id == "":
         raise Reject("empty id")
-    return Example(id=id, inputs=tuple(parts), targets=target, references=references)
+    return Example(id=id, inputs=tuple(_parts(record, options)), targets=target, references=references)
+
+
+def _parts(record: Record, options: Options) -> list[Part]:
+    """The parts of an input. Where a column is protected, so are the template's own words, or a cut could take them.
+
+    Protected neighbours are one text, tokenized as one: `question: ` and its question.
+    """
+    parts: list[Part] = []
+    kept = {"", *options.protect} if options.protect else set()
+    for text, column in _filled(options.inputs or f"{{{options.inputs_column}}}", record):
+        if column not in kept:
+            parts.append(text)
+        elif parts and isinstance(parts[-1], Protected):
+            parts[-1] = Protected(parts[-1].text + text)
+        else:
+            parts.append(Protected(text))
+    return parts
 
 
 def _filled(template: str, record: Record) -> list[tuple[str, str]]:
-    """The texts of a filled template in order, each with its column ("" for the template's own words).
-
-    Words of the template join the protected column they lead to, as `question: ` does its question.
-    """
+    """The texts of a filled template in order, each with its column ("" for the template's own words)."""
     texts: list[tuple[str, str]] = []
     for words, column in _parsed(template):
         if words:
