@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import local, pool
+from pipelines import failures, pool, runners
 from pipelines.drawing import DrawBlock, Drawn, keep, kept
 from t5prep import text_columns, tokenizer_directory, unigram
 from t5prep.errors import OutputError, SourceError, UsageError
@@ -104,11 +104,16 @@ def draw(
     try:
         with tempfile.TemporaryDirectory(prefix="t5prep-") as scratch:
             path = str(Path(scratch) / "drawn.json")
-            with local.pipeline(out=scratch) as pipeline:
-                import apache_beam as beam
+            # Beam takes seconds to import; the workers have been started and load at the same time.
+            import apache_beam as beam
 
-                from pipelines.sampling import DrawLines
+            from pipelines.sampling import DrawLines
 
+            engine = runners.engine(runner)
+            with (
+                failures.explained(runner, out=scratch),
+                beam.Pipeline(runner=engine.runner, options=engine.options) as pipeline,
+            ):
                 _ = (
                     pipeline
                     | "Files" >> beam.Create(source.files)
