@@ -1,10 +1,11 @@
 """Attention as T5 has it: unscaled products, one relative position bias for all layers of a stack, softmax in float32.
 
-Written for what XLA makes of it on a TPU: the bias is a one-hot matmul (a gather's gradient is a scatter), the softmax
-keeps only its bf16 probabilities for the backward pass, and dropout of probabilities is moved onto the values.
+Written for what XLA makes of it on a TPU: the bias is a one-hot matmul (a gather's gradient is a scatter), what is as
+large as the scores is touched as seldom as can be, and dropout of probabilities is moved onto the values.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -66,37 +67,47 @@ def relative_bias(
     return tf.reshape(tf.matmul(table, one_hot, transpose_a=True), [heads, queries, keys])
 
 
-@tf.custom_gradient  # type: ignore[untyped-decorator]
-def biased_softmax(scores: tf.Tensor, bias: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """softmax(scores + bias) over the keys the mask allows, in float32 inside, of the scores' dtype outside.
-
-    scores: [batch, heads, queries, keys]; bias: float32[heads, queries, keys], or a scalar zero where there is none;
-    mask: bool, broadcastable to the scores. The backward pass keeps the probabilities alone, in the scores' dtype.
-    """
-    logits = tf.where(mask, tf.cast(scores, tf.float32) + bias, MASKED)
-    weights = tf.exp(logits - tf.reduce_max(logits, axis=-1, keepdims=True))
-    probabilities = tf.cast(weights / tf.reduce_sum(weights, axis=-1, keepdims=True), scores.dtype)
-
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
-        kept = tf.cast(probabilities, tf.float32)
-        product = kept * tf.cast(upstream, tf.float32)
-        of_scores = product - kept * tf.reduce_sum(product, axis=-1, keepdims=True)
-        of_bias = tf.reduce_sum(of_scores, axis=0) if bias.shape.rank else tf.zeros_like(bias)
-        return tf.cast(of_scores, scores.dtype), of_bias, None
-
-    return probabilities, gradient
-
-
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
     """[batch, length, heads * d_kv] as [batch, length, heads, d_kv]."""
     return tf.reshape(x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
 
 
-def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """What each query finds: [batch, queries, heads * d_kv].
+def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor | None, mask: tf.Tensor) -> tf.Tensor:
+    """What each query finds: softmax(query key + bias) value over the keys the mask allows, [batch, queries, heads * d_kv].
 
-    query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias and mask as in `biased_softmax`.
+    query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias: float32[heads, queries, keys], or
+    None; mask: bool, broadcastable to [batch, heads, queries, keys]. Float32 inside, the queries' dtype outside.
+
+    Nothing as large as the scores is ever divided or summed up: a column of ones beside the values makes the sums in the
+    same matrix product, the division is done on what is found, and so is the sum in the softmax's gradient (Dao et al.
+    2022, appendix B.2). Only the raised scores live on to the backward pass.
     """
-    probabilities = biased_softmax(tf.einsum("bqhd,bkhd->bhqk", query, key), bias, mask)
-    found = tf.einsum("bhqk,bkhd->bqhd", probabilities, value)
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        dtype = query.dtype
+        scores = tf.cast(tf.einsum("bqhd,bkhd->bhqk", query, key), tf.float32)
+        scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
+        raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
+        with_ones = tf.concat([value, tf.ones_like(value[..., :1])], axis=-1)
+        summed = tf.cast(tf.einsum("bhqk,bkhd->bqhd", raised, with_ones), tf.float32)
+        scale = 1.0 / summed[..., -1:]
+        found = tf.cast(summed[..., :-1] * scale, dtype)
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            scaled = tf.cast(upstream, tf.float32) * scale
+            common = tf.transpose(tf.reduce_sum(scaled * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])[..., None]
+            scaled = tf.cast(scaled, dtype)
+            of_raised = tf.cast(tf.einsum("bqhd,bkhd->bhqk", scaled, value), tf.float32)
+            of_scores = tf.cast(tf.cast(raised, tf.float32) * (of_raised - common), dtype)
+            return (
+                tf.einsum("bhqk,bkhd->bqhd", of_scores, key),
+                tf.einsum("bhqk,bqhd->bkhd", of_scores, query),
+                tf.einsum("bhqk,bqhd->bkhd", raised, scaled),
+                *(tf.reduce_sum(tf.cast(of_scores, tf.float32), axis=0) for _ in biases),
+            )
+
+        return found, gradient
+
+    found = run(query, key, value, *([] if bias is None else [bias]))
     return tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])

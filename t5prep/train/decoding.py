@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from t5prep.train.attention import attend, relative_bias, split_heads
 from t5prep.train.layers import Dropout, feed_forward, rms_norm
-from t5prep.train.model import Weights, embed, key_mask, logits, unstack_layers
+from t5prep.train.model import Weights, embed, key_mask, logits, stacked_weights, unstack_layers
 from t5prep.train.model_config import ModelConfig
 
 
@@ -35,7 +35,7 @@ def init_cache(weights: Weights, config: ModelConfig, encoded: tf.Tensor, *, len
 
     encoded: dtype[batch, input_length, d_model], of `model.encode`; its dtype is the cache's.
     """
-    layers = unstack_layers(weights, "decoder", dtype=encoded.dtype)
+    layers = unstack_layers(stacked_weights(weights, "decoder", dtype=encoded.dtype))
     empty = tf.zeros([encoded.shape[0], length, config.num_heads, config.d_kv], encoded.dtype)
     cross = [
         [split_heads(tf.matmul(encoded, part), config.num_heads) for part in tf.unstack(w["cross_kv"])] for w in layers
@@ -63,7 +63,6 @@ def decode_step(
     here = tf.reshape(positions == position, [1, length, 1, 1])
     seen = (positions <= position)[None, None, None, :]
     offered = key_mask(attention_mask)
-    no_bias = tf.zeros([])
     bias = relative_bias(
         tf.convert_to_tensor(weights["decoder.relative_bias"]),
         queries=1,
@@ -75,7 +74,7 @@ def decode_step(
     epsilon, heads = config.layer_norm_epsilon, config.num_heads
     x = embed(weights, tokens[:, None], dtype=dtype)
     all_keys, all_values = [], []
-    for number, w in enumerate(unstack_layers(weights, "decoder", dtype=dtype)):
+    for number, w in enumerate(unstack_layers(stacked_weights(weights, "decoder", dtype=dtype))):
         normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
         query = split_heads(tf.matmul(normed, w["q"]), heads)
         key, value = (split_heads(tf.matmul(normed, part), heads) for part in tf.unstack(w["kv"]))
@@ -85,7 +84,7 @@ def decode_step(
 
         query = split_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
         cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
-        x += tf.matmul(attend(query, cross_key, cross_value, bias=no_bias, mask=offered), w["out"][1])
+        x += tf.matmul(attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
 
         normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
         x += feed_forward(normed, tf.unstack(w["wi"]), w["wo"], dropout=Dropout(0.0, None), site=0)

@@ -1,11 +1,11 @@
-"""The parts of a T5 layer besides attention: normalisation, dropout, feed-forward, and recomputing a layer."""
+"""The parts of a T5 layer besides attention: normalisation, dropout, feed-forward."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
-from tensorflow.compiler.tf2xla.python import xla
+
+_AUTO_SELECT = 3  # tf.random.Algorithm.AUTO_SELECT: the generator that is fastest on the device
 
 
 def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
@@ -26,22 +26,31 @@ class Dropout:
     rate: float
     seed: tf.Tensor | None
 
-    def mask(self, shape: Sequence[int], dtype: tf.DType, *, site: int) -> tf.Tensor | None:
+    def mask(self, shape: Sequence[int], dtype: tf.DType, *, site: int | tf.Tensor) -> tf.Tensor | None:
         """What to multiply with: 0, or 1 / (1 - rate); None where nothing is dropped. Each `site` draws its own."""
         if self.seed is None or self.rate == 0.0:
             return None
-        # An odd constant spreads the sites over the first word (2**32 / the golden ratio, Knuth's multiplier).
-        spread = np.array([(site * 0x9E3779B1 + 2**31) % 2**32 - 2**31, 0], np.int32)
-        drawn = tf.random.stateless_uniform(shape, self.seed + spread, alg="auto_select")
-        return tf.cast(drawn >= self.rate, dtype) * tf.cast(1.0 / (1.0 - self.rate), dtype)
+        # One key a step; each site counts from its own multiple of 2**32, in the counter's first word, which is the one
+        # that a TPU's own generator takes (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc).
+        bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+            shape=shape,
+            key=tf.reshape(tf.bitcast(self.seed, tf.uint64), [1]),
+            counter=tf.bitcast(tf.reshape(tf.stack([0, site, 0, 0]), [2, 2]), tf.uint64),
+            alg=_AUTO_SELECT,
+            dtype=tf.int32,
+        )
+        kept = bits >= round(self.rate * 2**32) - 2**31
+        return tf.where(kept, tf.constant(1.0 / (1.0 - self.rate), dtype), tf.constant(0.0, dtype))
 
-    def __call__(self, x: tf.Tensor, *, site: int) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, *, site: int | tf.Tensor) -> tf.Tensor:
         """Drop features of x, [batch, length, features...], alike at every position of a row."""
         mask = self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site)
         return x if mask is None else x * mask
 
 
-def feed_forward(x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, dropout: Dropout, site: int) -> tf.Tensor:
+def feed_forward(
+    x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, dropout: Dropout, site: int | tf.Tensor
+) -> tf.Tensor:
     """relu(x wi) wo, or with two matrices gelu(x wi_0) * (x wi_1) wo, GELU by its tanh (Shazeer 2020).
 
     x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model].
@@ -51,26 +60,3 @@ def feed_forward(x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, dropou
     else:
         hidden = tf.nn.relu(tf.matmul(x, wi[0]))
     return tf.matmul(dropout(hidden, site=site), wo)
-
-
-def recomputed(layer: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    """The same layer, keeping only its arguments for the backward pass, which runs it again.
-
-    Its arguments are tensors, all of them; what it closes over gets no gradient. The barrier keeps XLA from seeing that
-    both runs are one computation; it exists under XLA only, so this works in a jit-compiled step.
-    """
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def forward(*inputs: tf.Tensor) -> tf.Tensor:
-        outputs = layer(*inputs)
-
-        def gradient(upstream: tf.Tensor) -> Sequence[tf.Tensor | None]:
-            held = xla.optimization_barrier(upstream, *inputs)
-            with tf.GradientTape() as tape:
-                tape.watch(held[1:])
-                again = layer(*held[1:])
-            return tape.gradient(again, held[1:], output_gradients=held[0])
-
-        return outputs, gradient
-
-    return forward

@@ -5,13 +5,14 @@ first. All shapes are static. In `dtype=tf.bfloat16` matmuls, activations and th
 softmax, logits and loss stay in float32, and so do the weights themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from t5prep.train.attention import attend, relative_bias, split_heads
-from t5prep.train.layers import Dropout, feed_forward, recomputed, rms_norm
+from t5prep.train.layer_loop import loop_over_layers
+from t5prep.train.layers import Dropout, feed_forward, rms_norm
 from t5prep.train.model_config import ModelConfig
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
@@ -31,8 +32,8 @@ def forward(
     """The logits of every target position, teacher forced: float32[batch, target_length, vocab_size].
 
     batch: `input_ids`, `attention_mask`, `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
-    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: layers are run again in
-    the backward pass instead of keeping their activations; needs XLA.
+    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: layers are a loop, and
+    run again in the backward pass instead of keeping their activations.
     """
     dropout = Dropout(config.dropout_rate, dropout_seed)
     segments = batch.get("input_segment_ids")
@@ -107,32 +108,26 @@ def run_stack(
         bidirectional=stack == "encoder",
         max_distance=config.relative_attention_max_distance,
     )
-    no_bias = tf.zeros([])
-    x = dropout(x, site=first_site)
-    for number, layer in enumerate(unstack_layers(weights, stack, dtype=x.dtype)):
-        names = list(layer)
+
+    def run_layer(
+        x: tf.Tensor, shared: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: int | tf.Tensor
+    ) -> tf.Tensor:
         site = first_site + (number + 1) * SITES_PER_LAYER
+        x = attention_layer(w, config, x, None, bias=shared[0], mask=mask, dropout=dropout, site=site)
+        if cross_mask is not None:
+            x = attention_layer(w, config, x, shared[1], bias=None, mask=cross_mask, dropout=dropout, site=site + 4)
+        normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
+        out = feed_forward(normed, tf.unstack(w["wi"]), w["wo"], dropout=dropout, site=site + 8)
+        return x + dropout(out, site=site + 9)
 
-        def run_layer(
-            x: tf.Tensor,
-            bias: tf.Tensor,
-            encoded: tf.Tensor,
-            *values: tf.Tensor,
-            names: list[str] = names,
-            site: int = site,
-        ) -> tf.Tensor:
-            w = dict(zip(names, values, strict=True))
-            x = attention_layer(w, config, x, None, bias=bias, mask=mask, dropout=dropout, site=site)
-            if cross_mask is not None:
-                x = attention_layer(
-                    w, config, x, encoded, bias=no_bias, mask=cross_mask, dropout=dropout, site=site + 4
-                )
-            normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
-            out = feed_forward(normed, tf.unstack(w["wi"]), w["wo"], dropout=dropout, site=site + 8)
-            return x + dropout(out, site=site + 9)
-
-        run = recomputed(run_layer) if remat else run_layer
-        x = run(x, bias, x[:0] if encoded is None else encoded, *layer.values())
+    shared = [bias] if encoded is None else [bias, encoded]
+    stacked = stacked_weights(weights, stack, dtype=x.dtype)
+    x = dropout(x, site=first_site)
+    if remat:
+        x = loop_over_layers(run_layer, x, shared, stacked)
+    else:
+        for number, w in enumerate(unstack_layers(stacked)):
+            x = run_layer(x, shared, w, number)
     x = rms_norm(x, weights[f"{stack}.final_norm"], epsilon=config.layer_norm_epsilon)
     return dropout(x, site=first_site + 1)
 
@@ -143,10 +138,10 @@ def attention_layer(
     x: tf.Tensor,
     encoded: tf.Tensor | None,
     *,
-    bias: tf.Tensor,
+    bias: tf.Tensor | None,
     mask: tf.Tensor,
     dropout: Dropout,
-    site: int,
+    site: int | tf.Tensor,
 ) -> tf.Tensor:
     """x plus what it finds in itself, or in `encoded`; w: this layer's slices of the stacked weights."""
     prefix, which = ("", 0) if encoded is None else ("cross_", 1)
@@ -176,17 +171,20 @@ def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tens
     return tf.matmul(decoded, table, transpose_b=True)
 
 
-def unstack_layers(weights: Weights, stack: str, *, dtype: tf.DType) -> list[dict[str, tf.Tensor]]:
-    """Each layer's own slices of the stacked weights, matrices in `dtype`, norms in float32.
+def stacked_weights(weights: Weights, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
+    """All layers' weights by their names in a layer, matrices in `dtype`, norms in float32."""
+    names = ["norms", "q", "kv", "out", "wi", "wo"]
+    names += ["cross_q", "cross_kv"] if stack == "decoder" else []
+    whole = {name: tf.convert_to_tensor(weights[f"{stack}.{name}"]) for name in names}
+    return {name: value if name == "norms" else tf.cast(value, dtype) for name, value in whole.items()}
+
+
+def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[dict[str, tf.Tensor]]:
+    """Each layer's own slices of `stacked_weights`.
 
     One unstack a variable, whose gradient is one concatenation; slicing layer by layer would add up padded gradients.
     """
-    names = ["norms", "q", "kv", "out", "wi", "wo"]
-    names += ["cross_q", "cross_kv"] if stack == "decoder" else []
-    layers: dict[str, list[tf.Tensor]] = {}
-    for name in names:
-        whole = tf.convert_to_tensor(weights[f"{stack}.{name}"])
-        layers[name] = tf.unstack(whole if name == "norms" else tf.cast(whole, dtype))
+    layers = {name: tf.unstack(value) for name, value in stacked.items()}
     return [dict(zip(layers, values, strict=True)) for values in zip(*layers.values(), strict=True)]
 
 
