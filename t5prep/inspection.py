@@ -34,7 +34,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
         )
     decode = functools.partial(newlines.decode, tokenizer=words, newlines=made.newlines)
     names = [shard.name for shard in made.splits[split].shards]
-    for record in itertools.islice(_read(data, names), count):
+    for record in itertools.islice(read(data, names), count):
         features = tfrecord.parse(record)
         inputs = [int(token) for token in features["input_ids"]]
         labels = [int(token) for token in features["labels"]]
@@ -62,7 +62,8 @@ def open_tokenizer(made: manifest.Manifest, name: str | None) -> Tokenizer:
     return words
 
 
-def _read(data: str | Path, names: list[str]) -> Iterator[bytes]:
+def read(data: str | Path, names: list[str]) -> Iterator[bytes]:
+    """The records of shards, undecoded. Raises DatasetError."""
     for name in names:
         try:
             with storage.opened(data, name) as file:

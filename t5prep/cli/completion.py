@@ -1,0 +1,25 @@
+"""`t5prep completion`."""
+
+import click
+from click import shell_completion
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    """Print what makes SHELL complete t5prep's commands, tasks and options when you press Tab.
+
+    \b
+    Example:
+      eval "$(t5prep completion bash)"          # in ~/.bashrc; zsh alike, in ~/.zshrc
+      t5prep completion fish > ~/.config/fish/completions/t5prep.fish
+    """
+    from t5prep.cli import main
+
+    made = shell_completion.get_completion_class(shell)
+    assert made is not None, "click knows these shells"
+    completion = made(main, {}, "t5prep", "_T5PREP_COMPLETE")
+    # Not `source()`: it starts a bash of its own to learn its version, and warns where there is none.
+    click.echo(completion.source_template % completion.source_vars())

@@ -1,0 +1,44 @@
+"""`t5prep doctor`."""
+
+import dataclasses
+import sys
+
+import click
+
+from t5prep.cli import _output
+
+_SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong", "red")}
+
+
+@click.command("doctor")
+@click.option("--tpu", metavar="NAME", help='Also reach this TPU; "local" on a TPU VM.')
+@click.option("--bucket", metavar="gs://...", help="Also list, write, read and remove an object there.")
+@click.option("--zone", default="", help="The TPU's zone, to see whether --bucket lies beside it.")
+@click.option(
+    "--service-account", default="", help="The address that the TPU VM runs as, to see what --bucket grants it."
+)
+@_output.as_json
+def command(tpu: str | None, bucket: str | None, zone: str, service_account: str, as_json: bool) -> None:
+    """Look at what of this machine works: each line ok, absent (–, and nobody needs it yet) or wrong, with what mends it.
+
+    Exit code 1 when something is wrong.
+
+    \b
+    Example:
+      t5prep doctor --bucket gs://my-bucket
+    """
+    from t5prep import doctor
+
+    found = []
+    for one in doctor.examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
+        found.append(one)
+        if as_json:
+            continue
+        sign, colour = _SIGNS[one.state]
+        click.echo(_output.colour(f"{sign:<6}", fg=colour, bold=one.state == "wrong") + f"{one.what:<18} {one.seen}")
+        if one.mend:
+            click.echo(f"{'':<25}→ {one.mend}")
+    healthy = doctor.healthy(found)
+    if as_json:
+        _output.print_json({"ok": healthy, "findings": [dataclasses.asdict(one) for one in found]})
+    sys.exit(0 if healthy else 1)
