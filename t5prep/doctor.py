@@ -90,7 +90,8 @@ def _packages() -> Iterator[Finding]:
         about = importlib.metadata.metadata("t5prep")
     except importlib.metadata.PackageNotFoundError:
         yield Finding("Python", "ok", here)
-        yield Finding("t5prep", "wrong", "runs from a folder and is not installed", "pip install t5prep")
+        seen = "runs from its folder, so which packages it wants is not known"
+        yield Finding("t5prep", "absent", seen, "python -m pip install -e .")
         return
     wanted = about.get("Requires-Python") or ">=3.11"
     fits = SpecifierSet(wanted).contains(here, prereleases=True)

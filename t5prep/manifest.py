@@ -143,7 +143,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     try:
         said = json.loads(text)
         schema = said["schema"]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DatasetError(f"{where} is not a t5prep manifest ({error}). Prepare the dataset again.") from error
     if schema != SCHEMA:
         raise DatasetError(

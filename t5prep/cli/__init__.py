@@ -5,12 +5,13 @@ Nothing here or at the top of a command's module may import Beam, TensorFlow or 
 
 import importlib
 import importlib.util
+import io
+import sys
 from typing import Any
 
 import click
 
-from t5prep import __version__
-from t5prep.errors import T5prepError
+from t5prep.cli import _failing, _versions
 
 # In the order in which one meets them.
 COMMANDS = (
@@ -20,7 +21,7 @@ COMMANDS = (
 
 
 class _Commands(click.Group):
-    """Finds commands by module name, and prints our own errors as one sentence with exit code 1."""
+    """Finds commands by module name, and prints errors that are not bugs as one sentence with exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in COMMANDS if importlib.util.find_spec(f"{__name__}.{name}")]
@@ -32,14 +33,21 @@ class _Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
+        # Names of files may hold bytes that are no text: they are printed as they are escaped.
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
-        except T5prepError as error:
-            raise click.ClickException(str(error)) from error
+        except click.ClickException:
+            raise
+        except Exception as error:
+            if (said := _failing.sentence(error)) is None:
+                raise
+            raise said from error
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="t5prep")
+@_versions.option
 def main() -> None:
     """Text in, a trained T5 out: prepare verified TFRecord shards, stream them to a TPU.
 

@@ -18,7 +18,8 @@ def common(task: Any) -> list[click.Parameter]:
 
     lengths = {"inputs": task.input_length, "targets": task.target_length}
     return [
-        _option("source", SOURCES, default=task.source or None, required=not task.source),
+        # A default of None would count as one, and --source would not be required.
+        _option("source", SOURCES, **({"default": task.source} if task.source else {"required": True})),
         _option("tokenizer", "A spiece.model, its directory, a Hub name, or sample:", required=True),
         _option("out", "Where the dataset goes.", required=True),
         _option("input-length", "Tokens of an input, EOS among them.", default=lengths["inputs"]),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep import inspection, manifest, statistics, storage
-from t5prep.errors import TokenizerError
+from t5prep.errors import DatasetError, TokenizerError
 from t5prep.manifest import Manifest
 from t5prep.plan import lengths
 from t5prep.report import charts, pages, sampling, tokens
@@ -25,6 +25,8 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
     Raises DatasetError, OutputError.
     """
     made = manifest.load(data)
+    if not made.splits:
+        raise DatasetError(f"{data} has no split, so there is nothing to show. Prepare it again.")
     first = "train" if "train" in made.splits else next(iter(made.splits))
     drawn: list[Drawn] = []
     why = ""

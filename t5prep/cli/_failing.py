@@ -1,0 +1,61 @@
+"""What a person reads when a command cannot go on: one sentence, never a traceback, whatever the machine did."""
+
+import errno
+
+import click
+
+from t5prep.errors import T5prepError
+
+# Modules that the base install has not → the extra that brings them.
+_EXTRAS = {
+    **dict.fromkeys(("tensorflow", "keras", "transformers", "safetensors", "tensorboard"), "train"),
+    **dict.fromkeys(("sacrebleu", "rouge_score"), "train"),
+    **dict.fromkeys(("jax", "jaxlib", "libtpu"), "plan"),
+    **dict.fromkeys(("matplotlib", "jinja2"), "report"),
+}
+
+# What TensorFlow raises where a place of the user's cannot be read or written; its other errors are bugs.
+_TENSORFLOW = (
+    *("NotFoundError", "PermissionDeniedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError"),
+    *("FailedPreconditionError", "ResourceExhaustedError", "DeadlineExceededError"),
+)
+
+
+def sentence(error: Exception) -> click.ClickException | None:
+    """The sentence for an error that is no bug; None for all others."""
+    if isinstance(error, T5prepError):
+        return click.ClickException(str(error))
+    if isinstance(error, ModuleNotFoundError):
+        return _missing(error)
+    if isinstance(error, OSError):
+        return _system(error)
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return click.ClickException("A name here holds bytes that are no text in UTF-8. Rename it, or type it again.")
+    if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _TENSORFLOW:
+        said = (getattr(error, "message", "") or str(error)).splitlines()[0]
+        return click.ClickException(f"TensorFlow says: {said}")
+    return None
+
+
+def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
+    """The sentence for a package that an extra brings; None for any other, which is a bug of ours."""
+    name = (error.name or "").partition(".")[0]
+    if name not in _EXTRAS:
+        return None
+    return click.ClickException(
+        f"This needs {name}, which is not installed. Get it: pip install 't5prep[{_EXTRAS[name]}]'"
+    )
+
+
+def _system(error: OSError) -> click.ClickException | None:
+    """The sentence for what the system refused; None for a pipe that nobody reads any more, which click ends quietly."""
+    if error.errno == errno.EPIPE:
+        return None
+    reason = error.strerror or str(error) or type(error).__name__
+    if error.filename is None:
+        return click.ClickException(f"{reason[:1].upper()}{reason[1:]}.")
+    return click.ClickException(f"{_text(error.filename)} cannot be read or written ({reason}).")
+
+
+def _text(path: object) -> str:
+    return path.decode(errors="replace") if isinstance(path, bytes) else str(path)

@@ -1,0 +1,107 @@
+"""What all commands have in common: versions, completion, colour, exit codes, and one sentence for what fails."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from t5prep import __version__
+from t5prep.cli import _failing, _output, main
+from t5prep.errors import DatasetError
+
+
+def test_versions_that_matter() -> None:
+    first, second = CliRunner().invoke(main, ["--version"]).output.splitlines()
+    assert first == f"t5prep {__version__}"
+    assert f"Python {sys.version.split()[0]}" in second
+    assert "apache-beam 2." in second
+    assert "sentencepiece 0." in second
+
+
+def test_help_and_versions_load_nothing_heavy() -> None:
+    code = (
+        "import sys; from t5prep.cli import main\n"
+        "for line in (['--help'], ['--version'], ['doctor', '--help'], ['report', '--help'], ['diff', '--help']):\n"
+        "    main(line, standalone_mode=False)\n"
+        "print(sorted({'apache_beam', 'tensorflow', 'transformers', 'matplotlib', 'jax', 'numpy'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_that_its_shell_reads(shell: str, tmp_path: Path) -> None:
+    script = CliRunner().invoke(main, ["completion", shell])
+    assert script.exit_code == 0
+    assert f"_T5PREP_COMPLETE={shell}_complete" in script.output
+    if found := shutil.which(shell):  # bash is everywhere; that the others read it is seen where they are
+        (tmp_path / "script").write_text(script.output)
+        subprocess.run([found, "-n", str(tmp_path / "script")], check=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("t5prep dif", ["diff"]), ("t5prep prepare so_q", ["so_quality"]), ("t5prep diff --js", ["--json"])],
+)
+def test_what_tab_offers(typed: str, offered: list[str]) -> None:
+    words = typed.split()
+    environment = {"_T5PREP_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    result = CliRunner().invoke(main, [], prog_name="t5prep", env=environment)
+    assert [line.partition(",")[2] for line in result.output.splitlines()] == offered
+
+
+@pytest.mark.parametrize(("no_colour", "coloured"), [(None, True), ("1", False)])
+def test_colour_is_for_terminals_that_want_it(no_colour: str | None, coloured: bool) -> None:
+    code = "from t5prep.cli import _output; print(_output.colour('x', bold=True))"
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    if no_colour:
+        environment["NO_COLOR"] = no_colour
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, check=True)
+    os.close(theirs)
+    assert ("\x1b" in os.read(ours, 100).decode()) == coloured
+    os.close(ours)
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
+    assert piped.stdout == b"x\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DatasetError("no manifest"), "no manifest"),
+        (ModuleNotFoundError("x", name="tensorflow.python"), "pip install 't5prep[train]'"),
+        (ModuleNotFoundError("x", name="jax"), "pip install 't5prep[plan]'"),
+        (PermissionError(13, "Permission denied", "a.csv"), "a.csv cannot be read or written (Permission denied)."),
+        (OSError("disk on fire"), "Disk on fire."),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), "no text in UTF-8"),
+    ],
+)
+def test_what_is_no_bug_is_one_sentence(error: Exception, said: str) -> None:
+    shown = _failing.sentence(error)
+    assert shown is not None
+    assert said in shown.message
+    assert shown.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), ModuleNotFoundError("x", name="t5prep.typo"), KeyError("x"), BrokenPipeError(32, "pipe")]
+)
+def test_a_bug_stays_a_bug(error: Exception) -> None:
+    assert _failing.sentence(error) is None
+
+
+def test_a_task_without_a_source_asks_for_one() -> None:
+    result = CliRunner().invoke(main, ["prepare", "text2text", "--tokenizer", "sample:", "--out", "x"])
+    assert result.exit_code == 2
+    assert "--source" in result.output
+
+
+def test_sizes() -> None:
+    assert [_output.bytes_text(size) for size in (0, 999, 1000, 2.5e12)] == ["0 bytes", "999 bytes", "1.0 kB", "2.5 TB"]
+    assert isinstance(main, click.Group)
