@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import platform
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -14,7 +16,7 @@ _NAMED = (
 )
 
 
-def option(command: click.Command) -> click.Command:
+def option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds `--version`."""
     return click.option(
         "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show, help="Show versions and exit."
