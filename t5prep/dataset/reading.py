@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow.experimental.numpy as tnp
 
-from t5prep import gcs, order
+from t5prep import order
 from t5prep.dataset.opening import Opened
 
 # TFRecordDataset's read-ahead per file; its default of 256 kB is a system call per 200 records.
@@ -65,8 +65,6 @@ def rows(
 def _lanes(opened: Opened, deal: order.Deal, *, lanes: Any, start: int, share: int) -> Any:
     """The records of some lanes for one window after another: `string[lanes, share]`, unpermuted."""
     paths = tf.constant(opened.paths)
-    # Over a network every lane reads ahead for itself; on a disk one thread is as fast, and cheaper.
-    parallel = lanes.shape[0] if gcs.is_gs(opened.data) else None
 
     def lane(number: Any) -> Any:
         def epoch(passed: Any) -> Any:
@@ -79,7 +77,7 @@ def _lanes(opened: Opened, deal: order.Deal, *, lanes: Any, start: int, share: i
         return epochs.flat_map(epoch).rebatch(share, drop_remainder=True)
 
     side_by_side = tf.data.Dataset.from_tensor_slices(lanes).interleave(
-        lane, cycle_length=lanes.shape[0], block_length=1, num_parallel_calls=parallel
+        lane, cycle_length=lanes.shape[0], block_length=1, num_parallel_calls=lanes.shape[0]
     )
     return side_by_side.batch(lanes.shape[0], drop_remainder=True).prefetch(1)
 
