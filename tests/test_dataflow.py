@@ -88,6 +88,7 @@ def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_onl
     assert "vCPU-hours" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(cloud: str, tmp_path: Path) -> None:
     gcs.write(f"{cloud}/rows.csv", write_csv(tmp_path / "rows.csv", questions(5)).read_bytes())
     (found,) = sources.resolve(f"{cloud}/rows.csv").files

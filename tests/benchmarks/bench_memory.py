@@ -1,0 +1,115 @@
+"""Is memory flat? Corpora of several sizes, prepared in the default budget: the peak of all processes together.
+
+    python -m tests.benchmarks.bench_memory 50MB 500MB [--memory 2GiB] [--tokenizer spiece.model] [--rows-of FILE.csv]
+
+A corpus is made by repetition with ids of its own for every row, in CSV files of 64 MB each.
+"""
+
+import contextlib
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from t5prep import caches, sample
+from t5prep.manifest import load
+
+FILE_BYTES = 64_000_000
+
+
+def rows_to_repeat(rows_of: str) -> list[list[str]]:
+    """Header and rows to repeat: of a CSV file, or of the built-in sample."""
+    path = Path(rows_of) if rows_of else sample.write(caches.root() / "sample" / "questions.csv")
+    encoding = "cp1252" if "cp1252" in path.name else "utf-8"
+    csv.field_size_limit(1 << 30)
+    with open(path, newline="", encoding=encoding) as file:
+        return list(csv.reader(file))
+
+
+def corpus(folder: Path, *, size: int, rows: list[list[str]]) -> int:
+    """Writes about `size` bytes of CSV; returns how many rows."""
+    header, *rest = rows
+    at, written, number = header.index("Id"), 0, 0
+    for part in range(-(-size // FILE_BYTES)):
+        with open(folder / f"part-{part:04d}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(header)
+            while file.tell() < FILE_BYTES and written + file.tell() < size:
+                for row in rest[:500]:
+                    writer.writerow([*row[:at], f"r{number}", *row[at + 1 :]])
+                    number += 1
+            written += file.tell()
+    return number
+
+
+def tree(pid: int) -> Iterator[int]:
+    """A process and everything below it."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            yield from tree(int(child))
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process and everything below it hold together: proportional, so that shared pages count once."""
+    total = 0
+    for each in tree(pid):
+        try:
+            rollup = Path(f"/proc/{each}/smaps_rollup").read_text()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        total += sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
+    return total
+
+
+def peak(command: list[str]) -> tuple[int, float]:
+    """The most that a command's processes held together at any time, and how long it took."""
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    most = 0
+    while process.poll() is None:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            most = max(most, resident(process.pid))
+        time.sleep(0.1)
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    return most, time.monotonic() - began
+
+
+@click.command()
+@click.argument("sizes", nargs=-1, required=True)
+@click.option("--memory", default="2GiB")
+@click.option("--tokenizer", default="sample:")
+@click.option("--rows-of", default="")
+@click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
+def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, scratch: str) -> None:
+    """Prints a line for each size."""
+    rows = rows_to_repeat(rows_of)
+    budget = caches.parse_bytes(memory, name="--memory")
+    click.echo(f"{'corpus':>10} {'rows':>12} {'peak, all processes':>20} {'of budget':>10} {'seconds':>8} {'MB/s':>6}")
+    for size in sizes:
+        with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
+            bytes_ = caches.parse_bytes(size, name="size")
+            (Path(folder) / "rows").mkdir()
+            made = corpus(Path(folder) / "rows", size=bytes_, rows=rows)
+            os.environ["T5PREP_CACHE"] = str(Path(folder) / "cache")
+            out = str(Path(folder) / "out")
+            command = [sys.executable, "-m", "t5prep", "prepare", "so_quality", "--source", f"{folder}/rows"]
+            command += ["--tokenizer", tokenizer, "--out", out, "--memory", memory]
+            most, seconds = peak(command)
+            there = load(out)
+            assert sum(split.records for split in there.splits.values()) + sum(there.rejected.values()) == made
+            click.echo(
+                f"{size:>10} {made:>12,} {most / 2**20:>16,.0f} MiB {most / budget:>9.0%} {seconds:>8.0f}"
+                f" {bytes_ / 1e6 / seconds:>6.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
