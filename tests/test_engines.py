@@ -73,6 +73,36 @@ def test_a_flink_cluster_gives_the_same_bytes_even_when_it_loses_a_task_manager(
     assert bytes_of(tmp_path / "out") == expected
 
 
+REAL = {
+    "questions": (
+        "stackoverflow/questions_cp1252.csv",
+        {"encoding": "cp1252", "options": {"labels": "HQ=high,LQ=low"}},
+    ),
+    "sst2": ("sst2/*.tsv", {"task": "sst2"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(REAL))
+def test_real_corpora_have_the_same_bytes_from_every_engine(shared_data: Path, tmp_path: Path, name: str) -> None:
+    """Of SST-2 ten thousand rows, in files that are splits themselves; of Stack Overflow all."""
+    require("prism")
+    require("flink")
+    where, choices = REAL[name]
+    choices = {"tokenizer": shared_data / "t5_tokenizer/spiece.model", "shards": 4, "limit": 10_000, **choices}
+    source = shared_data / where
+    made = prepared(source, tmp_path / "local0", **choices)
+    assert sum(split.records for split in made.splits.values()) >= 1000
+    for workers in (1, 2, 4):
+        prepared(source, tmp_path / f"local{workers}", workers=workers, memory=4 << 30, **choices)
+    for engine in ("prism", "flink"):
+        prepared(source, tmp_path / engine, runner=engine, workers=2, **choices)
+    with cluster(tmp_path / "cluster", task_managers=2) as flink:
+        prepared(source, tmp_path / "cluster2", runner="flink", arguments=flink.arguments, workers=2, **choices)
+    for other in ("local1", "local2", "local4", "prism", "flink", "cluster2"):
+        assert bytes_of(tmp_path / other) == bytes_of(tmp_path / "local0"), other
+
+
 def test_what_a_worker_of_an_engine_raises_is_said_in_one_sentence(tmp_path: Path) -> None:
     require("prism")
     write_csv(tmp_path / "a.csv", questions(3))

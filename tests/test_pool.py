@@ -1,0 +1,127 @@
+"""What can happen to the processes and the disk of a local run: it goes on, or says in a sentence why it cannot."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparing import bytes_of, prepared, questions, write_csv
+
+from pipelines import pool
+from t5prep import sample
+from t5prep.errors import OutputError, T5prepError, UsageError
+
+SAMPLE = sample.tokenizer_path()
+
+
+def warm() -> None:
+    pass
+
+
+def twice(element: int) -> int:
+    time.sleep(0.02)
+    return 2 * element
+
+
+def deadly(element: int) -> int:
+    if element == 3:
+        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does to a process that asks for too much memory
+    return element
+
+
+@pytest.fixture
+def two() -> Iterator[pool.Pool]:
+    started = pool.Pool(2, warm=warm)
+    yield started
+    started.close()
+
+
+def through(two: pool.Pool, work: Any, elements: range) -> list[int]:
+    window = pool.Window(two.name, work)
+    results = [result for element in elements for result in window.put(element)]
+    return results + list(window.drain())
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.Pool) -> None:
+    stop = threading.Event()
+
+    def kill() -> None:
+        for _ in range(2):
+            if stop.wait(0.4):
+                return
+            os.kill(next(iter(two.executor._processes)), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert through(two, twice, range(60)) == [2 * element for element in range(60)]
+    stop.set()
+    killer.join()
+
+
+def test_work_that_kills_every_worker_is_said_in_a_sentence(two: pool.Pool) -> None:
+    with pytest.raises(T5prepError, match=r"died 3 times on the same work \(3\)\. If the machine ran out of memory"):
+        through(two, deadly, range(6))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "t5prep", place], capture_output=True).returncode:
+        pytest.skip("only root may mount a file system")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(small_disk: Path, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(3000))
+    with pytest.raises(OutputError, match=r"no space left for .*Free some, or choose another place with --out"):
+        prepared(source, small_disk / "out", tokenizer=SAMPLE, workers=1, kept=tmp_path / "kept")
+    assert not (small_disk / "out" / "manifest.json").exists()
+    assert list((tmp_path / "kept").rglob("*.arrow"))
+    few = write_csv(tmp_path / "few.csv", questions(100))
+    prepared(few, small_disk / "out", tokenizer=SAMPLE)  # what the full run left is swept away
+    prepared(few, tmp_path / "out", tokenizer=SAMPLE)
+    assert bytes_of(small_disk / "out") == bytes_of(tmp_path / "out")
+
+
+def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path: Path) -> None:
+    (small_disk / "filled").write_bytes(bytes(2_900_000))
+    source = write_csv(tmp_path / "rows.csv", questions(1000))
+    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, kept=small_disk / "kept")
+    assert sum(split.records for split in made.splits.values()) == 1000
+    assert not list((small_disk / "kept").rglob("*.arrow"))
+
+
+def test_a_scratch_folder_that_vanishes_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines import transforms
+
+    source, out = write_csv(tmp_path / "rows.csv", questions(50)), tmp_path / "out"
+
+    def vanish(*given: Any, **options: Any) -> Any:
+        shutil.rmtree(out / ".unfinished-spool")
+        return planned(*given, **options)
+
+    planned = transforms.planning.plan_shards
+    monkeypatch.setattr(transforms.planning, "plan_shards", vanish)
+    with pytest.raises(T5prepError, match=r"No such file|vanished|not there|cannot be read"):
+        prepared(source, out, tokenizer=SAMPLE)
+    assert not (out / "manifest.json").exists()
+    monkeypatch.undo()
+    prepared(source, out, tokenizer=SAMPLE)
+
+
+def test_too_little_memory_is_refused_and_little_is_shared_out(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(300))
+    with pytest.raises(UsageError, match="--memory 100MiB: one worker needs"):
+        prepared(source, tmp_path / "out", tokenizer=SAMPLE, workers=1, memory=100 << 20)
+    prepared(source, tmp_path / "small", tokenizer=SAMPLE, workers=2, memory=520 << 20)
+    prepared(source, tmp_path / "large", tokenizer=SAMPLE)
+    assert bytes_of(tmp_path / "small") == bytes_of(tmp_path / "large")
