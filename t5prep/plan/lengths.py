@@ -74,7 +74,8 @@ def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
     all_of_it = _shape(joint, prepared=prepared)
     if (all_of_it.input_length, all_of_it.target_length) != prepared:
         found.append(Choice("shortest that cuts nothing", (all_of_it,), _padding(joint, [all_of_it])))
-    most = Shape(*(min(_quantile(joint, side, 0.99), prepared[side]) for side in (0, 1)), rows)
+    inputs, targets = (min(_quantile(joint, side, 0.99), prepared[side]) for side in (0, 1))
+    most = Shape(inputs, targets, rows)
     if most != all_of_it:
         cut = joint[(joint[:, 0] > most.input_length) | (joint[:, 1] > most.target_length), 2].sum() / rows
         found.append(Choice("shortest for 99 in 100", (most,), _padding(joint, [most]), float(cut)))

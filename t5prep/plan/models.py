@@ -6,7 +6,9 @@ configurations (t5x/examples/t5) say the same.
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.train.model_config import ModelConfig
@@ -45,11 +47,12 @@ def _models() -> dict[str, ModelConfig]:
         ("byt5-", _BYT5, dataclasses.replace(gated, vocab_size=384)),
     )
     names = ("d_model", "d_ff", "num_layers", "num_decoder_layers", "num_heads", "d_kv")
-    return {
-        prefix + size: dataclasses.replace(like, **dict(zip(names, numbers, strict=True)))
-        for prefix, sizes, like in families
-        for size, numbers in sizes.items()
-    }
+
+    def shaped(like: ModelConfig, numbers: Sequence[int]) -> ModelConfig:
+        fields: dict[str, Any] = dict(zip(names, numbers, strict=True))
+        return dataclasses.replace(like, **fields)
+
+    return {prefix + size: shaped(like, numbers) for prefix, sizes, like in families for size, numbers in sizes.items()}
 
 
 MODELS = _models()
