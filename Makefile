@@ -13,7 +13,7 @@ RUNNER ?= local
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help prep train test test-slow lint format bench bench-tpu golden clean
+.PHONY: help prep train test test-slow lint format bench golden clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ lint: $(VENV)/dev  ## check style and types
 format: $(VENV)/dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+golden: $(VENV)/dev  ## write every task's golden examples anew, to be read before they are committed
+	T5PREP_GOLDEN=1 $(BIN)/python -m pytest -q tests/test_tasks.py
 
 bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_prepare

@@ -1,6 +1,6 @@
 """Every task against its golden rows: tests/data/<task>/rows.jsonl → examples.jsonl.
 
-`T5PREP_GOLDEN=1 pytest tests/test_tasks.py` writes examples.jsonl anew, to be read before it is committed.
+`make golden` writes examples.jsonl anew, to be read before it is committed.
 """
 
 import json
