@@ -2,7 +2,8 @@
 
 Source   Zenodo 7186761: Webis-CausalQA-22-v-1.0.zip, input/{original,random}-splits/<subset>_{train,valid}_*.csv.
 Example  what causes rain? \\n water vapour condenses into clouds. → condensation of water vapour
-Paper    Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering.
+Paper    Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering (COLING). What
+         the files hold, and the rules, are from its scripts: webis-de/coling22-benchmark-for-causal-question-answering.
 
 The question and the context are joined as UnifiedQA joins them: a space, a backslash, the letter n, a space. Truncation
 cuts the context, never the question. Where a row has several answers (joined by tabs) the first is the target and all
@@ -77,7 +78,7 @@ def columns(options: Options) -> tuple[Column, ...]:
     """The columns that are read. Raises UsageError for ELI5, which has no texts."""
     if options.subset == "eli5":
         raise UsageError(
-            "--subset eli5: the archive has only the ids of ELI5's posts, because Reddit's texts may not be passed on. "
+            "--subset eli5: the archive has only the ids of ELI5's posts, because their texts may not be passed on. "
             "Choose another subset, or prepare a file of your own that has the texts with `t5prep prepare text2text`."
         )
     return "id", "question_processed", ("context_processed", ""), ("answer", "answer_processed")
@@ -90,7 +91,7 @@ TASK = Task(
     options=Options,
     source="zenodo:7186761",
     files=("*{subset}_*_{partition}_split.csv",),
-    licence="mixed: each dataset's own (Webis-CausalQA-22)",
+    licence="not stated here: see the Zenodo record, and each dataset's own",
     citation="Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering",
     input_length=2048,
     target_length=100,

@@ -1,7 +1,7 @@
 """A few concepts → an everyday sentence with all of them: CommonGen, seed 003's second corpus.
 
-Source   The Hub's allenai/common_gen: 67,389 / 4,018 rows of 32,651 / 993 concept sets (the test split's sentences are
-         hidden, and its rows rejected). CommonGen's own JSON lines (concept_set, scene) are read too.
+Source   The Hub's allenai/common_gen: 67,389 / 4,018 / 1,497 rows (a row without a sentence, as a hidden test split has
+         them, is rejected). JSON lines with concept_set (joined by #) and scene are read too.
 Example  generate a sentence with: mountain ski skier → Skier skis down the mountain
 Paper    Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning.
 

@@ -5,8 +5,8 @@ Example  quality: <title> EOS <body> → high
 Paper    The fine-tuning tutorial pedro-r-marques/tutorial-t5-fine-tune: t5-base reaches 0.9364 on valid.csv.
 
 The title and the body are joined by the EOS token, and a document of more than 512 tokens keeps its first 255 and last
-256 around `<extra_id_1>`. HTML is kept by default because the seed was trained and scored on it; but in the real set
-questions of the class LQ_EDIT carry no markup, so a model can read their label off a missing `<p>`. Prepare with
+256 around `<extra_id_1>`. HTML is kept by default because the seed was trained and scored on it; but questions of
+the class LQ_EDIT are reported to carry no markup, and then a model can read their label off a missing `<p>`. Prepare with
 `--html strip` for a model that reads questions (and expect a lower score than the seed's).
 """
 
@@ -55,8 +55,9 @@ TASK = Task(
     options=Options,
     source="kaggle:imoore/60k-stack-overflow-questions-with-quality-rate",
     files=("*.csv",),
-    licence="CC BY-SA 4.0 (Stack Overflow content)",
-    citation="Annamoradnejad et al. 2022, Multi-View Approach to Suggest Moderation Actions in Community Q&A Sites",
+    licence="reported inconsistently (CC BY-SA, Apache-2.0, MIT): see Kaggle",
+    citation="Annamoradnejad et al. 2022, Multi-View Approach to Suggest Moderation Actions in Community Question "
+    "Answering Sites",
     input_length=512,
     target_length=2,
     classes=lambda options: tuple(_words(options.labels).values()),

@@ -2,7 +2,7 @@
 
 Source   Any text: the Hub's allenai/c4, gsarti/clean_mc4_it; files of lines; JSON lines or Parquet with a column of it.
 Example  Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last
-Paper    Raffel et al. 2020, section 3.3.4, and seed 003 (gsarti/t5-flax-gcp), which drops what is left of every 200
+Paper    Raffel et al. 2020 (corrupting spans), and seed 003 (gsarti/t5-flax-gcp), which drops what is left of every 200
          documents and counts its sentinels upwards. Here only the last row of a shard is shorter than the others.
 
 A row of 512 tokens hides 85 of 568 in 28 spans, and its target has 114. Documents keep their EOS inside the row; which

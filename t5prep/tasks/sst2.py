@@ -4,7 +4,7 @@ Source   The Hub's nyu-mll/glue, config sst2: 67,349 / 872 sentences (its test s
          GLUE's own TSV (sentence, label) and seed 004's JSON lines (text, and the label as a word) are read too.
 Example  it 's a charming and often affecting journey . → positive
 Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank. Seed 004
-         reports 0.9012 for t5-small and 0.9418 for t5-base on the validation split; there is no prefix, as there.
+         reports 0.9012 for t5-small and 0.9418 for t5-base (its README); there is no prefix, as there.
 """
 
 from t5prep.errors import Reject
@@ -34,7 +34,7 @@ TASK = Task(
     columns=lambda options: (("sentence", "text"), "label"),
     source="hf:nyu-mll/glue#sst2",
     files=("*.parquet", "*.tsv", "*.jsonl", "*.json"),
-    licence="not stated by its authors (GLUE)",
+    licence="not stated here: see the publisher (GLUE)",
     citation="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank",
     input_length=128,
     target_length=4,

@@ -3,7 +3,7 @@
 Source   The Hub's abisee/cnn_dailymail, config 3.0.0 (article, highlights, id); EdinburghNLP/xsum (document, summary).
 Example  summarize: <article> → <highlights>
 Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me the Details, Just the Summary!; the
-         prefix is T5's own (Raffel et al. 2020, appendix D), and truncation never cuts it.
+         prefix is T5's own, and truncation never cuts it.
 """
 
 from t5prep.errors import Reject
@@ -31,7 +31,7 @@ TASK = Task(
     id_column=lambda options: "id",
     source="hf:abisee/cnn_dailymail#3.0.0",
     files=("*.parquet", "*.jsonl", "*.json", "*.csv"),
-    licence="Apache-2.0 (the code that makes CNN/Daily Mail; the articles belong to their publishers)",
+    licence="none known (CNN/Daily Mail, says its page in the TensorFlow Datasets catalogue)",
     citation="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks",
     input_length=512,
     target_length=128,
