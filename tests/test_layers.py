@@ -27,7 +27,7 @@ FLOORS = [
             "progress",
         ),
         *("output", "verify", "inspection", "gcs", "resumable", "upload", "bucket", "storage", "tokenizer_directory"),
-        *("places", "engines", "claims"),
+        *("places", "engines", "claims", "budget", "kept"),
         *("text_columns", "comparison"),
     },
     {
