@@ -93,7 +93,7 @@ def _packages() -> Iterator[Finding]:
         seen = "runs from its folder, so which packages it wants is not known"
         yield Finding("t5prep", "absent", seen, "python -m pip install -e .")
         return
-    wanted = about.json.get("requires_python") or ">=3.11"
+    wanted = str(about.json.get("requires_python", ">=3.11"))
     fits = SpecifierSet(wanted).contains(here, prereleases=True)
     yield Finding(
         "Python", "ok" if fits else "wrong", f"{here} (wanted: {wanted})", "" if fits else "uv python install 3.11"
