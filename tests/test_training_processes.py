@@ -81,6 +81,15 @@ def test_replicas_and_accumulation_change_no_loss(toys: Path, data: str, shape: 
     assert found == pytest.approx(expected, abs=1e-5)
 
 
+def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
+    packed = training.sentences(toys / "packed", layout="packed")
+    losses = _run(packed, shape, toys / "of_packed", steps=20, dropout=0)
+    assert losses[20] < losses[1]
+    _, state = checkpoints.best(str(toys / "of_packed"))
+    assert {"loss", "token_accuracy"} <= state.metrics.keys()
+    assert "em" not in state.metrics
+
+
 def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -> None:
     other = training.classes(toys / "other", seed=3)
     command = _command(data, shape, toys / "mixed", rates="1,3", steps=4)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import click
@@ -48,7 +47,7 @@ def command(
     Example:
       t5prep eval --model runs/sample --data data/sample --split validation
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _device.need_tensorflow()
     from t5prep import files
     from t5prep.train.evaluate import evaluate
 

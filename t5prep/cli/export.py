@@ -1,7 +1,5 @@
 """`t5prep export`."""
 
-import os
-
 import click
 
 from t5prep.cli import _device, _output
@@ -23,7 +21,7 @@ def command(model: str, out: str, form: str, which: str, beams: int, as_json: bo
     Example:
       t5prep export --model runs/sample --out models/sample
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _device.need_tensorflow()
     from t5prep.train import export
 
     if form == "hf":

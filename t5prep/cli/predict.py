@@ -1,6 +1,5 @@
 """`t5prep predict`."""
 
-import os
 import sys
 
 import click
@@ -42,7 +41,7 @@ def command(
     Example:
       echo "quality: How do I sort a list?" | t5prep predict --model runs/sample
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    _device.need_tensorflow()
     from t5prep.train.predict import predict, read_items
 
     jsonl = jsonl or file.endswith(".jsonl")

@@ -1,7 +1,5 @@
 """`t5prep train`."""
 
-import os
-
 import click
 
 from t5prep.cli import _device, _output, _scores
@@ -55,7 +53,7 @@ def command(
     Example:
       t5prep train --recipe tiny --data data/sample --out runs/sample
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes about its own build
+    _device.need_tensorflow()
     from t5prep.train import config as configs
     from t5prep.train.trainer import train
 

@@ -31,6 +31,8 @@ def strategy(*, tpu: str | None = None, gpus: bool = False, replicas: int = 1) -
                 'Install its CUDA libraries with `pip install "tensorflow[and-cuda]==2.20.*"`, or leave --gpus out.'
             )
         return tf.distribute.MirroredStrategy()
+    if tf.config.list_physical_devices("GPU"):
+        tf.config.set_visible_devices([], "GPU")  # or TensorFlow would take what it was not given
     if replicas > 1:
         parts = [tf.config.LogicalDeviceConfiguration()] * replicas
         cpu = tf.config.list_physical_devices("CPU")[0]
