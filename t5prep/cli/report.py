@@ -11,9 +11,10 @@ from t5prep.cli import _output
 @click.argument("data")
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write [default: DATA/report.html].")
 @click.option("--tokenizer", help="The tokenizer, where the manifest's name no longer leads to it.")
+@click.option("--answers", help="Of a run: what `t5prep eval --predictions` wrote [default: RUN/eval.json].")
 @_output.as_json
-def command(data: str, out: Path | None, tokenizer: str | None, as_json: bool) -> None:
-    """Write DATA as one HTML page: lengths, cuts, labels, padding, rejected rows.
+def command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:
+    """Write DATA, a prepared dataset or a training run, as one HTML page: lengths, cuts, labels, padding; curves, answers.
 
     The page needs no network and follows the reader's light or dark.
 
@@ -23,7 +24,7 @@ def command(data: str, out: Path | None, tokenizer: str | None, as_json: bool) -
     """
     from t5prep import report
 
-    path = report.write(data, out=out or report.default_out(data), tokenizer=tokenizer)
+    path = report.write(data, out=out or report.default_out(data), tokenizer=tokenizer, answers=answers)
     if as_json:
         _output.print_json({"out": str(path), "bytes": path.stat().st_size})
     else:

@@ -1,4 +1,4 @@
-"""`report`: a prepared dataset as one HTML page, for people who would rather look than read."""
+"""`report`: a prepared dataset or a training run as one HTML page, for people who would rather look than read."""
 
 from pathlib import Path
 
@@ -6,11 +6,14 @@ from t5prep import files
 from t5prep.errors import UsageError
 
 
-def write(data: str | Path, *, out: str | Path, tokenizer: str | None = None) -> Path:
-    """Write the page of a prepared dataset, and say where it is.
+def write(
+    data: str | Path, *, out: str | Path, tokenizer: str | None = None, answers: str | Path | None = None
+) -> Path:
+    """Write the page of a prepared dataset, or of a training run, and say where it is.
 
     Nothing in it comes from the network, and the same data gives the same bytes. Datasets are read from gs:// as well;
-    `tokenizer` is needed where the manifest's name no longer leads to it.
+    `tokenizer` is needed where the manifest's name no longer leads to it; `answers` is what
+    `t5prep eval --predictions` wrote, for a run.
     Raises DatasetError, TokenizerError, OutputError, and UsageError where the extra `report` is not installed.
     """
     try:
@@ -20,13 +23,19 @@ def write(data: str | Path, *, out: str | Path, tokenizer: str | None = None) ->
         raise UsageError(
             f"report draws with {error.name}, which is missing. Get it: pip install 't5prep[report]'"
         ) from None
-    from t5prep.report import dataset
+    from t5prep.report import dataset, training
 
+    if training.is_run(data):
+        page = training.page(data, answers=answers)
+    elif answers:
+        raise UsageError(f"{data} is no training run, and answers (--answers {answers}) are of one.")
+    else:
+        page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)
-    files.write_whole(path, dataset.page(data, tokenizer=tokenizer).encode("utf-8", "replace"))
+    files.write_whole(path, page.encode("utf-8", "replace"))
     return path
 
 
 def default_out(data: str | Path) -> Path:
-    """Where the page goes when nobody says: into a dataset on disk, else into the working directory."""
+    """Where the page goes when nobody says: beside what it shows, else into the working directory."""
     return Path("report.html") if "://" in str(data) else Path(data) / "report.html"

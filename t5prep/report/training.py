@@ -1,0 +1,136 @@
+"""What the page of a training run says: curves, checkpoints, answers, settings, and the data that it was trained on."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from t5prep import manifest, storage
+from t5prep.errors import DatasetError, UsageError
+from t5prep.report import charts, pages
+
+SETTINGS, ANSWERS = "train.json", "eval.json"
+# Curves in the order in which one looks at them; others follow by name.
+_FIRST = ("loss", "accuracy", "learning_rate", "gradient_norm")
+_NAME = re.compile(r"\w{1,40}", re.ASCII)
+_WORST = 20
+
+
+def is_run(place: str | Path) -> bool:
+    """Whether a place holds a training run. Raises OutputError where a bucket may not be read."""
+    try:
+        return SETTINGS in storage.names(place)
+    except OSError:
+        return False
+
+
+def page(run: str | Path, *, answers: str | Path | None = None) -> str:
+    """The page of a run. `answers` is what `t5prep eval --predictions` wrote (else RUN/eval.json, where it is).
+
+    Raises DatasetError where the run, UsageError where the answers cannot be read.
+    """
+    try:
+        settings = dict(json.loads(storage.read(run, SETTINGS)))
+        lines = sorted(_lines(run), key=lambda line: line["step"])
+        names = storage.names(run)
+    except (OSError, ValueError, TypeError) as error:
+        raise DatasetError(f"{run} is a run that cannot be read ({error}).") from error
+    said = _answers(answers) if answers else {}
+    if not answers and ANSWERS in names:
+        said = _answers(storage.within(run, ANSWERS), content=storage.read(run, ANSWERS))
+    curves = _curves(lines, split=str(settings.get("eval_split", "validation")))
+    return pages.render(
+        "training.html",
+        title=f"{Path(str(run)).name} · t5prep",
+        run=str(run),
+        settings=settings,
+        steps=max((line["step"] for line in lines), default=0),
+        charts=[(name, charts.curves(found, what=name)) for name, found in curves.items()],
+        last=_last(lines),
+        confusion=_confusion(said.get("metrics")),
+        metrics=_numbers(said.get("metrics")),
+        worst=[one for one in _list(said.get("worst")) if isinstance(one, dict)][:_WORST],
+        checkpoint=said.get("checkpoint", ""),
+        data=list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name)))),
+    )
+
+
+def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
+    """Lines of metrics.jsonl; one cut short by the end of a run is left out."""
+    try:
+        content = storage.read(run, "metrics.jsonl").decode("utf-8", "replace")
+    except FileNotFoundError:
+        return
+    for line in content.splitlines():
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(values, dict) and isinstance(values.get("step"), int):
+            yield values
+
+
+def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, tuple[list[float], list[float]]]]:
+    """Metric → {"training" or "evaluation": (steps, values)}: what is measured of both stands in one chart."""
+    found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    for line in lines:
+        for key, value in line.items():
+            if key == "step" or not isinstance(value, int | float) or value != value or not _NAME.fullmatch(key):
+                continue
+            own = key.startswith(f"{split}_")
+            name = key.removeprefix(f"{split}_") if own else key
+            steps, values = found.setdefault(name, {}).setdefault("evaluation" if own else "training", ([], []))
+            steps.append(line["step"])
+            values.append(value)
+    order = sorted(found, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    return {name: found[name] for name in order if any(len(set(values)) > 1 for _, values in found[name].values())}
+
+
+def _last(lines: list[dict[str, Any]]) -> dict[str, float]:
+    """The last value of everything that was measured."""
+    return {
+        key: value
+        for line in lines
+        for key, value in line.items()
+        if key != "step" and isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _answers(path: str | Path, *, content: bytes | None = None) -> dict[str, Any]:
+    try:
+        said = json.loads(Path(path).read_bytes() if content is None else content)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} holds no answers ({error}). Write them: t5prep eval --predictions FILE") from error
+    if not isinstance(said, dict):
+        raise UsageError(f"{path} holds no answers. Write them: t5prep eval --predictions FILE")
+    return said
+
+
+def _confusion(metrics: Any) -> tuple[list[str], list[tuple[str, list[tuple[int, float]]]]] | None:
+    """Column names, and for each label its row: (how many, which share of the row)."""
+    if not isinstance(metrics, dict) or not _list(metrics.get("confusion")):
+        return None
+    labels = [str(label) for label in _list(metrics.get("labels"))]
+    rows = []
+    for label, row in zip(labels, metrics["confusion"], strict=False):
+        counts = [number for number in _list(row) if isinstance(number, int)]
+        rows.append((label, [(number, number / max(1, sum(counts))) for number in counts]))
+    return [*labels, "(other)"], rows
+
+
+def _numbers(metrics: Any) -> dict[str, float]:
+    said = metrics if isinstance(metrics, dict) else {}
+    return {str(name): value for name, value in said.items() if isinstance(value, int | float)}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _data(run: str | Path, names: list[str]) -> Iterator[tuple[str, manifest.Manifest | None]]:
+    for name in names:
+        try:
+            yield "", manifest.loads(storage.read(run, name), where=storage.within(run, name))
+        except DatasetError as error:
+            yield str(error), None

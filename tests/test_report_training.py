@@ -1,0 +1,100 @@
+"""The page of a training run: curves, answers, lineage, and what it does with a run that is half there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparing import prepared, questions, write_csv
+
+pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
+from t5prep import report
+from t5prep.errors import DatasetError, UsageError
+
+EVIL = "<script>alert('x')</script>"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a run leaves (t5prep.train.run), without training one."""
+    folder = tmp_path_factory.mktemp("run")
+    write_csv(folder / "rows.csv", questions(20))
+    made = prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=64)
+    run = folder / "run"
+    run.mkdir()
+    (run / "manifest-0.json").write_text(made.dumps())
+    (run / "train.json").write_text(
+        json.dumps({"model": "tiny", "steps": 60, "eval_split": "validation", "note": EVIL})
+    )
+    lines = [{"step": step, "loss": 5 / step, "learning_rate": 0.1, "<script>": 1.0} for step in range(1, 61)]
+    lines += [{"step": step, "validation_loss": 6 / step, "validation_accuracy": step / 60} for step in (30, 60)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 61, "lo')
+    return run
+
+
+def _answers(path: Path, **changes: Any) -> Path:
+    said = {
+        "checkpoint": "run/checkpoints/00000060",
+        "metrics": {"accuracy": 0.75, "labels": ["low", EVIL], "confusion": [[30, 10, 0], [5, 15, 1]]},
+        "worst": [{"id": EVIL, "input": EVIL, "target": "low", "prediction": EVIL, "loss": 7.125}],
+    }
+    path.write_text(json.dumps({**said, **changes}))
+    return path
+
+
+def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
+    answers = _answers(tmp_path / "eval.json")
+    path = report.write(run, out=tmp_path / "a.html", answers=answers)
+    page = path.read_text()
+    for said in (
+        "60 / 60",
+        "tiny",
+        "training",
+        "evaluation",
+        "loss 7.12",
+        "00000060",
+        "so_quality",
+        "What was answered",
+    ):
+        assert said in page
+    assert page.count("<svg") == 2  # loss and accuracy: a rate that never changes is no curve
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert report.write(run, out=tmp_path / "b.html", answers=answers).read_bytes() == path.read_bytes()
+
+
+def test_a_run_without_answers_says_how_to_get_them(run: Path, tmp_path: Path) -> None:
+    assert "t5prep eval --model RUN" in report.write(run, out=tmp_path / "a.html").read_text()
+    _answers(run / "eval.json")
+    assert "What was answered" in report.write(run, out=tmp_path / "b.html").read_text()
+    (run / "eval.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics": None, "worst": None},
+        {"metrics": [], "worst": [7, {}]},
+        {"metrics": {"confusion": [1], "labels": 3}},
+        {"metrics": {"confusion": [["x"]], "labels": ["a"]}, "worst": [{"loss": "high"}]},
+    ],
+)
+def test_answers_of_another_shape_are_no_traceback(run: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    page = report.write(run, out=tmp_path / "a.html", answers=_answers(tmp_path / "eval.json", **changes))
+    assert "Settings" in page.read_text()
+
+
+def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "train.json").write_text('{"model": "tiny"}')
+    (begun / "manifest-0.json").write_text("{}")
+    page = report.write(begun, out=tmp_path / "a.html").read_text()
+    assert "Nothing has been measured twice yet" in page
+    assert "is not a t5prep manifest" in page
+    (begun / "train.json").write_text("{")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        report.write(begun, out=tmp_path / "a.html")
+    (tmp_path / "broken.json").write_text("[]")
+    with pytest.raises(UsageError, match="holds no answers"):
+        report.write(run, out=tmp_path / "a.html", answers=tmp_path / "broken.json")
