@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 from email.message import Message
+from importlib.metadata import _adapters
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch, requires: list[str], versions: d
             raise importlib.metadata.PackageNotFoundError(name)
         return versions[name]
 
-    monkeypatch.setattr(importlib.metadata, "metadata", lambda name: about)
+    monkeypatch.setattr(importlib.metadata, "metadata", lambda name: _adapters.Message(about))
     monkeypatch.setattr(importlib.metadata, "version", version)
 
 
