@@ -25,12 +25,12 @@ $(BIN)/python:
 
 $(VENV)/base: setup.py .ci/pins.txt | $(BIN)/python
 	@echo "installing t5prep into $(VENV) (once) ..." >&2
-	$(PIP) -e .
+	$(PIP) -e '.[report]'
 	@touch $@
 
 $(VENV)/train: $(VENV)/base
 	@echo "installing TensorFlow and the trainer into $(VENV) (once) ..." >&2
-	$(PIP) -e '.[train]'
+	$(PIP) -e '.[report,train]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/train
@@ -40,6 +40,7 @@ $(VENV)/dev: $(VENV)/train
 
 prep: $(VENV)/base  ## prepare a corpus (the built-in sample): TASK= SOURCE= TOKENIZER= OUT= RUNNER= ARGS=
 	@$(BIN)/t5prep prepare $(TASK) --source '$(SOURCE)' --tokenizer '$(TOKENIZER)' --out '$(OUT)' --runner $(RUNNER) $(ARGS)
+	@$(if $(filter dataflow,$(RUNNER)),,$(BIN)/t5prep report '$(OUT)')
 
 train: $(VENV)/train prep  ## train the tiny recipe on the built-in sample, on this machine's CPU
 	@$(BIN)/t5prep train --recipe tiny --data $(OUT) --out runs/sample

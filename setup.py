@@ -18,6 +18,7 @@ BASE = [
     "huggingface-hub>=1.0,<3",
     "kagglehub>=1.0,<2",
     "numpy>=2.0,<3",
+    "packaging>=24,<27",
     "pyarrow>=18,<27",
     "requests>=2.32,<3",
     "selectolax>=0.4,<2",
@@ -25,6 +26,8 @@ BASE = [
     "tqdm>=4.66,<5",
     "urllib3>=2.2,<3",
 ]
+# Pages and their drawings; not in the base, because workers that prepare draw nothing.
+REPORT = ["jinja2>=3.1,<4", "matplotlib>=3.9,<4"]
 TRAIN = [
     "sacrebleu>=2.5,<3",
     "rouge-score>=0.1.2,<0.2",
@@ -42,7 +45,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
-    package_data={"t5prep": ["py.typed", "sample/*", "recipes/*.toml"]},
+    package_data={"t5prep": ["py.typed", "sample/*", "recipes/*.toml", "report/templates/*"]},
     install_requires=BASE,
     extras_require={
         "dataflow": ["apache-beam[gcp]>=2.77,<2.78"],
@@ -50,7 +53,15 @@ setup(
         # The last tensorflow-tpu there is; it is what holds the project at TensorFlow 2.20.
         "tpu": ["tensorflow-tpu==2.20.0", *TRAIN],
         "plan": ["jax==0.10.2", "libtpu==0.0.51"],
-        "dev": ["hypothesis>=6.100,<7", "mypy>=1.15,<3", "pytest>=8,<10", "ruff>=0.12,<1", "tokenizers>=0.21,<1"],
+        "report": REPORT,
+        "dev": [
+            *REPORT,
+            "hypothesis>=6.100,<7",
+            "mypy>=1.15,<3",
+            "pytest>=8,<10",
+            "ruff>=0.12,<1",
+            "tokenizers>=0.21,<1",
+        ],
     },
     entry_points={"console_scripts": ["t5prep = t5prep.cli:main"]},
 )

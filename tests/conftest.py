@@ -8,6 +8,8 @@ from servers.gcs_emulator import bucket, emulator, front  # noqa: F401 - fixture
 from servers.googleapis import googleapis  # noqa: F401 - a fixture
 from servers.internet import _authority, internet  # noqa: F401 - fixtures
 
+# Scripts that are run by other tests or by hand, in environments of their own.
+collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
