@@ -1,0 +1,104 @@
+"""The training step against those of transformers 4.57, all compiled by one TPU compiler for one chip: a table.
+
+    python -m tests.benchmarks.bench_tpu [--models t5-small t5-base] [--chip v5e] [--peers flax tf] [--remat]
+
+Each peer is lowered in an environment of its own, made once under the cache; the rows, lengths, precision (bfloat16),
+optimizer (Adafactor) and dropout (0.1) are the same for all. Cycles are the compiler's own estimate: they compare
+programs on one compiler, and are no measurement. Minutes for each line on a few cores; answers are kept by content.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+from t5prep.plan import compiled
+from t5prep.plan.chips import GIB, Chip, parse
+from t5prep.plan.compiled import Compiled, compile_module
+from t5prep.plan.models import MODELS
+from t5prep.plan.question import Question, ask
+from t5prep.train.config import TrainConfig
+
+PEERS = {
+    "flax": ("transformers 4.57 Flax + optax Adafactor", ["transformers==4.57.*", "jax==0.6.2", "flax==0.10.6", "optax==0.2.5"]),
+    "tf": ("transformers 4.57 TF + tf-keras Adafactor", ["transformers==4.57.*", "tensorflow==2.19.*", "tf-keras==2.19.*"]),
+}  # fmt: skip
+
+
+def ours(model: str, *, chip: str, rows: int, lengths: tuple[int, int], remat: bool) -> Compiled:
+    config = TrainConfig(model=model, batch=rows, dropout=0.1, remat=remat)
+    return ask(Question(MODELS[model], config, parse(chip), *lengths)).compiled
+
+
+def peer(name: str, model: str, *, chip: Chip, rows: int, lengths: tuple[int, int]) -> Compiled:
+    python = _environment(name)
+    with tempfile.TemporaryDirectory() as folder:
+        shape, out = Path(folder) / "config.json", Path(folder) / "module.pb"
+        shape.write_text(json.dumps({**MODELS[model].to_json(), "tie_word_embeddings": True}))
+        script = Path(__file__).with_name(f"peer_{name}.py")
+        arguments = [str(shape), str(out), str(rows), *map(str, lengths)]
+        subprocess.run([python, script, *arguments], check=True, stdout=sys.stderr)
+        return compile_module(out.read_bytes(), chip=chip)
+
+
+def _environment(name: str) -> Path:
+    """A virtual environment with a peer's packages, made once."""
+    home = compiled.cache() / "peers" / name
+    python = home / "bin" / "python"
+    if not (home / "whole").exists():
+        print(f"installing the packages of {name} into {home} (once) ...", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS[name][1]], check=True)
+        (home / "whole").touch()
+    return python
+
+
+def line(model: str, program: str, said: Compiled) -> str:
+    if not said.fits:
+        return f"| {model} | {program} | does not fit: {said.hbm_bytes / GIB:.2f} GiB | | | |"
+    return (
+        f"| {model} | {program} | {said.argument_bytes / GIB:.2f} GiB | {said.temp_bytes / GIB:.2f} GiB | "
+        f"{said.hbm_bytes / GIB:.2f} GiB | {said.flops / 1e9:,.0f} G | {said.estimated_cycles / 1e6:.1f} M |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=["t5-small", "t5-base"], choices=MODELS)
+    parser.add_argument("--chip", default="v5e")
+    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--lengths", type=int, nargs=2, default=(512, 64))
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS)
+    parser.add_argument("--remat", action="store_true", help="ours with remat too")
+    given = parser.parse_args()
+    chip, lengths = parse(given.chip).chip, tuple(given.lengths)
+    versions = {**compiled.versions(), "tensorflow": importlib.metadata.version("tensorflow")}
+    print(
+        f"One {chip.name} device, {given.rows} x {lengths[0]} inputs, {given.rows} x {lengths[1]} targets, bfloat16, ",
+        end="",
+    )
+    print("Adafactor, dropout 0.1. Cycles are the compiler's estimate, not a measurement.")
+    print(f"{', '.join(f'{name} {version}' for name, version in versions.items())}; {datetime.date.today()}\n")
+    print(
+        "| model | program | state | temporaries | peak HBM | FLOP | estimated cycles |\n|---|---|---|---|---|---|---|"
+    )
+    for model in given.models:
+        for name in given.peers:
+            print(
+                line(model, PEERS[name][0], peer(name, model, chip=chip, rows=given.rows, lengths=lengths)), flush=True
+            )
+        for remat in (False, True)[: 1 + given.remat]:
+            said = ours(model, chip=given.chip, rows=given.rows, lengths=lengths, remat=remat)
+            print(line(model, f"t5prep{', remat' if remat else ''}", said), flush=True)
+
+
+if __name__ == "__main__":
+    main()
