@@ -21,6 +21,7 @@ from preparing import prepared, questions, write_csv
 from t5prep import manifest
 from t5prep.cli import main
 from t5prep.errors import UsageError
+from t5prep.sources import retry
 
 SEED, CASES, ROUNDS = 20261121, 2000, 8
 # Not without TensorFlow, and not for random settings: what these do is tested where they live.
@@ -181,6 +182,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(retry, "_sleep", lambda seconds: None)
     monkeypatch.setattr(prepare, "_run", stop)
     monkeypatch.setattr(prepare, "_pool", nobody)
     monkeypatch.setattr(vocabulary, "train", stop)
