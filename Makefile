@@ -69,5 +69,13 @@ bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_reader
 	$(BIN)/python -m tests.benchmarks.bench_step
 
+$(VENV)/plan: $(VENV)/dev
+	@echo "installing the TPU compiler into $(VENV) (once) ..." >&2
+	$(PIP) -e '.[train,dev,plan]'
+	@touch $@
+
+bench-tpu: $(VENV)/plan  ## compile the step for a TPU beside those of transformers 4.57 (no TPU needed; long): ARGS=
+	$(BIN)/python -m tests.benchmarks.bench_tpu $(ARGS)
+
 clean:  ## remove what was built and prepared here (not what is kept in the cache)
 	rm -rf $(VENV) data build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -6,16 +6,19 @@ import json
 
 import numpy as np
 import pytest
+import toy_dataset
 from click.testing import CliRunner
 
 from t5prep.cli import main
 from t5prep.errors import UsageError
+from t5prep.plan import compiled as compiled_module
 from t5prep.plan import lengths, planning, report, search
 from t5prep.plan.chips import CHIPS, GIB, parse
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.lengths import Shape
 from t5prep.plan.models import MODELS, shape_of, training_flops
-from t5prep.plan.question import Answer, Question, check
+from t5prep.plan.question import Answer, Question, ask, check
+from t5prep.train import config as configs
 from t5prep.train.config import TrainConfig
 from t5prep.train.weight_layout import weight_layouts
 
@@ -104,6 +107,7 @@ def test_published_shapes_have_the_published_number_of_weights(name, millions):
 def test_an_unknown_model_names_the_closest(tmp_path):
     with pytest.raises(UsageError, match='Did you mean "t5-large"'):
         shape_of("t5-larg")
+    assert shape_of("tiny").d_model == 64
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError):
         shape_of(str(tmp_path))
@@ -220,6 +224,35 @@ def test_the_real_step_is_planned(tiny):
     assert "not a measurement" in again.stdout
 
 
+def train(*arguments: str):
+    return CliRunner().invoke(main, ["train", "--out", "nowhere", *arguments])
+
+
+def test_a_dry_run_needs_the_type_of_a_tpu(monkeypatch):
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    result = train("--tpu", "--dry-run", "--data", "x", "--model", "t5-base")
+    assert result.exit_code == 1
+    assert "Name its type: --tpu v5e-8 --dry-run" in result.stderr
+
+
+@real
+def test_a_dry_run_asks_what_training_would_and_training_remembers_it(tiny, tmp_path, monkeypatch):
+    toy_dataset.write(tmp_path / "data", {"train": [8]}, length=16)
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-1")
+    arguments = ["--tpu", "--data", str(tmp_path / "data"), "--model", tiny, "--set", "batch=4"]
+    small = dataclasses.replace(CHIPS["v5e"], hbm_bytes=1000)
+    monkeypatch.setitem(CHIPS, "v5e", small)
+    monkeypatch.setattr(compiled_module, "_read", lambda *_, **__: Compiled(fits=False, hbm_bytes=12 * GIB))
+    monkeypatch.setattr(search, "largest_batch", lambda question: None)
+    monkeypatch.setattr(search, "advise", lambda question: iter(()))
+    result = train("--dry-run", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "DOES NOT FIT" in result.stdout
+    result = train(*arguments)  # there is no TPU here, so it ends; but first it warns
+    assert result.exit_code == 1
+    assert "a device needs 12.00 GiB" in result.stderr
+
+
 @real
 @pytest.mark.slow
 @pytest.mark.parametrize("tpu", ["v3-8", "v4-8", "v6e-8"])
@@ -231,3 +264,17 @@ def test_replicas_and_every_option_compile(tiny, tpu):
     answer = planning.ask(question)
     assert answer.fits
     assert answer.slot_bytes == 2 * answer.weight_bytes
+
+
+@real
+@pytest.mark.slow
+@pytest.mark.parametrize("tpu", ["v3", "v4", "v5e", "v6e"])
+@pytest.mark.parametrize("recipe", configs.recipes())
+def test_every_recipe_compiles_as_a_toy(recipe, tpu, tmp_path, monkeypatch):
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
+    said = configs.read_recipe(recipe)
+    like = [name for name in sorted(MODELS, key=len) if name in said["model"]] or ["t5-v1_1-small"]
+    toy = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4}
+    shape = dataclasses.replace(MODELS[like[-1]], vocab_size=512, **toy)
+    settings = dataclasses.replace(configs.build(said), batch=2)
+    assert ask(Question(shape, settings, parse(tpu), 32, 8)).fits

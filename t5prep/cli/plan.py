@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _output
+from t5prep.cli import _output, _plan
 
 # Where --sweep names no TPU: one host of each kind that TensorFlow trains on.
 SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
@@ -61,58 +61,13 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
         packed=given["packed"],
         settings=[*settings, configs.read_settings(given["changes"])],
     )
-    rows = data.rows if data else None
+    rows = data.split.records if data else None
     if sweep:
         _sweep(asked, rows=rows, price=given["price"], as_json=as_json)
     elif lengths and data:
         _lengths(asked[0], data, as_json=as_json)
     else:
-        _one(asked[0], rows=rows, price=given["price"], quick=given["quick"], as_json=as_json)
-
-
-def _one(question: Any, *, rows: int | None, price: float | None, quick: bool, as_json: bool) -> None:
-    import dataclasses
-
-    from t5prep.plan import report, search
-    from t5prep.plan.question import ask
-
-    answer = ask(question)
-    said = report.as_json(answer)
-    text = report.lines(answer, model=question.settings.model)
-    if rows and answer.fits:
-        one = report.epoch(answer, rows=rows, price=price)
-        said["epoch"] = dataclasses.asdict(one)
-        text.append(report.epoch_line(one, chips=question.tpu.chips))
-    if not as_json:
-        click.echo("\n".join(text))
-    if quick:
-        if as_json:
-            _output.print_json(said)
-        return
-    if not as_json:
-        _output.say("Looking for the largest batch; every guess is compiled.")
-    largest = search.largest_batch(question)
-    said["largest_batch"] = largest.question.settings.batch if largest else 0
-    if not as_json:
-        click.echo(
-            f"  largest batch {largest.question.settings.batch} ({largest.question.rows} on each device)"
-            if largest
-            else "  largest batch none: not even one row on each device fits"
-        )
-    if not answer.fits:
-        said["advice"] = []
-        for advice in search.advise(question):
-            said["advice"].append({"change": advice.words, **report.as_json(advice.answer)})
-            if not as_json:
-                compiled = advice.answer.compiled
-                click.echo(
-                    f"  would fit     {advice.words}: {compiled.hbm_bytes / 2**30:.2f} GiB, "
-                    f"{advice.answer.step_seconds * 1e3:.1f} ms a step estimated"
-                )
-        if not said["advice"] and not as_json:
-            click.echo("  would fit     nothing that was tried: a smaller model")
-    if as_json:
-        _output.print_json(said)
+        _plan.print_one(asked[0], rows=rows, price=given["price"], quick=given["quick"], as_json=as_json)
 
 
 def _sweep(asked: Any, *, rows: int | None, price: float | None, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 import click
 
-from t5prep.cli import _device, _output, _scores
+from t5prep.cli import _device, _output, _plan, _scores
 
 SHOWN = 10  # rows of the table of predictions
 
@@ -33,6 +33,9 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 )
 @_device.tokenizer
 @_device.options
+@click.option(
+    "--dry-run", is_flag=True, help="With --tpu: compile the step for that TPU and say whether it fits; no run."
+)
 @click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")
 @_output.as_json
 def command(
@@ -44,6 +47,7 @@ def command(
     tokenizer: str,
     tpu: str | None,
     gpus: bool,
+    dry_run: bool,
     replicas: int,
     as_json: bool,
 ) -> None:
@@ -63,6 +67,11 @@ def command(
         {key: value for key, value in given.items() if value},
         configs.read_settings(settings),
     )
+    if dry_run:
+        _plan.print_one(_plan.question_of(config, tpu=tpu), as_json=as_json)
+        return
+    if tpu is not None:
+        _plan.warn(config, tpu=tpu)
     result = train(config, tpu=tpu, gpus=gpus, replicas=replicas)
     metrics = result.evaluation.metrics if result.evaluation else {}
     if as_json:

@@ -59,7 +59,8 @@ MODELS = _models()
 
 
 def shape_of(model: str) -> ModelConfig:
-    """The shape of a published T5 by name (with or without its owner), or of a directory with a `config.json`.
+    """The shape of a published T5 by name (with or without its owner), of a directory with a `config.json`, or of a
+    model on the Hub, whose `config.json` is fetched.
 
     >>> shape_of("google/mt5-small").vocab_size, shape_of("t5-large").num_layers
     (250112, 24)
@@ -76,8 +77,14 @@ def shape_of(model: str) -> ModelConfig:
     name = model.rsplit("/", 1)[-1].lower()
     if name in MODELS:
         return MODELS[name]
+    if name == "tiny":
+        from t5prep.train.run import TINY
+
+        return TINY
+    if model.count("/") == 1 and (found := _on_the_hub(model)):
+        return found
     raise UsageError(
-        f'"{model}" is neither a published T5 that plan knows nor a directory with a config.json.'
+        f'"{model}" is neither a published T5 that plan knows, nor a directory with a config.json, nor a model on the Hub.'
         f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}."
     )
 
@@ -95,3 +102,14 @@ def training_flops(config: ModelConfig, *, input_length: int, target_length: int
     decoder = target_length * (4 * d * inner + feed_forward + 2 * target_length * inner) + cross
     logits = target_length * d * config.vocab_size
     return 3 * 2 * (config.num_layers * encoder + config.num_decoder_layers * decoder + logits)
+
+
+def _on_the_hub(model: str) -> ModelConfig | None:
+    """The shape of OWNER/NAME on the Hugging Face Hub, or None where it is not there or the Hub cannot be reached."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        file = Path(hf_hub_download(model, "config.json"))
+    except (OSError, ValueError):  # the Hub's own errors are OSErrors, a name that cannot be one a ValueError
+        return None
+    return ModelConfig.from_json(json.loads(file.read_text(encoding="utf-8")))

@@ -6,6 +6,7 @@ from typing import Any
 
 from t5prep import manifest
 from t5prep.errors import DatasetError, UsageError
+from t5prep.manifest import Split
 from t5prep.plan import lengths as planner
 from t5prep.plan.chips import parse
 from t5prep.plan.lengths import Choice
@@ -21,10 +22,10 @@ LENGTHS = (512, 64)
 class Data:
     """What planning needs of a prepared dataset."""
 
+    where: str
     lengths: planner.Lengths
     packed: bool
-    rows: int
-    joint: planner.Histogram | None
+    split: Split
 
 
 def read(data: str, *, split: str) -> Data:
@@ -32,10 +33,8 @@ def read(data: str, *, split: str) -> Data:
     made = manifest.load(data)
     if split not in made.splits:
         raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(made.splits)}.')
-    of_split = made.splits[split]
-    packed = made.layout == "packed"
-    joint = None if packed else planner.histogram(of_split, where=data)
-    return Data((made.lengths["inputs"], made.lengths["targets"]), packed, of_split.records, joint)
+    lengths = (made.lengths["inputs"], made.lengths["targets"])
+    return Data(data, lengths, made.layout == "packed", made.splits[split])
 
 
 def questions(
@@ -72,9 +71,9 @@ def questions(
 
 def plan_lengths(question: Question, data: Data) -> list[tuple[Choice, list[Answer]]]:
     """Each way to lay the dataset out, with the compiler's answer for each of its shapes. Raises DatasetError."""
-    if data.joint is None:
-        raise DatasetError("The dataset is packed already; lengths are planned from one that is not.")
-    joint = data.joint
+    if data.packed:
+        raise DatasetError(f"{data.where} is packed already; lengths are planned from a dataset that is not.")
+    joint = planner.histogram(data.split, where=data.where)
 
     def cost(inputs: int, targets: int) -> float:
         return training_flops(question.shape, input_length=inputs, target_length=targets)

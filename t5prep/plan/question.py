@@ -13,6 +13,7 @@ from t5prep.errors import UsageError
 from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
+from t5prep.plan.models import training_flops
 from t5prep.train.config import FREE, TrainConfig
 from t5prep.train.model_config import ModelConfig
 
@@ -67,10 +68,30 @@ class Answer:
         return self.compiled.estimated_cycles / self.question.tpu.chip.clock_hz
 
     @property
+    def looped(self) -> bool:
+        """Whether layers or parts of the batch are a loop, whose body the compiler's counts hold only once."""
+        return self.question.settings.remat or self.question.settings.accumulate > 1
+
+    @property
+    def model_flops(self) -> int:
+        """Of the matrix products that the batch of a device needs, by formula: nothing that is computed twice."""
+        one = training_flops(
+            self.question.shape, input_length=self.question.input_length, target_length=self.question.target_length
+        )
+        return one * self.question.rows
+
+    @property
+    def flops(self) -> int:
+        """As the compiler counts them; by formula where it does not see them all, with a third more for remat."""
+        return (
+            self.model_flops * (4 if self.question.settings.remat else 3) // 3 if self.looped else self.compiled.flops
+        )
+
+    @property
     def share_of_peak(self) -> float:
-        """FLOPs of the step by its estimated time, as a share of what the chip could do."""
-        seconds = self.step_seconds * self.question.tpu.chip.peak_flops
-        return self.compiled.flops / seconds if seconds else 0.0
+        """`model_flops` by the estimated time, as a share of what the chip could do: model FLOPs utilization."""
+        possible = self.step_seconds * self.question.tpu.chip.peak_flops
+        return self.model_flops / possible if possible else 0.0
 
 
 def ask(question: Question) -> Answer:
@@ -79,13 +100,11 @@ def ask(question: Question) -> Answer:
     Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_module` raises.
     """
     check(question)
-    devices = min(question.tpu.devices, MOST_REPLICAS)
-    key = json.dumps([_computes(question), devices, compiled.versions(), _source()], sort_keys=True)
-    path = compiled.cache() / "answers" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
-    if path.exists():
-        said = json.loads(path.read_text())
-        return Answer(question, Compiled(**said.pop("compiled")), **said)
+    if answer := recall(question):
+        return answer
     from t5prep.train.lowering import lower
+
+    devices = min(question.tpu.devices, MOST_REPLICAS)
 
     lowered = lower(
         question.shape,
@@ -99,8 +118,17 @@ def ask(question: Question) -> Answer:
     said = compiled.compile_module(lowered.module, chip=question.tpu.chip, devices=devices)
     answer = Answer(question, said, lowered.weight_bytes, lowered.slot_bytes)
     kept = {"compiled": dataclasses.asdict(said), "weight_bytes": answer.weight_bytes, "slot_bytes": answer.slot_bytes}
-    compiled.write(path, json.dumps(kept))
+    compiled.write(_path(question), json.dumps(kept))
     return answer
+
+
+def recall(question: Question) -> Answer | None:
+    """The answer, if the question was asked before; nothing is compiled."""
+    path = _path(question)
+    if not path.exists():
+        return None
+    said = json.loads(path.read_text())
+    return Answer(question, Compiled(**said.pop("compiled")), **said)
 
 
 def check(question: Question) -> None:
@@ -112,6 +140,12 @@ def check(question: Question) -> None:
             f"A batch of {batch} cannot be cut into equal parts for {devices} devices"
             f"{f' and {parts} accumulated parts' if parts > 1 else ''}: try --batch {max(unit, batch // unit * unit)}."
         )
+
+
+def _path(question: Question) -> Path:
+    devices = min(question.tpu.devices, MOST_REPLICAS)
+    key = json.dumps([_computes(question), devices, compiled.versions(), _source()], sort_keys=True)
+    return compiled.cache() / "answers" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _computes(question: Question) -> dict[str, Any]:

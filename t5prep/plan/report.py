@@ -37,7 +37,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "fits": answer.fits,
         "hbm_bytes": compiled.hbm_bytes,
         "hbm_capacity_bytes": question.tpu.chip.hbm_bytes,
-        "flops": compiled.flops,
+        "flops": answer.flops,
         "estimated_cycles": compiled.estimated_cycles,
         "estimated_step_seconds": answer.step_seconds,
         "estimated_share_of_peak": answer.share_of_peak,
@@ -82,7 +82,9 @@ def lines(answer: Answer, *, model: str) -> list[str]:
         f"    optimizer   {answer.slot_bytes / GIB:6.2f} GiB",
         f"    temporaries {compiled.temp_bytes / GIB:6.2f} GiB  activations and gradients",
         f"    program     {compiled.program_bytes / GIB:6.2f} GiB",
-        f"  work          {compiled.flops / 1e9:,.0f} GFLOP and {compiled.accessed_bytes / 1e9:,.1f} GB on each device",
+        f"  work          {answer.flops / 1e9:,.0f} GFLOP"
+        + ("" if answer.looped else f" and {compiled.accessed_bytes / 1e9:,.1f} GB")
+        + " on each device",
         f"  a step        {answer.step_seconds * 1e3:.1f} ms estimated ({compiled.estimated_cycles / 1e6:.1f} M cycles at "
         f"{chip.clock_hz / 1e9:.2f} GHz), {answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
         f"                ({A_MODEL})",
@@ -92,6 +94,12 @@ def lines(answer: Answer, *, model: str) -> list[str]:
     if chip.note:
         text.append(f"  note          {chip.note}")
     return text
+
+
+def advice_line(words: str, answer: Answer) -> str:
+    """What would fit, as a line."""
+    milliseconds = answer.step_seconds * 1e3
+    return f"  would fit     {words}: {answer.compiled.hbm_bytes / GIB:.2f} GiB, {milliseconds:.1f} ms a step estimated"
 
 
 def epoch_line(one: Epoch, *, chips: int) -> str:
