@@ -187,7 +187,6 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "_pool", nobody)
     monkeypatch.setattr(vocabulary, "train", stop)
     monkeypatch.setattr(doctor, "_asked", lambda *_: {"error": "not asked here"})
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "here").mkdir()
