@@ -13,7 +13,7 @@ RUNNER ?= local
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help prep train test test-slow lint format bench golden clean
+.PHONY: help prep train test test-slow lint format bench golden bench-tpu clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
