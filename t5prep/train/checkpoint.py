@@ -155,8 +155,15 @@ def read_weights(path: str, names: Iterable[str]) -> dict[str, np.ndarray]:
     """The weights alone, of a checkpoint made of `tf.train.Checkpoint(weights=...)`. Raises OutputError."""
     try:
         reader = tf.train.load_checkpoint(f"{path}/state")
-        keys = {name: f"weights/{name.replace('.', '..')}/.ATTRIBUTES/VARIABLE_VALUE" for name in names}  # TF's escape
-        return {name: reader.get_tensor(key) for name, key in keys.items()}
+        return {name: reader.get_tensor(_key(name)) for name in names}
+    except (tf.errors.OpError, ValueError) as error:
+        raise OutputError(f"The weights of {path} cannot be read: {_reason(error)}") from error
+
+
+def has_weight(path: str, name: str) -> bool:
+    """Whether a checkpoint holds the weight of that name. Raises OutputError."""
+    try:
+        return bool(tf.train.load_checkpoint(f"{path}/state").has_tensor(_key(name)))
     except (tf.errors.OpError, ValueError) as error:
         raise OutputError(f"The weights of {path} cannot be read: {_reason(error)}") from error
 
@@ -244,6 +251,11 @@ def _state(path: str) -> State:
         if there != size:
             raise OutputError(f"{path}/{name} has {there} bytes and should have {size}. Delete {path} and start again.")
     return state
+
+
+def _key(weight: str) -> str:
+    """Of a weight in TensorFlow's checkpoint, which writes a dot as two."""
+    return f"weights/{weight.replace('.', '..')}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def _to_disk(path: str) -> None:

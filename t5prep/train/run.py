@@ -92,7 +92,11 @@ def open_model(name: str, *, which: str = "best") -> Model:
         place = find_model(name)
         return Model(name, config, weights, _tokenizer_in(place), _manifests(str(place)))
     path, state = checkpoints.choose(name, which=which)
-    config = ModelConfig.from_json(json.loads(_read(f"{name}/{SHAPE}")))
+    # As of a model.safetensors, its tensors settle what a config cannot say of T5 1.1: whether it has one matrix or two.
+    config = dataclasses.replace(
+        ModelConfig.from_json(json.loads(_read(f"{name}/{SHAPE}"))),
+        tie_word_embeddings=not checkpoints.has_weight(path, "lm_head"),
+    )
     weights = checkpoints.read_weights(path, weight_layouts(config))
     words = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
     return Model(path, config, weights, words, _manifests(name), state)
