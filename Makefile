@@ -13,7 +13,7 @@ RUNNER ?= local
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help prep train test test-slow lint format bench golden bench-tpu clean
+.PHONY: help prep train test test-slow lint format bench golden reference bench-tpu clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ format: $(VENV)/dev  ## format the code
 
 golden: $(VENV)/dev  ## write every task's golden examples anew, to be read before they are committed
 	T5PREP_GOLDEN=1 $(BIN)/python -m pytest -q tests/test_tasks.py
+
+reference: $(VENV)/base  ## write REFERENCE.md from the commands
+	$(BIN)/python -m t5prep.cli._reference > REFERENCE.md
 
 bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_prepare

@@ -1,46 +1,176 @@
-"""The README's commands run, its example of a task prepares, and its table of features is the manifest's."""
+"""The README's commands run, those that cannot are spelled right, and what it shows is what is printed."""
 
+import functools
+import importlib.util
 import json
+import os
 import re
-import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import readme
 from click.testing import CliRunner
 from preparing import by_id, prepared, write_csv
+from readme import Code, Command
+from servers.corpora import publish
+from servers.internet import Internet
 
-from t5prep import sample, tasks
+from t5prep import sample, task, tasks
 from t5prep.cli import main
+from t5prep.train import config
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+SHELL = readme.codes("sh")
+# What a test adds, so that a command is done in seconds.
+QUICK = {
+    "train": ["--set", "steps=4", "--set", "warmup=2", "--set", "eval_every=4", "--set", "steps_per_loop=2"],
+    "tokenizer": ["--vocab-size", "200"],
+}
 
 
-def blocks(kind: str) -> list[tuple[str, str]]:
-    """(what the comment says, code) of the code blocks that are to be run."""
-    return re.findall(rf"<!-- {kind}: (\S+) -->\n```\w+\n(.*?)```", README, re.DOTALL)
+def _trains(code: Code) -> bool:
+    """Whether a block wants TensorFlow: these run in a slow test of their own."""
+    return any(words in code.text for words in ("t5prep train", "import tensorflow", "t5prep.dataset", "transformers"))
 
 
-def test_commands_run_as_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory with the CSV that the README speaks of; this process prepares, with nothing kept."""
+    from pipelines import prepare
+
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(prepare, "prepare", functools.partial(_in_this_process, prepare.prepare))
     rows = [
         {"question": f"Why does part {i} fail?", "context": "It is broken. " * 60, "label": ["low", "high"][i % 2]}
         for i in range(30)
     ]
-    write_csv(tmp_path / "mine.csv", rows)
-    commands = [command for _, code in blocks("run") for command in code.replace("\\\n", " ").strip().splitlines()]
-    assert len(commands) >= 4
-    for command in commands:
-        program, *args = shlex.split(command)
-        assert program == "t5prep"
-        if args[0] == "prepare":
-            args += ["--workers", "1"]
-        result = CliRunner().invoke(main, args)
-        assert result.exit_code == 0, (command, result.output)
+    return write_csv(Path("mine.csv"), rows).parent.resolve()
+
+
+def _in_this_process(prepare, settings, **how):
+    return prepare(settings, **{**how, "workers": 0})
+
+
+def _run(command: Command) -> str:
+    """What a t5prep command prints."""
+    assert command.program == "t5prep"
+    arguments = [*command.arguments, *QUICK.get(command.arguments[0], [])]
+    if command.arguments[:2] == ["tokenizer", "check"]:
+        arguments = command.arguments
+    result = CliRunner().invoke(main, arguments, input=command.given, catch_exceptions=False)
+    differs = command.arguments[0] == "diff" and result.exit_code == 1
+    assert result.exit_code == 0 or differs, (command, result.output)
+    return result.output
+
+
+def test_every_block_is_run_or_says_that_it_is_not() -> None:
+    for code in SHELL:
+        programs = {command.program for command in readme.commands(code)}
+        assert code.unrun or programs <= {"t5prep"} or programs == {"make"}, code
+    assert sum(not code.unrun for code in SHELL) >= 12
+
+
+def test_commands_run_as_they_are_written(here: Path, internet: Internet) -> None:
+    publish(internet)
+    internet.page("example.org/mine.csv", Path("mine.csv").read_bytes())
+    ran = []
+    for code in SHELL:
+        if code.unrun or _trains(code) or code.text.startswith("make"):
+            continue
+        for command in readme.commands(code):
+            _run(command)
+            ran.append(command.arguments)
+    prepared_tasks = {arguments[1] for arguments in ran if arguments[0] == "prepare"}
+    assert prepared_tasks >= {"text2text", "so_quality", "causal_qa", "diacritics_ro", "span_corruption", "sst2"}
+    assert Path("data/mine/report.html").exists()
+
+
+@pytest.mark.slow
+def test_the_trained_model_is_loaded_as_it_is_written(here: Path) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    _run(Command("t5prep", [*SAMPLE, "--limit", "1200"]))
+    printed = ""
+    for code in readme.codes("sh", "python"):
+        if code.unrun or not _trains(code):
+            continue
+        if code.language == "python":  # PyTorch and TensorFlow do not live in one process everywhere
+            environment = {**os.environ, "PYTHONPATH": str(readme.ROOT)}
+            ran = subprocess.run([sys.executable, "-c", code.text], capture_output=True, text=True, env=environment)
+            assert ran.returncode == 0, (code.heading, ran.stderr[-2000:])
+            printed += ran.stdout
+        else:
+            for command in readme.commands(code):
+                _run(command)
+    assert Path("runs/sample/report.html").exists()
+    assert printed.startswith("(32, 512)\n(32, 2)\n")
+    assert len(printed.splitlines()) == 3
+
+
+@pytest.mark.parametrize("code", [code for code in SHELL if code.unrun], ids=lambda code: code.heading)
+def test_commands_that_are_not_run_are_spelled_right(code: Code) -> None:
+    """Their options are parsed as the program parses them; of the others only the names are looked at."""
+    for command in readme.commands(code):
+        if command.program == "t5prep":
+            readme.parse(main, command.arguments)
+        elif command.program == "python":
+            assert (readme.ROOT / (command.arguments[1].replace(".", "/") + ".py")).exists(), command
+        else:
+            assert command.program in {"make", "gcloud", "python3", "."}, command
+
+
+def test_recipes_that_are_named_are_there() -> None:
+    named = re.findall(r"--recipe (\w+)", readme.TEXT)
+    assert len(named) >= 6
+    for name in named:
+        config.read_recipe(name)
+
+
+def test_make_takes_what_is_said_to_it() -> None:
+    """Targets are the Makefile's, and what is set on a command line is a variable that it reads."""
+    makefile = (readme.ROOT / "Makefile").read_text()
+    for code in SHELL:
+        for command in readme.commands(code):
+            if command.program != "make":
+                continue
+            target, *settings = command.arguments
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), command
+            for name, _, value in (setting.partition("=") for setting in settings):
+                assert f"$({name})" in makefile, command
+                if name == "TASK":
+                    assert value in task.names()
+    said = [command for code in SHELL for command in readme.commands(code) if "RUNNER=dataflow" in command.arguments]
+    assert len(said) == 1
+    given = dict(setting.split("=", 1) for setting in said[0].arguments[1:])
+    line = ["prepare", given["TASK"], "--source", given["SOURCE"], "--tokenizer", given["TOKENIZER"]]
+    readme.parse(main, [*line, "--out", given["OUT"], "--runner", given["RUNNER"], *given["ARGS"].split()])
+
+
+# What `make prep` runs, by the Makefile's own defaults.
+SAMPLE = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", "data/sample"]
+
+
+def test_what_make_prep_prints(here: Path) -> None:
+    makefile = (readme.ROOT / "Makefile").read_text()
+    assert re.findall(r"^(?:TASK|SOURCE|TOKENIZER|OUT) \?= (.+)$", makefile, re.MULTILINE) == SAMPLE[1::2]
+    (shown,) = (code.text for code in readme.codes("") if code.text.startswith("data/sample:"))
+    printed = _run(Command("t5prep", SAMPLE)) + _run(Command("t5prep", ["report", "data/sample"]))
+    told = [line for line in printed.splitlines() if "tokenized" not in line or line.startswith("  cut")]
+    for line, expected in zip(told[-7:], shown.splitlines(), strict=True):
+        beginning = expected.removesuffix(" ...")
+        assert _without_sizes(line).startswith(_without_sizes(beginning)), (line, expected)
+
+
+def _without_sizes(line: str) -> str:
+    return re.sub(r"in [\d.]+ s|[\d.]+ kB", "…", line)
 
 
 def test_the_example_of_a_task_is_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ((name, code),) = blocks("task")
+    (code,) = (code.text for code in readme.codes("python") if "TASK = Task(" in code.text)
+    (name,) = re.findall(r"a whole one, `(\w+)\.py`", readme.TEXT)
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / f"{name}.py").write_text(code)
     monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(tmp_path / "tasks")])
@@ -59,5 +189,11 @@ def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:
         rows, tmp_path / "out", tokenizer=sample.tokenizer_path(), task="text2text",
         options={"inputs_column": "q", "targets_column": "a"},
     )  # fmt: skip
-    named = re.findall(r"^\| `(\w+)` \| (\w+)\[", README, re.MULTILINE)
+    named = re.findall(r"^\| `(\w+)` \| (\w+)\[", readme.TEXT, re.MULTILINE)
     assert {(name, feature.dtype) for name, feature in made.features.items()} == set(named) - {("references", "bytes")}
+
+
+def test_links_to_files_lead_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", readme.TEXT) if "://" not in link]
+    assert links
+    assert [link for link in links if not os.path.exists(readme.ROOT / link)] == []

@@ -26,9 +26,8 @@ class _Tasks(click.Group):
         this = task.get(name)
         params = [*common(this), *map(_option, dataclasses.fields(this.options))]
         summary = task.summary(name)
-        example = (
-            f"\b\nExample:\n  {_EXAMPLES.get(name, f't5prep prepare {name} --tokenizer t5-base --out data/{name}')}"
-        )
+        usual = f"t5prep prepare {name} --tokenizer google-t5/t5-base --out data/{name}"
+        example = f"\b\nExample:\n  {_EXAMPLES.get(name, usual)}"
         return click.Command(
             name, params=params, callback=_callback(name), help=f"{summary}\n\n{example}", short_help=summary
         )
@@ -38,6 +37,7 @@ _EXAMPLES = {
     "so_quality": "t5prep prepare so_quality --source sample: --tokenizer sample: --out data/sample",
     "text2text": "t5prep prepare text2text --source mine.csv --inputs-column text --targets-column label"
     " --tokenizer google-t5/t5-base --out data/mine",
+    "span_corruption": "t5prep prepare span_corruption --source texts.txt --tokenizer google-t5/t5-base --out data/texts",
 }
 
 

@@ -137,17 +137,22 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
 
     >>> build({"batch": 64}, {"batch": "32", "data": "a,b"}).batch
     32
+    >>> build({"epochs": 4}, {"steps": 100}).epochs
+    0.0
 
     Raises UsageError for an unknown key (naming the closest), a value of another type, or one that cannot work.
     """
     known = typing.get_type_hints(TrainConfig)
     values: dict[str, Any] = {}
-    for key, value in (item for source in sources for item in source.items()):
-        if key not in known:
-            raise UsageError(
-                f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
-            )
-        values[key] = _read(key, value, known[key])
+    for source in sources:
+        if len(length := _LENGTH & source.keys()) == 1:  # how long is said in one of two ways, and the last word counts
+            values.pop(*(_LENGTH - length), None)
+        for key, value in source.items():
+            if key not in known:
+                raise UsageError(
+                    f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
+                )
+            values[key] = _read(key, value, known[key])
     config = TrainConfig(**values)
     _check(config)
     return config

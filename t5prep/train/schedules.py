@@ -34,7 +34,8 @@ def schedule(name: str, *, learning_rate: float, total_steps: int, warmup_steps:
         raise UsageError(f'No schedule is named "{name}": choose one of {", ".join(NAMES)}.{did_you_mean(name, NAMES)}')
     if not 0 <= warmup_steps <= total_steps:
         raise UsageError(
-            f"A warmup of {warmup_steps:,} steps does not fit into {total_steps:,} steps of training: make it shorter."
+            f"A warmup of {warmup_steps:,} steps does not fit into {total_steps:,} steps of training. Make it shorter: "
+            "--set warmup=0.1 is a share of all steps."
         )
     warmup = float(max(warmup_steps, 1))
     remaining = float(max(total_steps - warmup_steps, 1))

@@ -19,10 +19,14 @@ class _Repo:
 
 
 class Hub:
-    """`publish` a dataset. Files of `large` bytes and more are in "LFS": listed with their SHA-256, served by `cdn`."""
+    """`publish` a dataset. Files of `large` bytes and more are in "LFS": listed with their SHA-256, served by `cdn`.
+
+    `models` are files by name of a model.
+    """
 
     def __init__(self, cdn: str) -> None:
         self._cdn, self._repos, self.large = cdn, {}, 512
+        self.models: dict[str, dict[str, bytes]] = {}
         self.token = "hf_the_right_token"
 
     def publish(
@@ -65,6 +69,13 @@ class Hub:
             if repo.gated and not known:
                 return _error(403, "GatedRepo", "Access is restricted")
             return self._file(found[1], repo, unquote(found[2]), unquote(found[3]))
+        if found := re.fullmatch(r"/([\w.-]+/[\w.-]+)/resolve/main/(.+)", request.path):
+            if found[1] not in self.models:
+                return _error(401, "RepoNotFound", "Repository not found")
+            body = self.models[found[1]].get(unquote(found[2]))
+            if body is None:
+                return _error(404, "EntryNotFound", "Entry not found")
+            return file_answer(body, **{"X-Repo-Commit": hashlib.sha1(body).hexdigest()})
         return _error(404, "", "not found")
 
     def storage(self, request: Request) -> Answer:

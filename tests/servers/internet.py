@@ -91,7 +91,7 @@ def internet(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     _short_waits(monkeypatch)
-    _forget_clients(monkeypatch, home)
+    _forget_clients(monkeypatch, home, endpoint=environment["HF_ENDPOINT"])
     yield Internet(server, environment)
     server.close()
 
@@ -102,13 +102,15 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "BACKOFF", 0.01)
 
 
-def _forget_clients(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def _forget_clients(monkeypatch: pytest.MonkeyPatch, home: Path, *, endpoint: str) -> None:
     """huggingface_hub and kagglehub read some of their settings when imported, and keep one client for a process."""
     import huggingface_hub.constants as hub
     import kagglehub.config
     from huggingface_hub.utils import close_session
 
     close_session()
+    monkeypatch.setattr(hub, "ENDPOINT", endpoint)
+    monkeypatch.setattr(hub, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}")
     monkeypatch.setattr(hub, "HF_HUB_CACHE", str(home / "huggingface" / "hub"))
     monkeypatch.setattr(hub, "HF_TOKEN_PATH", str(home / "huggingface" / "token"))
     monkeypatch.setattr(kagglehub.config, "DEFAULT_KAGGLE_CREDENTIALS_FOLDER", str(home / ".kaggle"))

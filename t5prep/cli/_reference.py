@@ -1,0 +1,123 @@
+"""REFERENCE.md, written from the commands themselves: `make reference`, and a test that it is what stands there.
+
+python -m t5prep.cli._reference > REFERENCE.md
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+
+import click
+
+HEAD = """# Commands and options
+
+Written by `make reference` from the commands themselves. Data goes to stdout, talk and progress to stderr; `--json` prints one
+JSON object on stdout. Exit code 0 is done, 1 an error that is said in one sentence, 2 a command line that cannot be read.
+Colours are for terminals, and NO_COLOR is honoured.
+"""
+
+
+def markdown() -> str:
+    """The reference of all commands, in the order in which one meets them."""
+    from t5prep.cli import main
+
+    return "\n".join([HEAD, *_command(main, "t5prep")])
+
+
+def _command(command: click.Command, path: str) -> Iterator[str]:
+    context = click.Context(command, info_name=path)
+    if path == "t5prep":
+        yield _table(command.params, command)
+    else:
+        yield f"## {path}\n"
+        yield _said(command)
+        yield f"```\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```\n"
+    if path == "t5prep prepare":
+        assert isinstance(command, click.Group), "each task is a command"
+        yield from _tasks(command, context)
+        return
+    if not isinstance(command, click.Group):
+        yield _table(command.params, command)
+        return
+    for name in command.list_commands(context):
+        if (found := command.get_command(context, name)) is not None:
+            yield from _command(found, f"{path} {name}")
+
+
+def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
+    """What all tasks have in common once, then of each what differs: defaults, and options of its own."""
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    commands = {name: command for name, command in found.items() if command}
+    first = next(iter(commands.values()))
+    shared = [one for one in first.params if all(one.name in _names(other) for other in commands.values())]
+    varying: set[str | None] = {
+        one.name for one in shared if len({repr(_named(other, one.name).default) for other in commands.values()}) > 1
+    }
+    yield "Of every task:\n"
+    yield _table(shared, first, without_default=varying)
+    for name, command in commands.items():
+        yield f"### t5prep prepare {name}\n"
+        yield _said(command)
+        here = [one for one in command.params if one.name in varying and _default(one) not in ("", "required")]
+        yield f"Defaults: {', '.join(f'`{one.opts[0]} {one.default}`' for one in here)}.\n"
+        own = [one for one in command.params if one.name not in {one.name for one in shared}]
+        if own:
+            yield _table(own, command)
+
+
+def _names(command: click.Command) -> set[str | None]:
+    return {one.name for one in command.params}
+
+
+def _named(command: click.Command, name: str | None) -> click.Parameter:
+    return next(one for one in command.params if one.name == name)
+
+
+def _said(command: click.Command) -> str:
+    """What a command says of itself, its example as code."""
+    text = inspect.cleandoc(command.help or "")
+    said, _, example = text.partition("\b\nExample:\n")
+    paragraphs = [" ".join(part.split()) for part in said.strip().split("\n\n") if part.strip()]
+    code = inspect.cleandoc("\n" + example).strip()
+    return "\n\n".join([*paragraphs, f"```sh\n{code}\n```"] if code else paragraphs) + "\n"
+
+
+def _table(
+    parameters: Sequence[click.Parameter], command: click.Command, *, without_default: set[str | None] | None = None
+) -> str:
+    rows = ["| option | what it does | default |", "|---|---|---|"]
+    for one in parameters:
+        if not isinstance(one, click.Option) or one.hidden:
+            continue
+        name = ", ".join(one.opts)
+        kind = _kind(one)
+        said, _, written = (one.help or "").removesuffix(".").removesuffix("]").partition(" [default: ")
+        default = "each task's" if one.name in (without_default or ()) else written or _default(one)
+        rows.append(f"| `{name}{' ' + kind if kind else ''}` | {_cell(said)} | {_cell(default)} |")
+    return "\n".join(rows) + "\n" if len(rows) > 2 else ""
+
+
+def _kind(one: click.Option) -> str:
+    if one.is_flag:
+        return ""
+    if isinstance(one.type, click.Choice):
+        return "\\|".join(map(str, one.type.choices))
+    return one.metavar or {"integer": "N", "integer range": "N", "float": "X", "path": "PATH"}.get(
+        one.type.name, "TEXT"
+    )
+
+
+def _default(one: click.Parameter) -> str:
+    if one.required:
+        return "required"
+    default = one.default
+    if default is None or default is False or default == () or default == "" or callable(default):
+        return ""
+    return "" if "Sentinel" in type(default).__name__ else f"{default}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    print(markdown().rstrip())

@@ -1,0 +1,71 @@
+"""The README in parts: its code blocks with their headings, and the commands in them as a shell would split them."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+# The one visible way to say that a block is not run: its first line.
+UNRUN = "# not run by a test: "
+
+
+class Code(NamedTuple):
+    """A code block: the heading above it, its language, and what it says."""
+
+    heading: str
+    language: str
+    text: str
+
+    @property
+    def unrun(self) -> bool:
+        return self.text.startswith(UNRUN)
+
+
+class Command(NamedTuple):
+    """A program with its arguments, and what is piped into it."""
+
+    program: str
+    arguments: list[str]
+    given: str = ""
+
+
+def codes(*languages: str) -> list[Code]:
+    """The code blocks of these languages, in order."""
+    found, heading = [], ""
+    for match in re.finditer(r"^#+ ([^\n]+)$|^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL):
+        if match[1]:
+            heading = match[1]
+        elif match[2] in languages:
+            found.append(Code(heading, match[2], match[3]))
+    return found
+
+
+def commands(code: Code) -> list[Command]:
+    """The commands of a shell block; `echo ... | t5prep ...` is one of them."""
+    found = []
+    for line in code.text.replace("\\\n", " ").splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        for part in line.split(" && "):
+            words = shlex.split(part)
+            given = ""
+            if "|" in words:
+                at = words.index("|")
+                assert words[0] == "echo", line
+                given, words = " ".join(words[1:at]) + "\n", words[at + 1 :]
+            found.append(Command(words[0], words[1:], given))
+    return found
+
+
+def parse(command: click.Command, arguments: list[str]) -> None:
+    """Reads a command line as the program does, and runs nothing. Raises click.UsageError."""
+    context = command.make_context(command.name or "", list(arguments))
+    if isinstance(command, click.Group):
+        _, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert found is not None
+        parse(found, rest)
