@@ -1,7 +1,8 @@
 """What a run says while it works: metrics.jsonl, TensorBoard, and one line on stderr.
 
 metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and started again
-writes the same numbers as one that was not. Times are only on the line that people read.
+writes the same numbers as one that was not. How fast it was is a line of its own, as often as people read one:
+{"step": 4520, "tokens_per_second": 181234.5, "waiting_for_input": 0.02}, of the steps since the one before.
 """
 
 import json
@@ -28,7 +29,9 @@ class RunLog:
         self._steps = steps
         self._tokens_per_step = tokens_per_step
         self._writer = tf.summary.create_file_writer(f"{run.rstrip('/')}/tensorboard") if tensorboard else None
-        self._since, self._at, self._waited = time.monotonic(), step, 0.0
+        self._since, self._at = time.monotonic(), step
+        self._compiling = True
+        self._seconds, self._made, self._waited = 0.0, 0, 0.0
         self.flush()
 
     def record(self, step: int, values: Mapping[str, float], *, prefix: str) -> None:
@@ -44,27 +47,35 @@ class RunLog:
                     tf.summary.scalar(f"{prefix}{name}", value, step=step)
 
     def line(self, step: int, *, loss: float, learning_rate: float, waited: float) -> None:
-        """Say where the run is and how fast it was since the last line, at most once in a while.
+        """Say where the run is and how fast it was since it last said so, at most once in a while.
 
-        `waited`: seconds since the last call in which the device had no batch to work on.
+        `waited`: seconds since the last call in which the device had no batch to work on. The first call's time is
+        left out: it is the compiler's.
         """
-        self._waited += waited
-        seconds = max(time.monotonic() - self._since, 1e-9)
-        if seconds < SELDOM and step < self._steps:
+        seconds, steps = time.monotonic() - self._since, step - self._at
+        self.restart(step)
+        if not self._compiling:
+            self._seconds, self._made, self._waited = self._seconds + seconds, self._made + steps, self._waited + waited
+        if not self._compiling and self._seconds < SELDOM and step < self._steps:
             return
-        rate = (step - self._at) / seconds
-        share = min(self._waited / seconds, 1.0)
+        said = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
+        if self._compiling:
+            self._compiling = False
+            say(f"{said}  {duration(seconds)} with compiling")
+            return
+        rate = self._made / max(self._seconds, 1e-9)
+        share = min(self._waited / max(self._seconds, 1e-9), 1.0)
+        self.record(step, {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}, prefix="")
         bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
         say(
-            f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}  "
-            f"{rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "
-            f"{duration((self._steps - step) / rate) if rate else '?'} left"
+            f"{said}  {rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "
+            f"{duration((self._steps - step) / rate)} left"
         )
-        self.restart(step)
+        self._seconds, self._made, self._waited = 0.0, 0, 0.0
 
     def restart(self, step: int) -> None:
-        """Begin a new stretch of time, leaving out what was not training (compiling, evaluating, saving)."""
-        self._since, self._at, self._waited = time.monotonic(), step, 0.0
+        """Go on with the clock from here, leaving out what was not training (evaluating, saving)."""
+        self._since, self._at = time.monotonic(), step
 
     def flush(self) -> None:
         """Make everything recorded so far readable, whole."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 import signal
 import threading
 import time
@@ -146,9 +147,9 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     save_every = config.save_every or eval_every or min(in_epoch, steps)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
-    tokens = (
-        config.batch * sum(sum(one.split.tokens.values()) for one in opened) / sum(one.split.records for one in opened)
-    )
+    shares = config.rates or [one.split.records for one in opened]
+    lengths = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # tokens of a record
+    tokens = config.batch * sum(map(operator.mul, lengths, shares)) / sum(shares)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
     parameters = sum(int(variable.shape.num_elements()) for variable in weights.values())
     say(

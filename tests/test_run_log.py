@@ -1,0 +1,60 @@
+"""What a run says of its speed: on stderr for people, in metrics.jsonl for pages; never of compiling or evaluating."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.train import progress
+from t5prep.train.progress import RunLog
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def log_in(place: Path, *, step: int = 0) -> RunLog:
+    return RunLog(str(place), step=step, steps=1000, tokens_per_step=50.0, tensorboard=False)
+
+
+def test_speed_is_that_of_training_alone(
+    tmp_path: Path, clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = log_in(tmp_path)
+    clock[0] += 60
+    log.line(10, loss=2.0, learning_rate=0.1, waited=50.0)
+    assert "step 10/1,000  loss 2.0000  lr 1.00e-01  1 min 0 s with compiling" in capsys.readouterr().err
+    clock[0] += 4
+    log.line(50, loss=2.0, learning_rate=0.1, waited=1.0)
+    clock[0] += 500  # an evaluation
+    log.restart(50)
+    assert not capsys.readouterr().err
+    clock[0] += 6
+    log.line(110, loss=1.5, learning_rate=0.1, waited=2.0)
+    said = (
+        "step 110/1,000  loss 1.5000  lr 1.00e-01  500 tokens/s  input-bound (30% waiting for input)  1 min 29 s left"
+    )
+    assert said in capsys.readouterr().err
+    clock[0] += 1
+    log.line(1000, loss=1.0, learning_rate=0.1, waited=0.0)  # the last step is said, however soon it comes
+    assert "compute-bound (0% waiting for input)  0 s left" in capsys.readouterr().err
+    assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [
+        {"step": 110, "tokens_per_second": 500.0, "waiting_for_input": pytest.approx(0.3)},
+        {"step": 1000, "tokens_per_second": 44500.0, "waiting_for_input": 0.0},
+    ]
+
+
+def test_what_came_after_the_restored_step_is_dropped(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    for step in (1, 2, 3):
+        log.record(step, {"loss": 1.0 / step}, prefix="")
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 4, "lo')
+    log_in(tmp_path, step=2).record(3, {"loss": 7.0}, prefix="validation_")
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}, {"step": 3, "validation_loss": 7.0}]
