@@ -201,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _begin(self, seen: Seen, query: str) -> tuple[int, bytes, dict[str, str]]:
         metadata = json.loads(self._read(seen) or b"{}")
-        seen.name = metadata.get("name", seen.name)
+        seen.name = metadata.setdefault("name", seen.name)  # in the address, as TensorFlow's client says it
         upload = uuid.uuid4().hex
         self.front.sessions[upload] = _Session(query, metadata, bytearray())
         where = self._here() + urllib.parse.urlsplit(self.path).path
@@ -216,8 +216,9 @@ class _Handler(BaseHTTPRequestHandler):
         if session is None:
             self._read(seen)
             return 404, b"no such upload", {}
-        span, _, total = self.headers["Content-Range"].removeprefix("bytes ").partition("/")
         size = int(self.headers.get("Content-Length") or 0)
+        whole = f"0-{size - 1}/{size}"  # an empty object has no range
+        span, _, total = self.headers.get("Content-Range", whole).removeprefix("bytes ").partition("/")
         with session.lock:
             if session.answer is None and span != "*":
                 begin = int(span.partition("-")[0])
@@ -240,6 +241,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _arrive(self, seen: Seen, size: int, *, spoil: bool) -> bytes:
         """As much of a chunk as comes: the client may be killed in the middle of it."""
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):  # TensorFlow's, which says its length besides
+            return self._read(seen, spoil=spoil)[:size]
         chunk = bytearray()
         with contextlib.suppress(OSError):
             while len(chunk) < size and (piece := self.rfile.read1(min(1 << 16, size - len(chunk)))):
@@ -294,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _kind(method: str, path: str, query: dict[str, str]) -> str:
     if path.startswith("/upload"):
-        return {"POST": "begin" if query.get("uploadType") == "resumable" else "multipart", "PUT": "put"}[method]
+        return "put" if method == "PUT" else {"resumable": "begin"}.get(query["uploadType"], query["uploadType"])
     if method == "DELETE":
         return "delete"
     if query.get("alt") == "media" or path.startswith("/download") or not path.startswith("/storage/v1"):
