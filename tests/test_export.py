@@ -42,13 +42,13 @@ for family in sys.argv[2:]:
     with torch.no_grad():
         logits = model.eval()(**batch).logits
         asked = {name: batch[name] for name in ("input_ids", "attention_mask")}
-        ids = model.generate(**asked, max_new_tokens=LENGTH, do_sample=False)[:, 1:]
-    np.savez(place / f"{family}.theirs.npz", logits=logits, ids=ids)
+        found = {f"beams {n}": model.generate(**asked, num_beams=n, **HOW)[:, 1:] for n in (1, 3)}
+    np.savez(place / f"{family}.theirs.npz", logits=logits, **found)
     said = {name: sorted(loaded[name]) for name in ("missing_keys", "unexpected_keys")}
     said["tied"] = model.lm_head.weight.data_ptr() == model.shared.weight.data_ptr()
     (place / f"{family}.json").write_text(json.dumps(said))
     model.save_pretrained(place / "again" / family)
-""".replace("LENGTH", str(LENGTH))
+""".replace("HOW", repr({"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}))
 
 
 def _sharp(config: ModelConfig) -> dict[str, np.ndarray]:
@@ -80,9 +80,15 @@ def test_transformers_computes_and_generates_the_same(theirs: Path, family: str)
     batch = {name: tf.constant(value) for name, value in draw_batch(config.vocab_size).items()}
     found = np.load(theirs / f"{family}.theirs.npz")
     np.testing.assert_allclose(forward(weights, config, batch), found["logits"], atol=1e-4)
-    ids = generate(weights, config, batch["input_ids"], batch["attention_mask"], max_length=LENGTH).numpy()
-    assert ids[:, : found["ids"].shape[1]].tolist() == found["ids"].tolist()
-    assert len(set(map(tuple, ids.tolist()))) > 1
+    for beams in (1, 3):
+        expected = found[f"beams {beams}"]
+        # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
+        ended = np.cumsum(expected == config.eos_token_id, axis=1) - (expected == config.eos_token_id) > 0
+        asked = (batch["input_ids"], batch["attention_mask"])
+        ids = generate(weights, config, *asked, max_length=LENGTH, beams=beams).numpy()
+        assert ids[:, : expected.shape[1]].tolist() == np.where(ended, 0, expected).tolist()
+        assert not ids[:, expected.shape[1] :].any()
+        assert len(set(map(tuple, ids.tolist()))) > 1
     said = json.loads((theirs / f"{family}.json").read_text())
     written = json.loads((theirs / "exported" / family / "config.json").read_text())
     assert written["tie_word_embeddings"] == config.tie_word_embeddings  # by which transformers 4 knows
@@ -99,12 +105,20 @@ def test_what_transformers_saves_is_read_back_bit_for_bit(theirs: Path, family: 
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_a_runs_checkpoint_is_opened_as_the_model_that_it_holds(tmp_path: Path, family: str) -> None:
+def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(tmp_path: Path, family: str) -> None:
     config, weights, out = CONFIGS[family], _sharp(CONFIGS[family]), str(tmp_path / "run")
     settings = configs.build({"model": "m", "data": ("d",), "out": out})
     run.begin(out, config=settings, shape=config, tokenizer=tokenizer_files.load("sample:"), manifests=())
     state = checkpoints.State(step=1, config=dataclasses.asdict(settings), data=[], tokenizer="", metric="loss")
-    checkpoints.save(out, tf.train.Checkpoint(weights=create_variables(weights)), state=state, keep=1)
+    worse = {name: value + 1 for name, value in weights.items()}
+    for step, loss, values in ((1, 0.5, weights), (2, 0.7, worse)):
+        reached = dataclasses.replace(state, step=step, value=loss)
+        checkpoints.save(out, tf.train.Checkpoint(weights=create_variables(values)), state=reached, keep=1)
     opened = run.open_model(out)
     assert opened.config == config
     assert all(np.array_equal(opened.weights[name], weights[name]) for name in weights)
+    # The best is exported, not the last, unless asked.
+    for which, expected in (("best", weights), ("last", worse)):
+        export_hf(out, out=str(tmp_path / which), which=which)
+        exported = load_weights(tmp_path / which)[1]
+        assert all(np.array_equal(exported[name], expected[name]) for name in expected)

@@ -211,7 +211,8 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     from t5prep.dataset import eval_batches
 
     data = training.sentences(toys / "sentences")
-    config = training.config(data, shape, tmp_path / "run", steps=60, eval_every=60, generate=True)
+    long = {"steps": 150, "eval_every": 150, "steps_per_loop": 50, "log_every": 50}
+    config = training.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
     done = trainer.train(config)
     export.export_hf(done.run, out=str(tmp_path / "exported"))
     rows = [row for batch in eval_batches(data, batch=1) for row in batch["input_ids"].numpy().tolist()]
@@ -231,11 +232,15 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
 
 
 @pytest.mark.slow
-def test_eight_examples_are_learnt_to_zero_loss(toys: Path, shape: str) -> None:
-    data = training.classes(toys / "eight", rows=12)
-    config = training.config(
-        data, shape, toys / "learnt", steps=300, eval_every=300, steps_per_loop=50, learning_rate=0.02, z_loss=0.0
-    )
+def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str, shared_data: Path) -> None:
+    rows = (shared_data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[:9]
+    (toys / "eight.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    choices = {"task": "sst2", "tokenizer": "sample:", "input_length": 64, "target_length": 2, "splits": {"train": 1.0}}
+    made = preparing.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
+    assert made.splits["train"].records == 8
+    assert len(made.splits["train"].labels) == 2
+    long = {"steps": 300, "steps_per_loop": 50, "log_every": 50}
+    config = training.config(str(toys / "eight"), shape, toys / "learnt", learning_rate=0.02, z_loss=0.0, **long)
     trainer.train(config)
     assert training.losses(config.out)[300] < 1e-3
 
