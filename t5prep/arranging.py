@@ -50,7 +50,8 @@ class Placed:
     def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
         """Each range as it is."""
         for entries, data in ranges:
-            yield Arranged(data, statistics.count(entries, labels=_labels(entries, data), marked=self.marked))
+            parsed = _Parsed(entries, data)
+            yield Arranged(data, statistics.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Packed:
             ids: list[list[str]] = [[] for _ in filled[0]]
             for id, row in zip(bare.ids, rows["example_rows"].tolist(), strict=True):
                 ids[row].append(id)
-            counts = statistics.count(entries, labels=_labels(entries, data), marked=self.marked)
+            parsed = _Parsed(entries, data)
+            counts = statistics.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
             counts = dataclasses.replace(counts, records=len(ids), joint=statistics.joint(*filled))
             yield Arranged(b"".join(write(ids, rows)), counts)
 
@@ -140,15 +142,28 @@ def _flat(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1]
 
 
-def _labels(entries: np.ndarray, data: bytes) -> dict[int, tuple[int, ...]] | None:
-    """The label ids behind each target digest, while there are few enough to be classes."""
-    digests, first = np.unique(entries["target"], return_index=True)
-    if len(digests) > statistics.MOST_LABELS:
-        return None
-    begins = np.cumsum(entries["size"]) - entries["size"]
-    labels = {}
-    for digest, i in zip(digests.tolist(), first.tolist(), strict=True):
-        begin, size = int(begins[i]), int(entries["size"][i])
-        ids = tfrecord.parse(data[begin + 12 : begin + size - 4])["labels"]
-        labels[digest] = tuple(int(token) for token in ids if token != tfrecord.IGNORED_LABEL)
-    return labels
+class _Parsed:
+    """Single records of a range, by their place in it."""
+
+    def __init__(self, entries: np.ndarray, data: bytes) -> None:
+        self._entries, self._data = entries, data
+        self._ends = np.cumsum(entries["size"], dtype=np.int64)
+
+    def _record(self, i: int) -> dict[str, list[int] | list[bytes]]:
+        end = int(self._ends[i])
+        return tfrecord.parse(self._data[end - int(self._entries["size"][i]) + 12 : end - 4])
+
+    def id(self, i: int) -> str:
+        """The id of a record."""
+        (id,) = self._record(i)["id"]
+        return id.decode() if isinstance(id, bytes) else str(id)
+
+    def labels(self) -> dict[int, tuple[int, ...]] | None:
+        """The label ids behind each target digest, while there are few enough to be classes."""
+        digests, first = np.unique(self._entries["target"], return_index=True)
+        if len(digests) > statistics.MOST_LABELS:
+            return None
+        return {
+            digest: tuple(int(token) for token in self._record(i)["labels"] if token != tfrecord.IGNORED_LABEL)
+            for digest, i in zip(digests.tolist(), first.tolist(), strict=True)
+        }

@@ -1,10 +1,11 @@
 """The manifest of a finished preparation, put together from what its steps counted."""
 
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5prep import __version__, manifest, newlines, records, statistics
+from t5prep import __version__, manifest, newlines, records, statistics, task
 from t5prep.gathering import Gathered
 from t5prep.placing import Run
 from t5prep.settings import Settings
@@ -27,24 +28,29 @@ def assemble(
     runs: Sequence[Run],
 ) -> manifest.Manifest:
     """The sealed manifest. The same preparation gives the same manifest, whatever ran it."""
-    splits: dict[str, manifest.Split] = {}
-    total = statistics.Counts()
     rejected: dict[str, int] = {}
     warnings: list[str] = []
     same = "duplicate text" if settings.dedup == "exact" else "duplicate id"
-    for split in sorted({item.spec.split for item in gathered}):
-        parts = sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
-        counts = sum((part.counts for part in parts), statistics.Counts())
-        duplicates = sum(part.duplicates for part in parts)
-        splits[split] = _split(counts, parts, {same: duplicates} if duplicates else {}, tokenizer, settings)
-        total += counts
+    parts = {
+        split: sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
+        for split in sorted({item.spec.split for item in gathered})
+    }
+    counted = {split: sum((part.counts for part in own), statistics.Counts()) for split, own in parts.items()}
+    total = sum(counted.values(), statistics.Counts())
+    labelled = statistics.is_classification(total)
+    splits: dict[str, manifest.Split] = {}
+    for split, counts in counted.items():
+        duplicates = sum(part.duplicates for part in parts[split])
+        own = counts if labelled else dataclasses.replace(counts, labels=None)
+        splits[split] = _split(own, parts[split], {same: duplicates} if duplicates else {}, tokenizer, settings)
         if duplicates:
             rejected[same] = rejected.get(same, 0) + duplicates
     for run in runs:
         for reason, number in run.reasons.items():
             rejected[reason] = rejected.get(reason, 0) + number
-    if total.labels and (strength := statistics.association(total.labels)) >= STRONG_ASSOCIATION:
-        warnings.append(_markup_warning(total.labels, strength, tokenizer))
+    strip = "html" in task.get(settings.task).options.__annotations__
+    if labelled and total.labels and (strength := statistics.association(total.labels)) >= STRONG_ASSOCIATION:
+        warnings.append(_markup_warning(total.labels, strength, tokenizer, strip=strip))
     if settings.layout == "packed":
         warnings += _packed_warnings(total, settings)
     references = any(run.references for run in runs)
@@ -58,13 +64,23 @@ def assemble(
         layout=settings.layout,
         features=records.features(settings, references=references),
         lengths={"inputs": settings.input_length, "targets": settings.target_length},
-        truncation=manifest.Truncation(settings.truncation, settings.marker, statistics.ledger(total)),
+        truncation=manifest.Truncation(settings.truncation, settings.marker, _ledger(total, counted)),
         newlines=settings.newlines,
         seed=settings.seed,
         splits=splits,
         rejected=dict(sorted(rejected.items())),
         warnings=warnings,
     ).sealed()
+
+
+def _ledger(total: statistics.Counts, counted: Mapping[str, statistics.Counts]) -> dict[str, Any]:
+    """What truncation cost in all, and the split of each row that lost most."""
+    ledger = statistics.ledger(total)
+    for side, field in (("inputs", "worst"), ("targets", "targets_worst")):
+        split_of = {one.place: split for split, counts in counted.items() for one in getattr(counts, field)}
+        for said, one in zip(ledger[side]["worst"], getattr(total, field), strict=True):
+            said["split"] = split_of[one.place]
+    return ledger
 
 
 def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
@@ -129,13 +145,15 @@ def _packed_warnings(counts: statistics.Counts, settings: Settings) -> list[str]
     ]
 
 
-def _markup_warning(labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer) -> str:
-    """Why a model could cheat, in numbers, and what to do."""
+def _markup_warning(
+    labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer, *, strip: bool
+) -> str:
+    """Why a model could cheat, in numbers, and what to do: `strip` says that the task can take the markup out."""
     shares = ", ".join(
         f"{marked / (marked + plain):.0%} of {tokenizer.decode(ids[:-1])}"
         for ids, (marked, plain) in sorted(labels.items())
     )
     return (
         f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "
-        "them instead of the text. Prepare without markup: --html strip"
+        f"them instead of the text. {'Prepare without markup: --html strip' if strip else 'Take it out of the source.'}"
     )

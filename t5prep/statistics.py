@@ -3,14 +3,29 @@
 import collections
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 # Steps of the joint length histogram: (input, target) tokens, each rounded up to a multiple.
 STEPS = (16, 4)
-# A split with more different targets than this is no classification, and its labels are not listed.
+# A dataset with more different targets than this is no classification, and its labels are not listed.
 MOST_LABELS = 64
+# So many rows that lost most are named.
+WORST = 10
+
+
+class Lost(NamedTuple):
+    """What cutting took from one row: tokens lost of so many; estimates where the middle was never tokenized.
+
+    `place` is the row's position: of rows that lost as much, the first are named, however shards were read in parts.
+    """
+
+    lost: int
+    tokens: int
+    id: str
+    place: tuple[int, int]
 
 
 @dataclasses.dataclass
@@ -20,7 +35,8 @@ class Counts:
     `examples` are those that the records were made of: more than records where they are packed, documents where text is
     cut into rows.
     `joint` counts kept lengths (input bucket, target bucket), `before` input tokens before cutting, in the same steps.
-    `labels` counts (label ids, with markup, without); None when there are too many different ones.
+    `labels` counts (label ids, with markup, without); None when there are too many different ones. `worst` are the inputs
+    that lost most, and `targets_worst` the targets, at most WORST of each.
     """
 
     records: int = 0
@@ -37,6 +53,8 @@ class Counts:
     before: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     longest: int = 0
     labels: dict[tuple[int, ...], tuple[int, int]] | None = dataclasses.field(default_factory=dict)
+    worst: tuple[Lost, ...] = ()
+    targets_worst: tuple[Lost, ...] = ()
 
     def __add__(self, other: "Counts") -> "Counts":
         plain = {
@@ -52,17 +70,37 @@ class Counts:
                 known = labels.get(label, (0, 0))
                 labels[label] = known[0] + marked, known[1] + plain_text
             labels = labels if len(labels) <= MOST_LABELS else None
-        return Counts(**plain, joint=self.joint + other.joint, before=self.before + other.before, labels=labels)
+        return Counts(
+            **plain,
+            joint=self.joint + other.joint,
+            before=self.before + other.before,
+            labels=labels,
+            worst=_most(self.worst + other.worst),
+            targets_worst=_most(self.targets_worst + other.targets_worst),
+        )
 
 
-def count(entries: np.ndarray, *, labels: dict[int, tuple[int, ...]] | None, marked: bool) -> Counts:
+def _most(lost: Iterable[Lost]) -> tuple[Lost, ...]:
+    return tuple(sorted(lost, key=lambda one: (-one.lost, one.place))[:WORST])
+
+
+def count(
+    entries: np.ndarray,
+    *,
+    labels: dict[int, tuple[int, ...]] | None,
+    marked: bool,
+    name: Callable[[int], str] | None = None,
+) -> Counts:
     """Counts of placed records (placing.ENTRY[n]). `labels` are the label ids of each target digest, where known.
 
-    `marked` says whether a marker takes one place of a cut input, which is no token of the text.
+    `marked` says whether a marker takes one place of a cut input, which is no token of the text; `name` gives the id of
+    an entry, for those that lost most.
     """
     cut = entries["tokens"] > entries["inputs"]
     kept = entries["inputs"].astype(np.int64) - (cut & marked)
+    lost = np.where(cut, entries["tokens"] - kept, 0)
     targets_cut = entries["target_tokens"] > entries["targets"]
+    targets_lost = entries["target_tokens"].astype(np.int64) - entries["targets"]
     tally: dict[tuple[int, ...], tuple[int, int]] | None = None
     if labels is not None:
         tally = {}
@@ -77,14 +115,28 @@ def count(entries: np.ndarray, *, labels: dict[int, tuple[int, ...]] | None, mar
         targets=int(entries["targets"].sum()),
         unknown=int(entries["unknown"].sum()),
         cut=int(cut.sum()),
-        lost=int((entries["tokens"].astype(np.int64) - kept)[cut].sum()),
+        lost=int(lost.sum()),
         estimated=int((entries["exact"] == 0).sum()),
         targets_cut=int(targets_cut.sum()),
-        targets_lost=int((entries["target_tokens"].astype(np.int64) - entries["targets"])[targets_cut].sum()),
+        targets_lost=int(targets_lost[targets_cut].sum()),
         joint=joint(entries["inputs"], entries["targets"]),
         before=collections.Counter(_bucket(entries["tokens"], STEPS[0]).tolist()),
         longest=int(entries["tokens"].max(initial=0)),
         labels=tally,
+        worst=_worst(lost, "tokens", entries, name),
+        targets_worst=_worst(np.where(targets_cut, targets_lost, 0), "target_tokens", entries, name),
+    )
+
+
+def _worst(lost: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None) -> tuple[Lost, ...]:
+    """The entries that lost most, so many tokens of those in the column `tokens`."""
+    if name is None:
+        return ()
+    first = np.lexsort((entries["low"], entries["high"], -lost))[:WORST]
+    return tuple(
+        Lost(int(lost[i]), int(entries[tokens][i]), name(i), (int(entries["high"][i]), int(entries["low"][i])))
+        for i in first.tolist()
+        if lost[i]
     )
 
 
@@ -115,16 +167,39 @@ def percentiles(histogram: collections.Counter) -> dict[str, int]:
 
 
 def ledger(counts: Counts) -> dict[str, Any]:
-    """What truncation cost. Tokens of inputs whose middle was never tokenized are estimates; so many rows are."""
+    """What truncation cost. Tokens of inputs whose middle was never tokenized are estimates; so many rows are.
+
+    `worst` names the rows that lost most, the worst first.
+    """
     return {
         "inputs": {
             "rows_cut": counts.cut,
             "tokens_lost": counts.lost,
             "rows_estimated": counts.estimated,
             "tokens_before": {**percentiles(counts.before), "max": counts.longest},
+            "worst": _named(counts.worst),
         },
-        "targets": {"rows_cut": counts.targets_cut, "tokens_lost": counts.targets_lost},
+        "targets": {
+            "rows_cut": counts.targets_cut,
+            "tokens_lost": counts.targets_lost,
+            "worst": _named(counts.targets_worst),
+        },
     }
+
+
+def _named(worst: Iterable[Lost]) -> list[dict[str, Any]]:
+    return [{"id": one.id, "tokens": one.tokens, "lost": one.lost} for one in worst]
+
+
+def is_classification(counts: Counts) -> bool:
+    """Whether the targets of a whole dataset are labels: few different ones, and each of them twice on average.
+
+    >>> is_classification(Counts(records=6, labels={(5,): (1, 2), (6,): (0, 3)}))
+    True
+    >>> is_classification(Counts(records=3, labels={(5,): (1, 0), (6,): (0, 1), (7,): (0, 1)}))
+    False
+    """
+    return counts.labels is not None and counts.records >= 2 * len(counts.labels)
 
 
 def association(labels: dict[tuple[int, ...], tuple[int, int]]) -> float:

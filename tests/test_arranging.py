@@ -4,10 +4,11 @@ import itertools
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
-from preparing import prepared
+from preparing import prepared, write_csv
 
 from t5prep import (
     arranging,
@@ -210,3 +211,26 @@ def test_a_text_that_does_not_fit_whole_is_rejected_where_both_sides_must_agree(
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
     made = prepared(source, tmp_path / "out", task="diacritics_ro", tokenizer="sample:", splits={"train": 1.0})
     assert (made.splits["train"].records, made.rejected) == (1, {"too long": 1})
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
+def test_the_rows_that_lost_most_are_named(tmp_path: Path, layout: str) -> None:
+    """The same ones, whatever the parts in which a shard is read."""
+    rows = [{"id": f"r{n}", "q": "word " * (20 + (n * 7) % 60), "a": "yes no " * (1 + n % 9)} for n in range(150)]
+    columns = {"inputs_column": "q", "targets_column": "a", "id_column": "id"}
+    ledgers = []
+    for memory in (None, 200_000):
+        made = prepared(
+            write_csv(tmp_path / "rows.csv", rows), tmp_path / f"{memory}", tokenizer="sample:", task="text2text",
+            options=columns, input_length=40, target_length=8, layout=layout, memory=memory,
+        )  # fmt: skip
+        ledgers.append(made.truncation.ledger)
+    assert ledgers[0] == ledgers[1]
+    for side in ("inputs", "targets"):
+        said = ledgers[0][side]
+        worst = said["worst"]
+        assert len(worst) == 10 == statistics.WORST
+        assert [one["lost"] for one in worst] == sorted((one["lost"] for one in worst), reverse=True)
+        longest = {row["id"]: len(row["q" if side == "inputs" else "a"]) for row in rows}
+        assert longest[worst[0]["id"]] == max(longest.values())
+        assert sum(one["lost"] for one in worst) <= said["tokens_lost"]

@@ -253,3 +253,17 @@ def test_markup_that_tells_the_label_is_warned_of(tmp_path: Path) -> None:
     assert "--html strip" in warning
     stripped = prepared(source, tmp_path / "strip", tokenizer=SAMPLE, options={"html": "strip"})
     assert stripped.warnings == []
+    columns = {"inputs_column": "Body", "targets_column": "Y"}
+    (warning,) = prepared(source, tmp_path / "other", tokenizer=SAMPLE, task="text2text", options=columns).warnings
+    assert "--html" not in warning
+    assert "Take it out of the source" in warning
+
+
+def test_whole_texts_are_no_labels(tmp_path: Path) -> None:
+    """Also where a split is so small that it has few of them."""
+    rows = [{"q": f"question {n}", "a": f"A whole answer, number {n}."} for n in range(100)]
+    source = write_csv(tmp_path / "rows.csv", rows)
+    columns = {"inputs_column": "q", "targets_column": "a"}
+    for limit in (10, 100):
+        made = prepared(source, tmp_path / str(limit), tokenizer=SAMPLE, task="text2text", options=columns, limit=limit)
+        assert [split.labels for split in made.splits.values()] == [{}, {}]

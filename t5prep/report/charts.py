@@ -74,8 +74,13 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) ->
     return _svg(figure, label=f"Histogram of {what}; the limit is {limit:,}")
 
 
-def curves(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, what: str, log: bool = False) -> str:
-    """Named lines over steps: name → (steps, values). Long ones are thinned evenly, their last point kept."""
+def curves(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, what: str, log: bool = False, zero: bool = False
+) -> str:
+    """Named lines over steps: name → (steps, values). Long ones are thinned evenly, their last point kept.
+
+    `zero` begins the scale at 0, for what is a quantity and not a tendency.
+    """
     figure, axes = _axes()
     for (name, (steps, values)), colour in zip(lines.items(), SERIES * 4, strict=False):
         every = max(1, len(steps) // 600)
@@ -94,6 +99,8 @@ def curves(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, what
         axes.legend(frameon=False, fontsize=_FONT, labelcolor=_INK)
     if log:
         axes.set_yscale("log")
+    if zero:
+        axes.set_ylim(0, max(1e-9, 1.15 * max((max(values) for _, values in lines.values() if values), default=1)))
     axes.set_xlabel("step")
     return _svg(figure, label=f"{what} over steps")
 

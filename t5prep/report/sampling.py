@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 
 @dataclasses.dataclass
 class Drawn:
-    """Of the first records of a split: some as they came, some that were cut, and what targets and markup share.
+    """Of the first records of a split: some as they came, those that lost most, and what targets and markup share.
 
     `markup` counts (target, with markup, without); None where there are too many different targets to be classes.
     `unknown` counts records with unknown tokens.
@@ -44,12 +44,14 @@ def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, toke
     """The first records of a split. Raises DatasetError."""
     drawn = Drawn(split)
     marker = words.sentinel(1) if marked(made) else None
+    worst = made.truncation.ledger["inputs"].get("worst", [])
+    lost = {one["id"]: one["lost"] for one in worst if one["split"] == split}
     for record in inspection.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
         drawn.records += 1
         if len(drawn.shown) < _SHOWN:
             drawn.shown.append(record)
-        elif len(drawn.cut) < _SHOWN and marker in record.input_ids:
-            drawn.cut.append(record)
+        if lost.get(record.id) or (marker is not None and marker in record.input_ids):
+            drawn.cut = sorted([*drawn.cut, record], key=lambda one: -lost.get(one.id, 0))[:_SHOWN]
         drawn.unknown += words.unk_id in record.input_ids
         if drawn.markup is not None:
             has = bool(_MARKUP.search(_plain(record.inputs)))

@@ -1,7 +1,9 @@
 """What the page of a training run says: curves, checkpoints, answers, settings, and the data that it was trained on."""
 
 import json
+import math
 import re
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from t5prep.report import charts, pages
 SETTINGS, ANSWERS = "train.json", "eval.json"
 # Curves in the order in which one looks at them; others follow by name.
 _FIRST = ("loss", "accuracy", "learning_rate", "gradient_norm")
+# How fast it was: lines of their own in metrics.jsonl.
+_SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
+_INPUT_BOUND = 0.2  # as t5prep.train.progress, which cannot be imported without TensorFlow
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
 _WORST = 20
 
@@ -39,6 +44,8 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     said = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
         said = _answers(storage.within(run, ANSWERS), content=storage.read(run, ANSWERS))
+    fast = [line for line in lines if _is_number(line.get(_SPEED)) and _is_number(line.get(_WAITING))]
+    lines = [line for line in lines if _SPEED not in line]
     curves = _curves(lines, split=str(settings.get("eval_split", "validation")))
     return pages.render(
         "training.html",
@@ -48,6 +55,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         steps=max((line["step"] for line in lines), default=0),
         charts=[(name, charts.curves(found, what=name)) for name, found in curves.items()],
         last=_last(lines),
+        throughput=_throughput(fast),
         confusion=_confusion(said.get("metrics")),
         metrics=_numbers(said.get("metrics")),
         worst=[one for one in _list(said.get("worst")) if isinstance(one, dict)][:_WORST],
@@ -85,6 +93,29 @@ def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, t
             values.append(value)
     order = sorted(found, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
     return {name: found[name] for name in order if any(len(set(values)) > 1 for _, values in found[name].values())}
+
+
+def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Tokens a second and the share of time waiting for input: their middles, and over steps where there are several."""
+    if not lines:
+        return {}
+    speeds, shares = ([float(line[name]) for line in lines] for name in (_SPEED, _WAITING))
+    said: dict[str, Any] = {"speed": statistics.median(speeds), "waiting": statistics.median(shares)}
+    said["bound"] = said["waiting"] > _INPUT_BOUND
+    if len(lines) > 1:
+        steps = [line["step"] for line in lines]
+        said["charts"] = [
+            ("tokens a second", charts.curves({"": (steps, speeds)}, what="tokens a second", zero=True)),
+            (
+                "% of the time waiting for input",
+                charts.curves({"": (steps, [100 * share for share in shares])}, what="waiting for input", zero=True),
+            ),
+        ]
+    return said
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _last(lines: list[dict[str, Any]]) -> dict[str, float]:

@@ -145,8 +145,8 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
     known = typing.get_type_hints(TrainConfig)
     values: dict[str, Any] = {}
     for source in sources:
-        if len(length := _LENGTH & source.keys()) == 1:  # how long is said in one of two ways, and the last word counts
-            values.pop(*(_LENGTH - length), None)
+        if len(other := _LENGTH - source.keys()) == 1:  # how long is said in one of two ways, and the last word counts
+            values.pop(other.pop(), None)
         for key, value in source.items():
             if key not in known:
                 raise UsageError(
