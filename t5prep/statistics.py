@@ -176,7 +176,10 @@ def ledger(counts: Counts) -> dict[str, Any]:
             "rows_cut": counts.cut,
             "tokens_lost": counts.lost,
             "rows_estimated": counts.estimated,
-            "tokens_before": {**percentiles(counts.before), "max": counts.longest},
+            "tokens_before": {
+                **{name: min(bucket, counts.longest) for name, bucket in percentiles(counts.before).items()},
+                "max": counts.longest,
+            },
             "worst": _named(counts.worst),
         },
         "targets": {

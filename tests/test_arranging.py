@@ -13,12 +13,14 @@ from preparing import prepared, write_csv
 from t5prep import (
     arranging,
     blocks,
+    budget,
     formats,
     gathering,
     noise,
     packing,
     placing,
     planning,
+    statistics,
     task,
     tfrecord,
     tokenizer_files,
@@ -214,15 +216,20 @@ def test_a_text_that_does_not_fit_whole_is_rejected_where_both_sides_must_agree(
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
-def test_the_rows_that_lost_most_are_named(tmp_path: Path, layout: str) -> None:
+def test_the_rows_that_lost_most_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     """The same ones, whatever the parts in which a shard is read."""
     rows = [{"id": f"r{n}", "q": "word " * (20 + (n * 7) % 60), "a": "yes no " * (1 + n % 9)} for n in range(150)]
     columns = {"inputs_column": "q", "targets_column": "a", "id_column": "id"}
     ledgers = []
-    for memory in (None, 200_000):
+    share = budget.share
+    for parts in (1 << 20, 2000):
+        monkeypatch.setattr(
+            budget, "share",
+            lambda *given, parts=parts, **how: share(*given, **how)._replace(block_bytes=parts, range_bytes=parts),
+        )  # fmt: skip
         made = prepared(
-            write_csv(tmp_path / "rows.csv", rows), tmp_path / f"{memory}", tokenizer="sample:", task="text2text",
-            options=columns, input_length=40, target_length=8, layout=layout, memory=memory,
+            write_csv(tmp_path / "rows.csv", rows), tmp_path / f"{parts}", tokenizer="sample:", task="text2text",
+            options=columns, input_length=40, target_length=8, layout=layout,
         )  # fmt: skip
         ledgers.append(made.truncation.ledger)
     assert ledgers[0] == ledgers[1]

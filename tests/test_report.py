@@ -37,6 +37,26 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "data"
 
 
+def test_the_rows_that_lost_most_are_ranked(data: Path, tmp_path: Path) -> None:
+    page = report.write(data, out=tmp_path / "report.html").read_text()
+    worst = manifest.load(data).truncation.ledger["inputs"]["worst"]
+    places = [page.index(f"<td>{one['id']}</td>") for one in worst]
+    assert len(places) >= 6
+    assert places == sorted(places)
+    shown = page[page.index("Some of them, as they are now") :]
+    in_train = [one for one in worst if one["split"] == "train"]
+    assert f"<h3>{in_train[0]['id']} " in shown[: shown.index("<h2>")]
+
+
+def test_a_split_of_few_texts_has_no_labels(tmp_path: Path) -> None:
+    """Nor is there a table of labels where only one split could have some."""
+    rows = [{"q": f"question {n}", "a": f"A whole answer, number {n}."} for n in range(90)]
+    columns = {"inputs_column": "q", "targets_column": "a"}
+    source = write_csv(tmp_path / "rows.csv", rows)
+    prepared(source, tmp_path / "data", tokenizer="sample:", task="text2text", options=columns)
+    assert "<h2>Labels</h2>" not in report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+
+
 class _Tags(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
 """The page of a training run: curves, answers, lineage, and what it does with a run that is half there."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,23 @@ def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> No
     (tmp_path / "broken.json").write_text("[]")
     with pytest.raises(UsageError, match="holds no answers"):
         report.write(run, out=tmp_path / "a.html", answers=tmp_path / "broken.json")
+
+
+@pytest.mark.parametrize(("waiting", "said"), [(0.01, "Reading does not hold it up"), (0.6, "That is much")])
+def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, said: str) -> None:
+    """The middle of what was measured, two charts from zero, and what to do when the device waits."""
+    fast = tmp_path / "fast"
+    shutil.copytree(run, fast)
+    with open(fast / "metrics.jsonl", "w") as file:
+        for step in range(1, 41):
+            print(json.dumps({"step": step, "loss": 5 / step}), file=file)
+            if step % 10 == 0:
+                speed = {"step": step, "tokens_per_second": 180_000 + step, "waiting_for_input": waiting}
+                print(json.dumps(speed), file=file)
+    page = report.write(fast, out=tmp_path / "a.html").read_text()
+    assert "180,025 tokens a second" in page
+    assert said in page
+    assert page.count("<svg") == 3
+    with open(fast / "metrics.jsonl", "a") as file:
+        print('{"step": 50, "tokens_per_second": NaN, "waiting_for_input": "x"}', file=file)
+    assert "180,025 tokens a second" in report.write(fast, out=tmp_path / "b.html").read_text()

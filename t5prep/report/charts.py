@@ -25,6 +25,7 @@ _VARIABLES = {
 }
 # Inches and points: drawn for a column of about 500 pixels, readable when a telephone halves it.
 _SIZE, _FONT = (5.6, 2.7), 10
+_LOW = (5.6, 1.7)  # for what is looked at for evenness only
 # A histogram of more bars is a comb.
 _BARS = 48
 
@@ -107,7 +108,7 @@ def curves(
 
 def steps(values: Sequence[float], *, what: str, name: str) -> str:
     """One value for each of many things in order (the sizes of shards), from zero; `name` tells charts of the same apart."""
-    figure, axes = _axes()
+    figure, axes = _axes(_LOW)
     axes.stairs(values, range(len(values) + 1), fill=True, color=SERIES[0])
     axes.set_xlabel(what)
     axes.set_xlim(0, len(values))
@@ -125,8 +126,8 @@ def _reached(counts: Mapping[int, int], share: float) -> int:
     return 0
 
 
-def _axes() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=_SIZE, layout="constrained")
+def _axes(size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
     axes.set_facecolor("none")
@@ -138,7 +139,7 @@ def _axes() -> tuple[Figure, Axes]:
     axes.set_axisbelow(True)
     axes.xaxis.label.set_color(_QUIET)
     axes.xaxis.label.set_fontsize(_FONT)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_locator(MaxNLocator(4 if size == _SIZE else 2))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))

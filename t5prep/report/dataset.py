@@ -47,6 +47,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         ledger=made.truncation.ledger,
         records=sum(split.records for split in made.splits.values()),
         bytes=sum(shard.bytes for split in made.splits.values() for shard in split.shards),
+        documents=sum(split.lengths.get("documents", 0) for split in made.splits.values()),
         packed={name: split.lengths["packed"] for name, split in made.splits.items() if "packed" in split.lengths},
         charts=_charts(made),
         choices=_choices(made, first),
