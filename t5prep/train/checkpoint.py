@@ -123,24 +123,31 @@ def save(run: str, checkpoint: tf.train.Checkpoint, *, state: State, keep: int) 
     """
     path = f"{folder(run)}/{state.step:08d}"
     try:
-        if tf.io.gfile.exists(path):  # a half of it, from a run that was killed; or the same step, saved again
+        if tf.io.gfile.exists(path):  # a half of it, from a run that was killed
             remove(path)
         tf.io.gfile.makedirs(path)
         checkpoint.write(f"{path}/state")
         files = {name: tf.io.gfile.stat(f"{path}/{name}").length for name in sorted(tf.io.gfile.listdir(path))}
         for name in files:
             _to_disk(f"{path}/{name}")
-        write_text(
-            f"{path}/{MARKER}", json.dumps(dataclasses.asdict(dataclasses.replace(state, files=files)), indent=2)
-        )
+        _mark(path, dataclasses.replace(state, files=files))
     except (tf.errors.OpError, OSError) as error:
         raise OutputError(f"The checkpoint {path} cannot be written: {_reason(error)}") from error
-    kept = {path for path, _ in found(run)[-keep:]} | {best(run)[0], path}
-    for name in tf.io.gfile.listdir(folder(run)):
-        old = f"{folder(run)}/{name.rstrip('/')}"
-        if old not in kept:
-            remove(old)
+    _prune(run, keep=keep)
     return path
+
+
+def describe(run: str, *, state: State, keep: int) -> None:
+    """What a checkpoint that is there says of itself, anew: it has been evaluated. Then delete as `save` does.
+
+    Raises OutputError when it cannot be written.
+    """
+    path = f"{folder(run)}/{state.step:08d}"
+    try:
+        _mark(path, dataclasses.replace(state, files=_state(path).files))
+    except (tf.errors.OpError, OSError) as error:
+        raise OutputError(f"The checkpoint {path} cannot be written: {_reason(error)}") from error
+    _prune(run, keep=keep)
 
 
 def restore(path: str, checkpoint: tf.train.Checkpoint) -> None:
@@ -236,6 +243,18 @@ def remove(path: str) -> None:
     if tf.io.gfile.exists(f"{path}/{MARKER}"):
         tf.io.gfile.remove(f"{path}/{MARKER}")
     tf.io.gfile.rmtree(path)
+
+
+def _mark(path: str, state: State) -> None:
+    write_text(f"{path}/{MARKER}", json.dumps(dataclasses.asdict(state), indent=2))
+
+
+def _prune(run: str, *, keep: int) -> None:
+    kept = {path for path, _ in found(run)[-keep:]} | {best(run)[0]}
+    for name in tf.io.gfile.listdir(folder(run)):
+        old = f"{folder(run)}/{name.rstrip('/')}"
+        if old not in kept:
+            remove(old)
 
 
 def _state(path: str) -> State:

@@ -156,12 +156,29 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
         f"{parameters:,} parameters; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
         f"{count} replica{'s' if count > 1 else ''}, {config.dtype}. Compiling the first step takes a while."
     )
-    now, stopped_early = state.step, _exhausted(state, config)
-    iterator = batches(now) if now < steps and not stopped_early else None
+
+    def due(step: int, every: int) -> bool:
+        return bool(every) and (step % every == 0 or step == steps)
+
+    def score(state: State, *, saved_already: bool) -> State:
+        """The state with its evaluation; in the log, and in its checkpoint or a new one where it is the best."""
+        state, improved = _evaluated(state, [evaluator() for evaluator in evaluators])
+        log.record(state.step, state.metrics, prefix=f"{config.eval_split}_")
+        if saved_already:
+            checkpoints.describe(config.out, state=state, keep=config.keep)
+        elif improved or _exhausted(state, config):
+            checkpoints.save(config.out, saved, state=state, keep=config.keep)
+        log.flush()
+        return state
+
     with _Signals() as signals:
+        if state.step and due(state.step, eval_every) and not state.metrics:  # it was stopped before its evaluation
+            state = score(state, saved_already=True)
+        now, stopped_early = state.step, _exhausted(state, config)
+        iterator = batches(now) if now < steps and not stopped_early else None
         while now < steps and not stopped_early and not signals.received:
-            due = [every - now % every for every in (save_every, eval_every) if every]
-            made_now, waited = run_steps(iterator, tf.constant(min(config.steps_per_loop, steps - now, *due)))
+            ahead = [every - now % every for every in (save_every, eval_every) if every]
+            made_now, waited = run_steps(iterator, tf.constant(min(config.steps_per_loop, steps - now, *ahead)))
             values = made_now.numpy()
             for numbers in values:
                 now += 1
@@ -173,17 +190,17 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
                     log.record(now, dict(zip(STEP_METRICS, numbers.tolist(), strict=True)), prefix="")
             log.line(now, loss=values[-1, 0], learning_rate=values[-1, 3], waited=float(waited))
             state = dataclasses.replace(state, step=now, value=None, metrics={})
-            improved = False
-            if eval_every and (now % eval_every == 0 or now == steps):
-                state, improved = _evaluated(state, [evaluator() for evaluator in evaluators])
-                log.record(now, state.metrics, prefix=f"{config.eval_split}_")
-                stopped_early = _exhausted(state, config)
-            if improved or stopped_early or signals.received or now % save_every == 0 or now == steps:
+            saving = due(now, save_every) or bool(signals.received)
+            if saving:  # before the evaluation, which may take longer than a preemption leaves
                 checkpoints.save(config.out, saved, state=state, keep=config.keep)
                 log.flush()
-            if state.metrics or now % save_every == 0:
+            if due(now, eval_every) and not signals.received:
+                state = score(state, saved_already=saving)
+                stopped_early = _exhausted(state, config)
+            if saving or state.metrics:
                 log.restart(now)
-    if now < steps and not stopped_early:
+    unscored = due(now, eval_every) and not state.metrics
+    if unscored or (now < steps and not stopped_early):
         raise T5prepError(f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.")
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Finish ──

@@ -1,0 +1,84 @@
+"""Runs that end where they should not: between a checkpoint and its evaluation, and at a loss that is no number."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import training
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.errors import T5prepError
+from t5prep.train import checkpoint as checkpoints
+from t5prep.train import progress, trainer
+from t5prep.train.evaluate import Evaluation, Evaluator
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stops")
+
+
+@pytest.fixture(scope="module")
+def data(toys: Path) -> str:
+    return training.classes(toys / "classes")
+
+
+@pytest.fixture(scope="module")
+def shape(toys: Path) -> str:
+    return training.shape(toys / "shape")
+
+
+def _states(run: str) -> list[tuple[int, dict[str, float], float | None, int]]:
+    return [(state.step, state.metrics, state.best, state.stale) for _, state in checkpoints.found(run)]
+
+
+def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_on(
+    toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preemption leaves half a minute, and an evaluation may take longer."""
+    whole = trainer.train(training.config(data, shape, toys / "whole", steps=8))
+    config = training.config(data, shape, toys / "stopped", steps=8)
+    line, score = progress.RunLog.line, Evaluator.__call__
+
+    def terminated(log: progress.RunLog, step: int, **said: float) -> None:
+        line(log, step, **said)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def killed(evaluator: Evaluator, **how: int) -> Evaluation:
+        raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
+
+    monkeypatch.setattr(progress.RunLog, "line", lambda log, step, **said: terminated(log, step, **said))
+    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 3, saved"):
+        trainer.train(config)
+    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
+        trainer.train(config)
+    monkeypatch.setattr(progress.RunLog, "line", line)
+    monkeypatch.setattr(Evaluator, "__call__", killed)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(config)
+    newest = checkpoints.last(config.out)
+    assert newest
+    assert (newest[1].step, newest[1].metrics) == (4, {})
+    scored = iter([score, killed])
+    monkeypatch.setattr(Evaluator, "__call__", lambda evaluator, **how: next(scored)(evaluator, **how))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(config)
+    newest = checkpoints.last(config.out)
+    assert newest
+    assert (newest[1].step, newest[1].metrics) == (8, {})
+    monkeypatch.setattr(Evaluator, "__call__", score)
+    assert trainer.train(config).evaluation == whole.evaluation
+    assert _states(config.out)[-2:] == _states(whole.run)
+    assert training.losses(config.out) == training.losses(whole.run)
+
+
+def test_a_loss_that_is_no_number_ends_the_run_unsaved(toys: Path, data: str, shape: str) -> None:
+    config = training.config(data, shape, toys / "nan", optimizer="adamw", learning_rate=1e30)
+    with pytest.raises(T5prepError, match=r"The loss of step \d+ is (nan|inf): lower learning_rate, or set clip_norm"):
+        trainer.train(dataclasses.replace(config, save_every=12, eval_every=12))
+    assert not checkpoints.found(config.out)
