@@ -10,6 +10,7 @@ import collections
 import concurrent.futures
 import multiprocessing
 import os
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -64,6 +65,11 @@ class Window:
             try:
                 result = future.result()
             except BrokenProcessPool:
+                if not self._pool.begun and _is_script():
+                    raise T5prepError(
+                        "the worker processes end before they begin, because each of them imports this script anew. "
+                        'Call this under `if __name__ == "__main__":`, or with workers=0'
+                    ) from None
                 if deaths + 1 >= MOST_DEATHS:
                     raise T5prepError(
                         f"a worker process died {MOST_DEATHS} times on the same work ({element!r:.200}). "
@@ -87,6 +93,7 @@ class Pool:
         self._warm = warm
         self.name = uuid.uuid4().hex
         self.done: Callable[[Any, Any], None] = lambda element, result: None
+        self.begun = False  # whether any worker ever did something
         self._start()
         _POOLS[self.name] = self
 
@@ -97,7 +104,11 @@ class Pool:
             self.workers, mp_context=context, initializer=_end_with_parent
         )
         for _ in range(self.workers):
-            self.executor.submit(self._warm)  # they load what they need while this process loads Beam
+            # They load what they need while this process loads Beam.
+            self.executor.submit(self._warm).add_done_callback(self._note)
+
+    def _note(self, warmed: concurrent.futures.Future) -> None:
+        self.begun |= not warmed.cancelled() and warmed.exception() is None
 
     def restart(self) -> None:
         """New workers in place of broken ones."""
@@ -108,6 +119,18 @@ class Pool:
         """Ends the workers; what they have not begun is dropped."""
         _POOLS.pop(self.name, None)
         self.executor.shutdown(wait=True, cancel_futures=True)
+
+
+def end_where_it_starts() -> None:
+    """Ends a worker that runs its parent's script again instead of beginning; its parent then says what is wrong."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)
+
+
+def _is_script() -> bool:
+    """Whether this process runs a file of the user's: `python prepare_mine.py`."""
+    main = sys.modules["__main__"]
+    return main.__spec__ is None and str(getattr(main, "__file__", "")).endswith(".py")
 
 
 def _end_with_parent() -> None:

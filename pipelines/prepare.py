@@ -41,6 +41,7 @@ def prepare(
     by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh` uses none of an earlier
     one. Raises T5prepError, one sentence, for anything that the user can mend.
     """
+    pool.end_where_it_starts()
     out = str(out)
     engines.require(runner, arguments=arguments, out=out)
     loaded = tokenizer_files.load(tokenizer)
@@ -56,8 +57,8 @@ def prepare(
             shared = budget.share(memory or caches.parse_bytes(budget.DEFAULT, name="--memory"), workers=count)
             with output.scratch(out) as scratch:
                 work = PrepareBlock(settings, staged, str(kept or ""), scratch, fresh)
-                with _pool(work, source=source, workers=shared.workers) as pool:
-                    _run(runner, work=work, finish=finish, shared=shared, pool=pool)
+                with _pool(work, source=source, workers=shared.workers) as processes:
+                    _run(runner, work=work, finish=finish, shared=shared, pool=processes)
         else:
             work = PrepareBlock(settings, staged)
             if runner == "dataflow":

@@ -14,6 +14,8 @@ from t5prep.tokenizer import Tokenizer
 
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
+# So many cut targets are worth a warning; of labels, any.
+MANY_TARGETS_CUT = 0.05
 # Rows of which one side is fuller than the one share, and the other emptier than the other, waste what packing could win.
 FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
 
@@ -51,6 +53,7 @@ def assemble(
     strip = "html" in task.get(settings.task).options.__annotations__
     if labelled and total.labels and (strength := statistics.association(total.labels)) >= STRONG_ASSOCIATION:
         warnings.append(_markup_warning(total.labels, strength, tokenizer, strip=strip))
+    warnings += _cut_warnings(total, settings, labelled=labelled)
     if settings.layout == "packed":
         warnings += _packed_warnings(total, settings)
     references = any(run.references for run in runs)
@@ -128,6 +131,17 @@ def _packed(counts: statistics.Counts, settings: Settings) -> dict[str, Any]:
     tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
     shares = (round(1 - tokens / (count * room), 4) for count in (counts.examples, counts.records))
     return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}
+
+
+def _cut_warnings(counts: statistics.Counts, settings: Settings, *, labelled: bool) -> list[str]:
+    """A target that is cut teaches to stop in the middle, and a label that is cut is no word any more."""
+    if counts.targets_cut <= (0 if labelled else MANY_TARGETS_CUT * counts.examples):
+        return []
+    longest = counts.targets_worst[0].tokens
+    return [
+        f"{counts.targets_cut / max(1, counts.examples):.0%} of the targets are longer than {settings.target_length} tokens and "
+        f"are cut, which a model learns to do as well. Prepare with --target-length {longest} to keep all of them whole"
+    ]
 
 
 def _packed_warnings(counts: statistics.Counts, settings: Settings) -> list[str]:

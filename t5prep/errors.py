@@ -6,6 +6,7 @@
   x TokenizerError        a tokenizer that cannot be loaded, or does not fit the task
   x OutputError           a place that cannot be written, or that holds something else
   x DatasetError          a prepared dataset that is missing, altered, or newer than this version
+    x OtherVersionError   one that another version of t5prep prepared
 * Reject                  this one row makes no example; it goes to rejected.jsonl with its reason, and work goes on
 """
 
@@ -35,6 +36,10 @@ class OutputError(T5prepError):
 
 class DatasetError(T5prepError):
     """A prepared dataset that is missing, altered, or newer than this version."""
+
+
+class OtherVersionError(DatasetError):
+    """A dataset that another version of t5prep prepared."""
 
 
 class Reject(Exception):  # noqa: N818 - not an error: a row's way out

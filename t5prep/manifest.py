@@ -13,8 +13,8 @@ from typing import Any
 import cattrs
 from cattrs.gen import make_dict_structure_fn
 
-from t5prep import gcs, storage
-from t5prep.errors import DatasetError
+from t5prep import __version__, gcs, storage
+from t5prep.errors import DatasetError, OtherVersionError
 from t5prep.newlines import Newlines
 
 SCHEMA = 1
@@ -128,6 +128,11 @@ class Manifest:
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
+_FIELDS = {field.name for field in dataclasses.fields(Manifest)}
+# What every version of a manifest says: without these it is not an older one but a broken one.
+_MARKS = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
+
+
 def digest(manifest: Manifest) -> str:
     """SHA-256 (hex) of all that the manifest says, except who wrote it and by which path the source was reached."""
     said = dataclasses.asdict(manifest)
@@ -149,6 +154,17 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
         raise DatasetError(
             f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
             "Upgrade with `pip install -U t5prep`, or prepare the dataset again."
+        )
+    if isinstance(said, dict) and (others := sorted(_FIELDS ^ said.keys())) and said.keys() >= _MARKS:
+        lacks = [name for name in others if name in _FIELDS]
+        what = (
+            f"it does not say {' and '.join(lacks)}"
+            if lacks
+            else f"it says {' and '.join(others)}, which this one does not know"
+        )
+        raise OtherVersionError(
+            f"{where} was written by another version of t5prep ({str(said['created_by'])[:40]}; this is {__version__}): {what}. "
+            "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
         )
     try:
         manifest = _converter().structure(said, Manifest)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5prep import claims, files, gcs, manifest
-from t5prep.errors import DatasetError, OutputError
+from t5prep.errors import DatasetError, OtherVersionError, OutputError
 
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
 MARKER = claims.MARKER
@@ -20,7 +20,7 @@ _OURS = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}|rejected\.jsonl|report\.html|ma
 
 
 @contextlib.contextmanager
-def claimed(out: str | Path, *, same: object) -> Iterator[None]:
+def claimed(out: str | Path, *, same: tuple) -> Iterator[None]:
     """A directory or prefix, swept of an earlier run and claimed; `same` is held against what a dataset there says.
 
     A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
@@ -41,7 +41,7 @@ def scratch(out: str | Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _bucket(out: str, same: object) -> Iterator[None]:
+def _bucket(out: str, same: tuple) -> Iterator[None]:
     """No object is read before the manifest, so shards are replaced where they are, and stale ones go at the end."""
     out = out.rstrip("/")
     there = gcs.objects(out)
@@ -58,7 +58,7 @@ def _bucket(out: str, same: object) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _directory(out: Path, same: object) -> Iterator[None]:
+def _directory(out: Path, same: tuple) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(out, {path.name for path in out.iterdir()}, same)
@@ -95,18 +95,22 @@ def identity(made: manifest.Manifest) -> tuple:
     )
 
 
-def _refuse_foreign(out: str | Path, entries: set[str], same: object) -> None:
+def _refuse_foreign(out: str | Path, entries: set[str], same: tuple) -> None:
     foreign = sorted(name for name in entries if not _OURS.fullmatch(name) and not name.startswith(files.UNFINISHED))
     if manifest.NAME in entries:
         try:
             made = manifest.load(out)
+        except OtherVersionError:
+            raise OutputError(
+                f"{out} holds a dataset that another version of t5prep prepared. Choose another --out, or remove it."
+            ) from None
         except DatasetError:
             raise OutputError(
                 f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
             ) from None
-        if identity(made) != same:
+        if there := _otherwise(identity(made), same):
             raise OutputError(
-                f"{out} holds another dataset (task {made.task}, {_records(made):,} records, digest {made.digest[:12]}…). "
+                f"{out} holds another dataset (task {made.task}, {_records(made):,} records), prepared with {there}. "
                 "Choose another --out, or remove it."
             )
     elif entries and (foreign or MARKER not in entries):
@@ -114,6 +118,29 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: object) -> None:
             f"{out} is not empty and holds no dataset of t5prep (it holds {(foreign or sorted(entries))[0]}). "
             "Choose another --out."
         )
+
+
+# What stands in an identity, in its order, as a person would say that it differs.
+_DIFFERS = (
+    *("another task", "other options of the task", "another tokenizer", "another --layout", "other lengths"),
+    *("another --truncation", "newlines otherwise", "another --seed", "another source"),
+)
+
+
+def _otherwise(there: tuple, here: tuple) -> str:
+    """In which of its choices a dataset that is there differs from one that is asked for; "" where it does not."""
+    differing = []
+    for said, one, other in zip(_DIFFERS, there, here, strict=True):
+        if one == other:
+            continue
+        if said == "other lengths":
+            said = f"lengths {one['inputs']} and {one['targets']}"
+        elif said == "another --truncation":
+            said = f"--truncation {one[0]} --marker {one[1]}"
+        elif isinstance(one, int | str) and said.startswith("another --"):
+            said = f"{said.removeprefix('another ')} {one}"
+        differing.append(said)
+    return ", ".join(differing)
 
 
 def _records(made: manifest.Manifest) -> int:

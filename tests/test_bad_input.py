@@ -1,6 +1,7 @@
 """What a user gets wrong is one sentence and exit code 1; what is wrong with a row is a line of rejected.jsonl."""
 
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -163,9 +164,29 @@ def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Pat
     other = tmp_path / "other"
     assert run(*so(rows, other)).exit_code == 0
     before = (other / manifest.NAME).read_bytes()
-    assert "holds another dataset (task so_quality, 30 records" in refused(*so(rows, other, "--input-length", 64))
+    said = refused(*so(rows, other, "--input-length", 64, "--seed", 3))
+    assert "holds another dataset (task so_quality, 30 records), prepared with lengths 512 and 2, --seed 0." in said
+    assert "with --truncation head_tail --marker extra_id_1." in refused(*so(rows, other, "--truncation", "head"))
     assert (other / manifest.NAME).read_bytes() == before
     assert run(*so(rows, other)).exit_code == 0  # the same one may be prepared again
+
+
+def test_a_dataset_of_another_version_is_named_as_one(tmp_path: Path) -> None:
+    rows, out = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "out"
+    assert run(*so(rows, out)).exit_code == 0
+    said = json.loads((out / manifest.NAME).read_text())
+    for changed, what in (
+        ({key: value for key, value in said.items() if key != "newlines"}, "it does not say newlines"),
+        ({**said, "mood": "good"}, "it says mood, which this one does not know"),
+    ):
+        (out / manifest.NAME).write_text(json.dumps(changed))
+        shown = refused("verify", str(out))
+        assert "was written by another version of t5prep (t5prep 0.1.0" in shown
+        assert what in shown
+        assert "Prepare the dataset again, into another --out" in shown
+        assert "that another version of t5prep prepared. Choose another --out" in refused(*so(rows, out))
+    (out / manifest.NAME).write_text("{")
+    assert "a manifest that cannot be read" in refused(*so(rows, out))
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:

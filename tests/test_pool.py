@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -125,3 +126,30 @@ def test_too_little_memory_is_refused_and_little_is_shared_out(tmp_path: Path) -
     prepared(source, tmp_path / "small", tokenizer=SAMPLE, workers=2, memory=520 << 20)
     prepared(source, tmp_path / "large", tokenizer=SAMPLE)
     assert bytes_of(tmp_path / "small") == bytes_of(tmp_path / "large")
+
+
+SCRIPT = """
+import sys
+from t5prep import sources
+from t5prep.settings import Settings
+from pipelines.prepare import prepare
+def mine():
+    settings = Settings(task="so_quality", options={}, input_length=64, target_length=2, splits={"train": 1.0})
+    prepare(settings, source=sources.resolve(sys.argv[1]), tokenizer="sample:", out=sys.argv[2], workers=2)
+"""
+
+
+def test_a_script_without_a_guard_is_told_of_it(tmp_path: Path) -> None:
+    """Workers import the script, and would prepare again instead of beginning."""
+    rows = write_csv(tmp_path / "rows.csv", questions(9))
+    script = tmp_path / "mine.py"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "T5PREP_CACHE": str(tmp_path / "cache")}
+    line = [sys.executable, str(script), str(rows), str(tmp_path / "out")]
+    script.write_text(f"{SCRIPT}mine()")
+    ran = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
+    assert ran.returncode == 1
+    assert 'Call this under `if __name__ == "__main__":`' in ran.stderr.splitlines()[-1]
+    assert "bootstrapping phase" not in ran.stderr
+    script.write_text(f"{SCRIPT}if __name__ == '__main__': mine()")
+    subprocess.run(line, capture_output=True, text=True, env=environment, check=True)
+    assert (tmp_path / "out" / "manifest.json").exists()

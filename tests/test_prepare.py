@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -257,6 +258,20 @@ def test_markup_that_tells_the_label_is_warned_of(tmp_path: Path) -> None:
     (warning,) = prepared(source, tmp_path / "other", tokenizer=SAMPLE, task="text2text", options=columns).warnings
     assert "--html" not in warning
     assert "Take it out of the source" in warning
+
+
+def test_labels_that_are_cut_are_warned_of(tmp_path: Path) -> None:
+    """With the length that keeps the longest whole."""
+    rows = [{"q": f"question {n}", "a": ("a long name of a class", "b")[n % 2]} for n in range(30)]
+    source = write_csv(tmp_path / "rows.csv", rows)
+    how = {"tokenizer": SAMPLE, "task": "text2text", "options": {"inputs_column": "q", "targets_column": "a"}}
+    (warning,) = prepared(source, tmp_path / "cut", target_length=3, **how).warnings
+    assert warning.startswith("50% of the targets are longer than 3 tokens")
+    (length,) = re.findall(r"--target-length (\d+)", warning)
+    whole = prepared(source, tmp_path / "whole", target_length=int(length), **how)
+    assert whole.warnings == []
+    assert whole.splits["train"].labels.keys() == {"a long name of a class", "b"}
+    assert prepared(source, tmp_path / "short", target_length=int(length) - 1, **how).warnings
 
 
 def test_whole_texts_are_no_labels(tmp_path: Path) -> None:

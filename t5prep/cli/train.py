@@ -82,4 +82,7 @@ def command(
         click.echo()
         _scores.print_metrics(metrics)
     click.echo(f"best checkpoint: {result.best}")
-    click.echo(f"next: t5prep export --model {out} --out DIR")
+    if result.evaluation and not result.evaluation.predictions:
+        click.echo(f"next: t5prep eval --model {out}   (its answers, and what they score)")
+    else:
+        click.echo(f"next: t5prep export --model {out} --out DIR")

@@ -85,6 +85,7 @@ class Evaluator:
             )
         self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
         self._packed = self._opened.manifest.layout == "packed"
+        self._labels = self._opened.manifest.splits[split].labels
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
         name = self._opened.manifest.task
         wanted = task.get(name).metrics if name in task.names() else ()
@@ -123,6 +124,8 @@ class Evaluator:
             answers = [self._decode(row) for batch in self._batches() for row in self._generated(batch)]
             references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
             values |= self._of_texts(references, answers)
+            if self._labels and all(len(own) == 1 for own in references):  # classes whose names are several tokens
+                values |= metrics.classification([own[0] for own in references], answers)
         predictions = [
             {"id": id, "prediction": answer, "references": own}
             for id, answer, own in zip(rows.ids, answers, references, strict=True)

@@ -1,0 +1,106 @@
+"""The wheel and the sdist, each in an empty environment with the base install alone: what Dataflow's workers have too."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CSV = "question,label\n" + "".join(f"Why does part {n} fail?,{('low', 'high')[n % 2]}\n" for n in range(40))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both, from what git knows of this folder and not from what lies about in it."""
+    folder = tmp_path_factory.mktemp("built")
+    source = folder / "source"
+    source.mkdir()
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    if not listed:
+        pytest.skip("this is no clone of the repository, so what belongs to it is not known")
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    python = _environment(folder / "builder", "setuptools>=77", "wheel", "build")
+    build = [python, "-m", "build", "--no-isolation", "--outdir", folder / "dist", source]
+    subprocess.run(build, env=_alone(), stdout=subprocess.DEVNULL, check=True)
+    return {path.suffix: path for path in (folder / "dist").iterdir()}
+
+
+def _environment(folder: Path, *packages: str) -> Path:
+    """The Python of a new environment with these packages, of the tested versions."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    pins = ["-c", str(ROOT / ".ci" / "pins.txt")]
+    subprocess.run([python, "-m", "pip", "install", *quiet, *pins, *packages], env=_alone(), check=True)
+    return python
+
+
+def _alone() -> dict[str, str]:
+    """An environment in which nothing of this folder is seen, nor what the user keeps."""
+    return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "T5PREP_CACHE")}
+
+
+@pytest.mark.slow
+def test_what_is_in_them(built: dict[str, Path]) -> None:
+    with zipfile.ZipFile(built[".whl"]) as wheel:
+        names = set(wheel.namelist())
+    wanted = {
+        path.relative_to(ROOT).as_posix() for top in ("t5prep", "pipelines") for path in (ROOT / top).rglob("*.py")
+    }
+    wanted |= {"t5prep/py.typed", "t5prep/sample/spiece.model", "t5prep/recipes/tiny.toml"}
+    wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
+    assert wanted - names == set()
+    assert not [name for name in names if name.startswith(("tests", ".ci"))]
+    with tarfile.open(built[".gz"]) as sdist:
+        packed = {name.partition("/")[2] for name in sdist.getnames()}
+    assert wanted - packed == set()
+    assert {"README.md", "LICENSE", "setup.py", "pyproject.toml"} <= packed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [".whl", ".gz"])
+def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    """No TensorFlow, no transformers, no extra; and nothing of this folder on the path."""
+    python = _environment(tmp_path / "empty", str(built[kind]))
+    environment = {**_alone(), "HOME": str(tmp_path), "T5PREP_CACHE": str(tmp_path / "cache")}
+
+    def run(*arguments: str) -> str:
+        ran = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, (arguments, ran.stdout[-2000:], ran.stderr[-2000:])
+        return ran.stdout
+
+    there = json.loads(
+        run(
+            str(python), "-c",
+            "import importlib.util as u, json, t5prep; print(json.dumps([t5prep.__file__, *(name for name in "
+            "('tensorflow', 'transformers', 'torch', 'matplotlib', 'jax', 'pytest') if u.find_spec(name))]))",
+        )
+    )  # fmt: skip
+    assert len(there) == 1, there
+    assert there[0].startswith(str(tmp_path / "empty"))
+    (tmp_path / "mine.csv").write_text(CSV)
+    t5prep = str(python.parent / "t5prep")
+    columns = ("--inputs-column", "question", "--targets-column", "label")
+    said = run(
+        t5prep, "prepare", "text2text", "--source", "mine.csv", *columns,
+        "--tokenizer", "sample:", "--out", "data", "--workers", "1", "--json",
+    )  # fmt: skip
+    assert sum(split["records"] for split in json.loads(said)["splits"].values()) == 40
+    run(t5prep, "verify", "data")
+    assert "Why does part" in run(t5prep, "inspect", "data", "-n", "1")
+    ran = subprocess.run(
+        [t5prep, "train", "--out", "run"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 1
+    assert "TensorFlow is not installed" in ran.stderr
+    assert f"{sys.version_info.major}" in run(t5prep, "--version")
