@@ -14,6 +14,8 @@ from t5prep.tokenizer import Tokenizer
 
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
+# So many rows without an example are hardly meant.
+MANY_REJECTED = 0.5
 # So many cut targets are worth a warning; of labels, any.
 MANY_TARGETS_CUT = 0.05
 # Rows of which one side is fuller than the one share, and the other emptier than the other, waste what packing could win.
@@ -53,6 +55,13 @@ def assemble(
     strip = "html" in task.get(settings.task).options.__annotations__
     if labelled and total.labels and (strength := statistics.association(total.labels)) >= STRONG_ASSOCIATION:
         warnings.append(_markup_warning(total.labels, strength, tokenizer, strip=strip))
+    rows = sum(run.rows for run in runs)
+    if sum(rejected.values()) > MANY_REJECTED * rows:
+        most = max(rejected, key=lambda reason: rejected[reason])
+        warnings.append(
+            f"{sum(rejected.values()) / rows:.0%} of all rows made no example, most of them for: {most} "
+            f"({rejected[most]:,}). What they are is in rejected.jsonl"
+        )
     warnings += _cut_warnings(total, settings, labelled=labelled)
     if settings.layout == "packed":
         warnings += _packed_warnings(total, settings)

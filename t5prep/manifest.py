@@ -13,7 +13,7 @@ from typing import Any
 import cattrs
 from cattrs.gen import make_dict_structure_fn
 
-from t5prep import __version__, gcs, storage
+from t5prep import __version__, gcs, nearby, storage
 from t5prep.errors import DatasetError, OtherVersionError
 from t5prep.newlines import Newlines
 
@@ -194,11 +194,28 @@ def load(data: str | Path) -> Manifest:
             if gcs.is_gs(folder)
             else f"Prepare it (again): t5prep prepare TASK --out {folder}"
         )
+        if not gcs.is_gs(folder) and folder and not Path(folder).exists():
+            raise DatasetError(f"{folder} does not exist.{nearby.mistyped(folder)} {again}") from None
+        inside = "" if gcs.is_gs(folder) else _inside(Path(folder or "."))
+        if inside:
+            raise DatasetError(
+                f"{folder} has no {NAME}, so it is not a prepared dataset; but {inside} is one."
+            ) from None
         raise DatasetError(
             f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {again}"
         ) from None
+    except NotADirectoryError:
+        raise DatasetError(f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.") from None
     except OSError as error:
         raise DatasetError(f"{where} cannot be read ({error.strerror}).") from error
+
+
+def _inside(folder: Path) -> str:
+    """The first dataset right below a directory, or ""."""
+    try:
+        return next((str(path.parent) for path in sorted(folder.glob(f"*/{NAME}"))), "")
+    except OSError:
+        return ""
 
 
 def _converter() -> cattrs.Converter:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from t5prep import nearby
 from t5prep.errors import TokenizerError
 from t5prep.tokenizer import Tokenizer
 
@@ -32,8 +33,11 @@ def find(name: str) -> Path:
         return found[0]
     if path.exists():
         return path
-    if path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise TokenizerError(f"{name} does not exist. Pass a spiece.model file, its directory, or a Hub name.")
+    if name == "sample":
+        raise TokenizerError('"sample" is no tokenizer. Did you mean "sample:"? It is the small one that is built in.')
+    meant = nearby.mistyped(path) if "/" in name else ""
+    if meant or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise TokenizerError(f"{name} does not exist.{meant} Pass a spiece.model file, its directory, or a Hub name.")
     return _from_hub(name)
 
 

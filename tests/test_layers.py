@@ -28,7 +28,7 @@ FLOORS = [
         ),
         *("output", "verify", "inspection", "gcs", "resumable", "upload", "bucket", "storage", "tokenizer_directory"),
         *("places", "engines", "claims", "budget", "kept"),
-        *("text_columns", "comparison"),
+        *("text_columns", "comparison", "nearby"),
     },
     {
         *("task", "tasks", "settings", "tokenizing", "records", "placing", "arranging", "answers", "gathering"),

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from t5prep.cli import _failing, _versions
+from t5prep.errors import did_you_mean
 
 # In the order in which one meets them.
 COMMANDS = (
@@ -31,6 +32,13 @@ class _Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{__name__}.{name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            ctx.fail(f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}')
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         # Names of files may hold bytes that are no text: they are printed as they are escaped.

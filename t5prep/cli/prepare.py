@@ -15,6 +15,14 @@ from t5prep.cli._prepare_options import common
 class _Tasks(click.Group):
     """One subcommand a task: the common options, and those of the task's dataclass."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise click.UsageError(
+                f"{error.option_name} comes after the task: t5prep prepare TASK {error.option_name} ...", ctx
+            ) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         from t5prep import task
 

@@ -1,11 +1,11 @@
 """Files on this machine: one file, a directory, or a glob."""
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5prep.errors import SourceError, did_you_mean
+from t5prep import nearby
+from t5prep.errors import SourceError
 from t5prep.sources import archives
 from t5prep.sources.grammar import Place
 from t5prep.sources.raw import RawFile, Resolved, checked, wanted
@@ -59,7 +59,9 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
     elif path.exists():
         raise SourceError(f"{source} is neither a file nor a directory; what comes by a pipe must be saved to a file.")
     else:
-        raise SourceError(f"{source} does not exist. Name a file, a directory, or a glob in quotes.{_nearby(path)}")
+        raise SourceError(
+            f"{source} does not exist. Name a file, a directory, or a glob in quotes.{nearby.instead(path)}"
+        )
 
 
 def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
@@ -69,13 +71,3 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
         name = path.relative_to(root).as_posix()
         if path.is_file() and (hidden or not re.search(r"(^|/)\.", name)):
             yield path, name
-
-
-def _nearby(path: Path) -> str:
-    """What the directory holds instead: a typing error is seen at once."""
-    try:
-        there = sorted(name for name in os.listdir(path.parent) if not name.startswith("."))
-    except OSError:
-        return ""
-    guess = did_you_mean(path.name, there)
-    return guess or (f" {path.parent} has {', '.join(there[:5])}{', …' if len(there) > 5 else ''}." if there else "")

@@ -15,6 +15,7 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
+from t5prep import nearby
 from t5prep.errors import UsageError
 from t5prep.train.model_config import ModelConfig
 from t5prep.train.weight_layout import WeightLayout, weight_layouts
@@ -34,6 +35,8 @@ def find_model(name: str | Path) -> Path:
     """
     if Path(name).is_dir():
         return Path(name)
+    if "/" in str(name) and (meant := nearby.mistyped(name)):
+        raise UsageError(f"{name} does not exist.{meant} Pass a run, a directory with config.json, or a Hub name.")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -1,0 +1,28 @@
+"""What stands beside a path that does not exist: a typing error is seen at once."""
+
+import difflib
+import os
+from pathlib import Path
+
+from t5prep.errors import did_you_mean
+
+
+def instead(path: Path) -> str:
+    """The closest name beside a path, else the first that are there, as the rest of a sentence."""
+    there = _beside(path)
+    some = f" {path.parent} has {', '.join(there[:5])}{', …' if len(there) > 5 else ''}." if there else ""
+    return did_you_mean(path.name, there) or some
+
+
+def mistyped(name: str | Path) -> str:
+    """` Did you mean "runs/one"?` where something of nearly that name is there; "" where it may as well be no path."""
+    path = Path(name)
+    close = difflib.get_close_matches(path.name, _beside(path), n=1) if path.name else []
+    return f' Did you mean "{path.parent / close[0]}"?' if close and not path.exists() else ""
+
+
+def _beside(path: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(path.parent) if not name.startswith("."))
+    except OSError:
+        return []

@@ -1,0 +1,67 @@
+"""What a person meets who mistypes: what was meant is named, at once, without a look at the network."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from preparing import prepared, questions, write_csv
+
+from t5prep.cli import main
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataset data/feedback, a run runs/feedback, a tokenizer data/words, and no network."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("nobody asked for the network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.chdir(tmp_path)
+    write_csv(Path("feedback.csv"), questions(20))
+    prepared("feedback.csv", Path("data/feedback"), tokenizer="sample:")
+    Path("runs/feedback").mkdir(parents=True)
+    Path("data/words").mkdir()
+
+
+TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets-column Y --out data/x"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("prepar so_quality", 2, 'There is no command "prepar". Did you mean "prepare"?'),
+        ("prepare --source x so_quality", 2, "--source comes after the task: t5prep prepare TASK --source ..."),
+        ("prepare so_qualty --source x --tokenizer sample: --out y", 1, 'Did you mean "so_quality"?'),
+        (f"{TEXTS} --tokenizer sample", 1, 'Did you mean "sample:"?'),
+        (f"{TEXTS} --tokenizer data/wrods", 1, 'data/wrods does not exist. Did you mean "data/words"?'),
+        (f"{TEXTS.replace('feedback', 'feedbak')} --tokenizer sample:", 1, 'Did you mean "feedback.csv"?'),
+        (f"{TEXTS.replace('Title', 'Titel')} --tokenizer sample:", 1, 'no column "Titel"; it has Id, Title, Body, Y'),
+        ("inspect data/feedbak", 1, 'data/feedbak does not exist. Did you mean "data/feedback"?'),
+        ("inspect data/feedback --split trian", 1, 'Did you mean "train"?'),
+        ("verify data", 1, "but data/feedback is one."),
+        ("report feedback.csv", 1, "feedback.csv is a file. A prepared dataset is the directory"),
+        ("report nothing/at/all", 1, "nothing/at/all does not exist. Prepare it"),
+        ("predict --model runs/feedbak", 1, 'runs/feedbak does not exist. Did you mean "runs/feedback"?'),
+        ("eval --model runs/feedbak --data data/feedback", 1, 'Did you mean "runs/feedback"?'),
+        ("export --model runs/feedbak --out m", 1, 'Did you mean "runs/feedback"?'),
+        ("train --recipe tinny --data data/feedback --out r", 1, 'Did you mean "tiny"?'),
+        ("train --recipe tiny --data data/feedback --out r --set learnig_rate=3", 1, 'Did you mean "learning_rate"?'),
+    ],
+)
+def test_what_was_meant(here: None, line: str, code: int, said: str) -> None:
+    if line.split()[0] in ("predict", "eval", "export", "train"):
+        pytest.importorskip("tensorflow", reason="the trainer is not installed")
+    result = CliRunner().invoke(main, line.split(), input="a line\n", catch_exceptions=False)
+    assert said in result.output
+    assert result.exit_code == code
+
+
+def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
+    made = prepared(
+        "feedback.csv", Path("data/y"), tokenizer="sample:", task="text2text",
+        options={"inputs_column": "Title", "targets_column": "Body", "id_column": "Y"},
+    )  # fmt: skip
+    (warning,) = made.warnings
+    assert warning.startswith("85% of all rows made no example, most of them for: duplicate id (17).")
