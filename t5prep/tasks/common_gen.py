@@ -40,7 +40,8 @@ TASK = Task(
     source="hf:allenai/common_gen",
     files=("*.parquet", "*.jsonl", "*.json"),
     licence="MIT",
-    citation="Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning",
+    citation="Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning, "
+    "https://aclanthology.org/2020.findings-emnlp.165",
     input_length=32,
     target_length=32,
     several=True,

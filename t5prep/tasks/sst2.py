@@ -34,8 +34,9 @@ TASK = Task(
     columns=lambda options: (("sentence", "text"), "label"),
     source="hf:nyu-mll/glue#sst2",
     files=("*.parquet", "*.tsv", "*.jsonl", "*.json"),
-    licence="not stated here: see the publisher (GLUE)",
-    citation="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank",
+    licence="unknown, says the card of stanfordnlp/sst2 on the Hub",
+    citation="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank, "
+    "https://aclanthology.org/D13-1170",
     input_length=128,
     target_length=4,
     classes=lambda options: CLASSES,

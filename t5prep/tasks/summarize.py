@@ -2,7 +2,7 @@
 
 Source   The Hub's abisee/cnn_dailymail, config 3.0.0 (article, highlights, id); EdinburghNLP/xsum (document, summary).
 Example  summarize: <article> → <highlights>
-Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me the Details, Just the Summary!; the
+Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me the Details, Just the Summary! (arXiv 1808.08745); the
          prefix is T5's own, and truncation never cuts it.
 """
 
@@ -32,7 +32,7 @@ TASK = Task(
     source="hf:abisee/cnn_dailymail#3.0.0",
     files=("*.parquet", "*.jsonl", "*.json", "*.csv"),
     licence="none known (CNN/Daily Mail, says its page in the TensorFlow Datasets catalogue)",
-    citation="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks",
+    citation="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks, https://aclanthology.org/P17-1099",
     input_length=512,
     target_length=128,
     metrics=("rouge",),
