@@ -92,6 +92,8 @@ def test_transformers_computes_and_generates_the_same(theirs: Path, family: str)
     said = json.loads((theirs / f"{family}.json").read_text())
     written = json.loads((theirs / "exported" / family / "config.json").read_text())
     assert written["tie_word_embeddings"] == config.tie_word_embeddings  # by which transformers 4 knows
+    card = (theirs / "exported" / family / "README.md").read_text()
+    assert ("They should, as in every T5 1.1" in card) != config.tie_word_embeddings
     assert said == {"missing_keys": [], "unexpected_keys": [], "tied": config.tie_word_embeddings}
 
 

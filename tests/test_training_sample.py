@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,11 @@ import preparing
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep import cli
-from t5prep.train import config as configs
-from t5prep.train import export, trainer
+from t5prep import cli  # noqa: E402
+from t5prep.train import config as configs  # noqa: E402
+from t5prep.train import export, trainer  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -43,25 +44,48 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(place: Path) -> trainer.Result:
-    """About three minutes of two CPU cores."""
-    command = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(place / "data")]
-    assert CliRunner().invoke(cli.main, command, catch_exceptions=False).exit_code == 0
-    recipe = configs.read_recipe("tiny")
-    return trainer.train(configs.build(recipe, {"data": (str(place / "data"),), "out": str(place / "run")}))
+def said(place: Path) -> str:
+    """What `make train` ends with. About three minutes of two CPU cores."""
+    data, run = str(place / "data"), str(place / "run")
+    for command in (
+        ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", data],
+        ["train", "--recipe", "tiny", "--data", data, "--out", run],
+    ):
+        result = CliRunner().invoke(cli.main, command, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+    return result.stdout
 
 
-def test_the_sample_is_learnt_from_random_weights(trained: trainer.Result) -> None:
+@pytest.fixture(scope="module")
+def trained(said: str, place: Path) -> trainer.Result:
+    """The run, which only says how it ended when it is started again."""
+    settings = {"data": (str(place / "data"),), "out": str(place / "run")}
+    return trainer.train(configs.build(configs.read_recipe("tiny"), settings))
+
+
+def test_the_sample_is_learnt_from_random_weights(trained: trainer.Result, said: str) -> None:
     assert trained.evaluation
     assert trained.evaluation.metrics["accuracy"] > 0.9
     assert trained.evaluation.metrics["records"] == 380
+    # It ends with a table of predictions, the accuracy, and the confusion matrix.
+    assert re.search(r"^ok +\S+ +(high|low|none) +(high|low|none)$", said, re.MULTILINE)
+    assert f"accuracy           {trained.evaluation.metrics['accuracy']:.4f}" in said
+    assert re.search(r"^target( +(high|low|none)){3} +\(other\)$", said, re.MULTILINE)
+    assert f"best checkpoint: {trained.best}" in said
 
 
-def test_a_run_writes_how_fast_it_was(trained: trainer.Result) -> None:
+def test_a_run_writes_its_curves_and_how_fast_it_was(trained: trainer.Result) -> None:
     lines = [json.loads(line) for line in Path(trained.run, "metrics.jsonl").read_text().splitlines()]
     speeds = [line for line in lines if "tokens_per_second" in line]
     assert speeds[-1]["step"] == trained.steps
     assert all(line["tokens_per_second"] > 0 and 0 <= line["waiting_for_input"] <= 1 for line in speeds)
+    events = [
+        event
+        for path in Path(trained.run, "tensorboard").iterdir()
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+    ]
+    drawn = {value.tag for event in events for value in event.summary.value}
+    assert drawn == {name for line in lines for name in line} - {"step"}
 
 
 def test_pytorch_predicts_the_same_on_every_record_of_the_validation_split(

@@ -19,6 +19,10 @@ _TOLD = [
     "dtype",
 ]
 
+UNTIED = """
+
+`transformers` 5 warns that `shared.weight` and `lm_head.weight` differ. They should, as in every T5 1.1: it loads both."""
+
 
 def model_card(model: Model, *, name: str) -> str:
     """README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint."""
@@ -50,7 +54,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
 model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
-```"""
+```{"" if model.config.tie_word_embeddings else UNTIED}"""
 
 
 def _lineage(made: Manifest) -> str:
