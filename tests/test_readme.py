@@ -149,6 +149,18 @@ def test_make_takes_what_is_said_to_it() -> None:
     readme.parse(main, [*line, "--out", given["OUT"], "--runner", given["RUNNER"], *given["ARGS"].split()])
 
 
+def test_what_make_runs_is_spelled_right() -> None:
+    makefile = (readme.ROOT / "Makefile").read_text()
+    values = {**dict(re.findall(r"^(\w+) \?= (.*)$", makefile, re.MULTILINE)), "BIN": "bin"}
+    lines = re.findall(r"^\t@\$\(BIN\)/t5prep (.+)$", makefile, re.MULTILINE)
+    assert len(lines) == 3  # prep, and train with eval; report stands in a condition
+    for line in lines:
+        for name, value in values.items():
+            line = line.replace(f"$({name})", value)
+        (command,) = readme.commands(Code("", "sh", f"t5prep {line}"))
+        readme.parse(main, command.arguments)
+
+
 # What `make prep` runs, by the Makefile's own defaults.
 SAMPLE = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", "data/sample"]
 

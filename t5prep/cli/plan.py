@@ -1,10 +1,12 @@
 """`t5prep plan`."""
 
+import importlib.util
 import os
 from typing import Any
 
 import click
 
+from t5prep import errors
 from t5prep.cli import _output, _plan
 
 # Where --sweep names no TPU: one host of each kind that TensorFlow trains on.
@@ -39,6 +41,11 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     Example:
       t5prep plan --model t5-large --batch 8 --input-length 128 --target-length 20 --tpu v2-8
     """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise errors.UsageError(
+            "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
+            "Get both: pip install 't5prep[train,plan]'"
+        )
     # TensorFlow only writes the program down here: no device, and no notes about its own build.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
