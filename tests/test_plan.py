@@ -184,7 +184,7 @@ def invoke(*arguments: str):
         (["--model", "t5-base", "--batch", "8", "--batch", "16"], "--sweep"),
         (["--model", "t5-base", "--batch", "12", "--quick"], "try --batch 8"),
         (["--model", "t5-base", "--set", "remot=1"], 'Did you mean "remat"'),
-        (["--data", "nowhere", "--model", "t5-base"], "nowhere has no manifest.json"),
+        (["--data", "nowhere", "--model", "t5-base"], "nowhere does not exist"),
     ],
 )
 def test_what_cannot_be_planned_is_one_sentence(arguments, sentence):
