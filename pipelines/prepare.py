@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from pipelines import costs, failures, pool, staging
 from pipelines.watching import Watch
-from pipelines.work import Finish, GatherShard, PrepareBlock, preload
+from pipelines.work import Finish, GatherShard, PrepareBlock, preload, scan
 from t5prep import blocks, budget, caches, engines, manifest, output, pairs, places, task, tokenizer_files
 from t5prep.blocks import Block
 from t5prep.budget import Budget
@@ -19,6 +20,9 @@ from t5prep.errors import SourceError, TokenizerError
 from t5prep.settings import Settings
 from t5prep.sources import Resolved
 from t5prep.tokenizer import Tokenizer
+
+# Elements for each worker to go on with while Beam is imported: two seconds of work.
+HEAD_START = 12
 
 
 def prepare(
@@ -57,7 +61,7 @@ def prepare(
             shared = budget.share(memory or caches.parse_bytes(budget.DEFAULT, name="--memory"), workers=count)
             with output.scratch(out) as scratch:
                 work = PrepareBlock(settings, staged, str(kept or ""), scratch, fresh)
-                with _pool(work, source=source, workers=shared.workers) as processes:
+                with _pool(work, source=source, shared=shared) as processes:
                     _run(runner, work=work, finish=finish, shared=shared, pool=processes)
         else:
             work = PrepareBlock(settings, staged)
@@ -114,8 +118,9 @@ def wired(
 
 
 @contextlib.contextmanager
-def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str]:
+def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[str]:
     """The name of a pool of processes on this machine, which shows how far it is ("" where there is none)."""
+    workers = shared.workers
     if not workers:
         yield ""
         return
@@ -123,10 +128,22 @@ def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str
     local = pool.Pool(workers, warm=functools.partial(preload, work))
     local.done = watch
     try:
+        if work.settings.limit is None:
+            local.ahead(work, itertools.islice(_first(work, block_bytes=shared.block_bytes), HEAD_START * workers))
         yield local.name
     finally:
         local.close()
         watch.close()
+
+
+def _first(work: PrepareBlock, *, block_bytes: int) -> Iterator[Any]:
+    """The elements that the pipeline will come to first, as far as they are only references to bytes."""
+    found = (
+        scan(file, settings=work.settings, block_bytes=block_bytes)
+        for file in staging.wanted(work.staged, settings=work.settings)
+    )
+    elements = itertools.chain.from_iterable(found)
+    return itertools.takewhile(lambda element: not isinstance(element, Block) or element.data is None, elements)
 
 
 def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None:

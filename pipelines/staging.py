@@ -5,6 +5,7 @@ imports Beam.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ def wanted(staged: Staged, *, settings: Settings) -> Iterator[Wanted]:
     yield from limiting.wanted(files(staged), settings)
 
 
+@functools.lru_cache(maxsize=1)
 def tokenizer(staged: Staged) -> Tokenizer:
-    """The tokenizer, under the name the user gave it."""
+    """The tokenizer, under the name the user gave it; a process loads it once."""
     return Tokenizer(places.read(places.at(staged.folder, MODEL)), name=staged.tokenizer)

@@ -10,14 +10,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import pool, staging
 from pipelines.staging import Staged
-from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock
-from t5prep import cutting, limiting, pairs, planning
-from t5prep.blocks import Block
+from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock, scan
+from t5prep import cutting, planning
 from t5prep.gathering import Gathered, ShardSpec
-from t5prep.limiting import Wanted
 from t5prep.placing import Run
 from t5prep.settings import Settings
-from t5prep.sources import RawFile
 
 
 @dataclasses.dataclass
@@ -143,12 +140,6 @@ class InPool(beam.DoFn):
 
 def _apply(work: Callable[[Any], Any], name: str) -> beam.PTransform:
     return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
-
-
-def scan(wanted: Wanted, *, settings: Settings, block_bytes: int) -> Iterator[RawFile | Block]:
-    """A file, or both of a pair, and the blocks."""
-    yield from pairs.files(wanted.element)
-    yield from limiting.scan(wanted, settings, block_bytes=block_bytes)
 
 
 def is_run(element: Run | Hashed) -> bool:

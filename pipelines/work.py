@@ -3,14 +3,16 @@
 import dataclasses
 import hashlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from pipelines import staging
 from pipelines.staging import Staged
-from t5prep import arranging, assembling, files, gathering, manifest, places, splits, task
+from t5prep import arranging, assembling, files, gathering, limiting, manifest, pairs, places, splits, task
 from t5prep.blocks import Block
 from t5prep.gathering import Gathered, ShardSpec
+from t5prep.limiting import Wanted
 from t5prep.manifest import Manifest
 from t5prep.placing import Placer, Run
 from t5prep.settings import Settings
@@ -23,6 +25,12 @@ class Hashed(NamedTuple):
 
     file: RawFile
     sha256: str
+
+
+def scan(wanted: Wanted, *, settings: Settings, block_bytes: int) -> Iterator[RawFile | Block]:
+    """A file, or both of a pair, and the blocks: what PrepareBlock is applied to."""
+    yield from pairs.files(wanted.element)
+    yield from limiting.scan(wanted, settings, block_bytes=block_bytes)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import codecs
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow.parquet
 
@@ -34,7 +34,7 @@ class _Readable(Protocol):
 class Block:
     """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
 
-    `skip` are the rows of that row group before the first.
+    `skip` are the rows of that row group before the first. `regular` where a CSV's quotes keep to RFC 4180.
     """
 
     file: RawFile
@@ -46,6 +46,7 @@ class Block:
     size: int
     data: bytes | None = None
     skip: int = 0
+    regular: bool = False
 
 
 def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -79,7 +80,7 @@ _BOMS = {
 
 
 def read(block: Block, *, columns: tuple[str, ...] = ()) -> Iterator[Row]:
-    """The rows of a block. `columns` are those that will be asked for: of a Parquet file no other is read."""
+    """The rows of a block. `columns` are those that will be asked for: others may not be read."""
     if block.format.kind == "parquet":
         with sources.open_random(block.file) as file:
             wanted = [column for column in block.columns if not columns or column in columns]
@@ -88,7 +89,14 @@ def read(block: Block, *, columns: tuple[str, ...] = ()) -> Iterator[Row]:
             )
             yield from _at_most(rows, block)
         return
-    rows = formats.rows(content(block), block.format, columns=block.columns, first=block.first_row)
+    rows = formats.rows(
+        content(block),
+        block.format,
+        columns=block.columns,
+        first=block.first_row,
+        wanted=columns,
+        regular=block.regular,
+    )
     yield from _at_most(rows, block)
 
 
@@ -141,7 +149,7 @@ def _scan_rows(
         final = not chunk
         buffer += chunk
         if headed and not columns:
-            end = _end_of_rows(buffer, format, final=final, most=1)[0]
+            end = _end_of_rows(buffer, format, final=final, most=1).end
             if not end and not final:
                 continue
             header = next(formats.split_csv(buffer[:end].decode(format.encoding)), ([], 0))[0]
@@ -151,10 +159,10 @@ def _scan_rows(
                 raise SourceError(f"{file.name} is empty or has no header line; the first line must name the columns.")
             columns = tuple(header)
             buffer, offset = buffer[end:], offset + end
-        end, rows = _end_of_rows(buffer, format, final=final or len(buffer) > LONGEST_ROW_BYTES)
+        end, rows, regular = _end_of_rows(buffer, format, final=final or len(buffer) > LONGEST_ROW_BYTES)
         if end:
             data = buffer[:end] if inline else None
-            yield Block(file, format, columns, first, rows, offset, end, data)
+            yield Block(file, format, columns, first, rows, offset, end, data, regular=regular)
             buffer, offset, first = buffer[end:], offset + end, first + rows
         # A row longer than a block: read twice as much each time, so that looking for its end stays linear.
         wanted = max(size, len(buffer))
@@ -162,19 +170,27 @@ def _scan_rows(
             return
 
 
-def _end_of_rows(buffer: bytes, format: Format, *, final: bool, most: int = 0) -> tuple[int, int]:
-    """Where the last whole row of the buffer (or the row number `most`) ends, and how many rows there are until then."""
+class _Rows(NamedTuple):
+    """Where whole rows end in a buffer, how many there are until then, and whether they are CSV of one reading only."""
+
+    end: int
+    rows: int
+    regular: bool
+
+
+def _end_of_rows(buffer: bytes, format: Format, *, final: bool, most: int = 0) -> _Rows:
+    """The whole rows of the buffer, or the first `most` of them."""
     if format.quoted and b'"' in buffer:
         if not most and (found := _end_by_quotes(buffer, final=final)) is not None:
-            return found
-        return _end_by_parsing(buffer, format, final=final, most=most)
+            return _Rows(*found, True)
+        return _Rows(*_end_by_parsing(buffer, format, final=final, most=most), False)
     if most:
         end = buffer.find(b"\n") + 1
-        return (end, 1) if end or not final else (len(buffer), 1)
+        return _Rows(end if end or not final else len(buffer), 1, format.quoted)
     if final:
-        return len(buffer), buffer.count(b"\n") + (not buffer.endswith(b"\n") and bool(buffer))
+        return _Rows(len(buffer), buffer.count(b"\n") + (not buffer.endswith(b"\n") and bool(buffer)), format.quoted)
     end = buffer.rfind(b"\n") + 1
-    return end, buffer.count(b"\n", 0, end)
+    return _Rows(end, buffer.count(b"\n", 0, end), format.quoted)
 
 
 def _end_by_quotes(buffer: bytes, *, final: bool) -> tuple[int, int] | None:

@@ -23,8 +23,8 @@ class Features(NamedTuple):
     """Ids of one example, and what a manifest counts of it.
 
     `inputs` are int32 arrays to be joined, together at most the input length, and `labels` are int32[<= target length];
-    both end in EOS. `tokens` and `target_tokens` count before cutting; where `exact` is False the middle was never
-    tokenized and `tokens` is an estimate.
+    both end in EOS. `tokens` and `target_tokens` count before cutting; where `exact` is False `tokens` is an
+    estimate by the beginning of a long text.
     """
 
     inputs: list[np.ndarray]
@@ -70,6 +70,7 @@ class Encoder:
         self._marker = tokenizer.sentinel(1) if policy == "head_tail" and marker == "extra_id_1" else None
         self._middle = [] if self._marker is None else [np.array([self._marker], np.int32)]
         self._keep = truncation.ends(input_length, policy=policy, marked=bool(self._middle))
+        self._kept = sum(self._keep)
         self._targets: dict[str, np.ndarray] = {}
 
     def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
@@ -82,7 +83,9 @@ class Encoder:
         targets = self._encode_targets([example.targets for example in examples])
         found: list[Features | Reject] = []
         for row, field, target in zip(rows, long, targets, strict=True):
-            ids = [None if i == field else next(encoded) for i in range(len(row.texts))]
+            ids: list[np.ndarray | None] = list(itertools.islice(encoded, len(row.texts) - (field >= 0)))
+            if field >= 0:
+                ids.insert(field, None)
             try:
                 found.append(self._features(row, ids, target))
             except Reject as reject:
@@ -107,9 +110,8 @@ class Encoder:
         """Which text of an input is worth tokenizing only at its ends, or -1."""
         if row.protected:
             return -1
-        sizes = [len(text) for text in row.texts]
-        longest = max(sizes)
-        return sizes.index(longest) if self._ends.worthwhile(longest, sum(self._keep)) else -1
+        longest = max(row.texts, key=len)
+        return row.texts.index(longest) if self._ends.worthwhile(len(longest), self._kept) else -1
 
     def _features(self, row: "_Apart", ids: list[np.ndarray | None], whole: np.ndarray) -> Features:
         inputs = self._cut(row, ids)
@@ -148,7 +150,8 @@ class Encoder:
         for text, after in zip(ids, row.after, strict=True):
             if text is None:
                 return self._cut_long(row, ids)
-            joined += (text, after)
+            joined.append(text)
+            joined.append(after)
             tokens += len(text)
         if tokens <= self._input_length:
             return Inputs(joined, tokens, True)
@@ -169,11 +172,14 @@ class Encoder:
         after = [row.after[place], *itertools.chain.from_iterable(pieces[place:])]
         head, tail = (keep - sum(map(len, side)) for keep, side in zip(self._keep, (before, after), strict=True))
         ends = self._ends.encode(row.texts[place], head=max(0, head), tail=max(0, tail))
-        if ends is None:
-            (whole,) = self._tokenizer.encode_all([row.texts[place]])
-            return self._cut(row, [whole if text is None else text for text in ids])
-        first = np.concatenate([*before, np.array(ends.head, np.int32)])[: self._keep[0]]
-        last = np.concatenate([np.array(ends.tail, np.int32), *after])
+        if ends is None or ends.tail is None:
+            whole = self._tokenizer.encode_array(row.texts[place])
+            found = self._cut(row, [whole if text is None else text for text in ids])
+            if ends is None or found.tokens <= self._input_length:
+                return found
+            return Inputs(found.ids, found.tokens - len(whole) + ends.tokens, False)
+        first = np.concatenate([*before, ends.head])[: self._keep[0]]
+        last = np.concatenate([ends.tail, *after])
         kept = [first, *self._middle, last[len(last) - self._keep[1] :]]
         return Inputs(kept, ends.tokens + sum(map(len, (*before, *after))), False)
 
@@ -248,8 +254,8 @@ def _fields(inputs: str | tuple[Part, ...]) -> _Fields:
             parts.append([])
         else:
             parts[-1].append(part)
-    texts = ["".join([part if isinstance(part, str) else _text(part) for part in field]) for field in parts]
-    return _Fields(texts, parts, any(isinstance(part, Protected) for part in inputs))
+    texts = [field[0] if len(field) == 1 and type(field[0]) is str else "".join(map(_text, field)) for field in parts]
+    return _Fields(texts, parts, Protected in map(type, inputs))
 
 
 def _text(part: Part) -> str:

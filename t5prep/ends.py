@@ -8,6 +8,7 @@ best segmentation that is worse by more than rounding can hide (`_certain`); a t
 and the text is tokenized whole.
 """
 
+import itertools
 import re
 from typing import NamedTuple
 from unicodedata import category
@@ -19,7 +20,6 @@ from t5prep.tokenizer import Tokenizer
 
 # A space between two visible ASCII characters: no normalization rule of nmt_nfkc reaches across it (a test tries all).
 _SAFE = re.compile(r"[!-~][ \n](?=[!-~])")
-_WORD = re.compile(r"[^ \n\t\r]+")
 # Where the head is cut at first; English text has about 4.5 characters a token, code 3. Further tries take more.
 _CHARACTERS_PER_TOKEN = 4
 _GROWTH = (1.0, 1.5, 3.0)
@@ -27,29 +27,39 @@ _GROWTH = (1.0, 1.5, 3.0)
 _UNK_PENALTY = 10.0
 # NFKC makes at most 18 characters of one (U+FDFA).
 _NFKC_GROWTH = 18
-_LONGEST_WORD = 48
+_LONGEST_WORD = 192
+# The head is at least this many tokens: it says how many a whole text has.
+_SAMPLED = 128
+# What it costs to learn a word, in characters that could be tokenized instead. It is paid from what was saved before,
+# so that a corpus whose words never come again is tokenized whole after the first seconds.
+_LEARNING = 800
+_CREDIT = 8_000_000
 _REMEMBERED_WORDS = 1 << 17
 
 
 class Ends(NamedTuple):
-    """The first and the last ids of a text that has about `tokens` of them."""
+    """The first and the last ids of a text that has about `tokens` of them: `int32[head]`, `int32[tail]`.
 
-    head: list[int]
-    tail: list[int]
+    `tail` is None where all of the text has to be tokenized.
+    """
+
+    head: np.ndarray
+    tail: np.ndarray | None
     tokens: int
 
 
 class _Word(NamedTuple):
-    """A word by itself: its ids, by how much they beat the second best for each addition that can be wrong, and how
-    much less than its characters one by one they cost.
+    """A word by itself: its ids, int32[size], and by how much they beat the second best for each addition that can be
+    wrong.
     """
 
-    ids: list[int]
+    ids: np.ndarray
+    size: int
     margin: float
-    saved: float
 
 
-_DOUBTFUL = _Word([], 0.0, 0.0)
+_NO_IDS = np.zeros(0, np.int32)
+_DOUBTFUL = _Word(_NO_IDS, 0, 0.0)
 
 
 class EndsEncoder:
@@ -87,58 +97,73 @@ class EndsEncoder:
         self._byte_cost = np.array(ascii_cost + [continuation] * 64 + [lead] * 64)
         self._cheapest = min((-self._scores[i] for i in plain), default=1.0)
         self._known: dict[str, _Word] = {}
+        # How much less than its characters one by one each of these words costs.
+        self._saved: dict[str, float] = {}
+        self._credit = _CREDIT
 
     def worthwhile(self, characters: int, wanted: int) -> bool:
         """Whether a text is so long that it pays to tokenize only `wanted` ids at its ends, if that can be done."""
         return characters > _CHARACTERS_PER_TOKEN * wanted + 512 and self.provable
 
     def encode(self, text: str, *, head: int, tail: int) -> Ends | None:
-        """The first `head` and the last `tail` ids, without EOS; None where all of the text has to be tokenized."""
-        end = self._tail(text, tail)  # first, because it is where doubts are found
-        begin = self._head(text, head) if end else None
-        # More ids than were asked for, and a middle besides: the text is certainly longer than both ends.
-        if begin and end and begin[1] < end[1] and len(begin[0]) + len(end[0]) > head + tail:
-            return _joined(begin, end, length=len(text), head=head, tail=tail)
-        return None
+        """The first `head` and the last `tail` ids, without EOS, of a text that is longer than both.
 
-    def _head(self, text: str, wanted: int) -> tuple[list[int], int] | None:
+        Without a tail where it is in doubt; None where the text has no place to cut it at.
+        """
+        begin = self._head(text, max(head, _SAMPLED))
+        if begin is None:
+            return None
+        # The same whether the tail is found or not: what words were met before must not show in any count.
+        tokens = max(head + tail + 1, round(len(text) * len(begin[0]) / begin[1]))
+        end = self._tail(text, tail)
+        # More ids than were asked for, and a middle besides: the text is certainly longer than both ends.
+        if end and begin[1] < end[1] and len(begin[0]) + len(end[0]) > head + tail:
+            self._credit = min(_CREDIT, self._credit + (end[1] - begin[1]) // 2)
+            return Ends(begin[0][:head], end[0][len(end[0]) - tail :], tokens)
+        return Ends(begin[0][:head], None, tokens)
+
+    def _head(self, text: str, wanted: int) -> tuple[np.ndarray, int] | None:
         """At least `wanted` ids of the head and how many characters they cover; None if the middle is reached."""
-        if not wanted:
-            return [], 0
         for growth in _GROWTH:
             cut = _SAFE.search(text, int(wanted * _CHARACTERS_PER_TOKEN * growth))
             if not cut:
                 return None
-            ids = self._tokenizer.encode(text[: cut.end()])
+            ids = self._tokenizer.encode_array(text[: cut.end()])
             if len(ids) >= wanted:
                 return ids, cut.end()
         return None
 
-    def _tail(self, text: str, wanted: int) -> tuple[list[int], int] | None:
+    def _tail(self, text: str, wanted: int) -> tuple[np.ndarray, int] | None:
         """At least `wanted` certain ids of the tail and where they begin; None if the middle or a doubt is reached.
 
         The words are looked up from the last one backwards: most texts with a doubt cost a few look-ups.
         """
         if not wanted:
-            return [], len(text)
+            return _NO_IDS, len(text)
         for growth in _GROWTH:
             cut = _SAFE.search(text, max(0, len(text) - int(wanted * _CHARACTERS_PER_TOKEN * growth)))
             if not cut:
                 return None
             words: list[_Word] = []
-            count = 0
-            matches = list(_WORD.finditer(text, cut.end()))
-            for match in reversed(matches):
-                spelled = match.group()
-                word = self._known.get(spelled) or self._know(spelled)
-                if not word.margin:
-                    return None
-                words.append(word)
-                count += len(word.ids)
-                if count >= wanted and _SAFE.match(text, match.start() - 2):
-                    if not self._certain(text, min(word.margin for word in words)):
+            count, begin = 0, len(text)
+            for spelled in reversed(_split(text[cut.end() :])):
+                begin -= len(spelled)
+                if spelled:
+                    word = self._known.get(spelled)
+                    if word is None:
+                        if self._credit < _LEARNING:
+                            return None
+                        self._credit -= _LEARNING
+                        word = self._know(spelled)
+                    if not word.margin:
                         return None
-                    return [token for word in reversed(words) for token in word.ids], match.start()
+                    words.append(word)
+                    count += word.size
+                    if count >= wanted and _SAFE.match(text, begin - 2):
+                        if not self._certain(text, min([word.margin for word in words])):
+                            return None
+                        return np.concatenate([word.ids for word in reversed(words)]), begin
+                begin -= 1  # the blank before it
         return None
 
     def _certain(self, text: str, margin: float) -> bool:
@@ -147,14 +172,13 @@ class EndsEncoder:
         A path of k pieces makes k additions, each wrong by at most half a unit in the last place of the running sum, and
         the sum is at most what the text costs character by character, less what its well-known words save.
         """
-        encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-        most = float(np.bincount(encoded, minlength=256) @ self._byte_cost)
+        most = self._characters(text)
         if margin > _unit(most):
             return True
         if margin <= _unit(most / 4):  # words save a factor of about three: not worth counting
             return False
-        saved = [word.saved for spelled in _WORD.findall(text) if (word := self._known.get(spelled))]
-        return margin > _unit(most - sum(saved))
+        saved = sum(map(self._saved.get, _split(text), itertools.repeat(0.0)))
+        return margin > _unit(most - saved)
 
     def _know(self, spelled: str) -> _Word:
         """A word that was not met yet, or not lately."""
@@ -163,28 +187,35 @@ class EndsEncoder:
             return _DOUBTFUL
         paths: list[list[int]] = self._tokenizer.processor.nbest_encode(spelled, nbest_size=2)
         costs = [-sum(map(self._scores.__getitem__, path)) for path in paths]
-        characters = np.bincount(np.frombuffer(spelled.encode(), np.uint8), minlength=256)
         if len(costs) == 1:
             margin = float("inf")
         else:
-            # A rival path costs at most as much as the second, so it has at most that many of the cheapest pieces.
-            additions = (len(paths[0]) + costs[1] / self._cheapest) / 2
+            # A rival path costs at least as much as the second, and has at most that many of the cheapest pieces, and no
+            # more pieces than characters, the space before the word counted.
+            characters = 1 + len(spelled) * (1 if spelled.isascii() else _NFKC_GROWTH)
+            additions = (len(paths[0]) + min(costs[1] / self._cheapest, characters)) / 2
             margin = (costs[1] - costs[0]) / additions
         if len(self._known) >= _REMEMBERED_WORDS:
             self._known.clear()
-        ids = self._tokenizer.encode(spelled)
-        word = self._known[spelled] = _Word(ids, margin, max(0.0, float(characters @ self._byte_cost) - costs[0]))
+            self._saved.clear()
+        ids = self._tokenizer.encode_array(spelled)
+        word = self._known[spelled] = _Word(ids, len(ids), margin)
+        self._saved[spelled] = max(0.0, self._characters(spelled) - costs[0])
         return word
+
+    def _characters(self, text: str) -> float:
+        """What a text costs at most: its characters one by one."""
+        encoded = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        return float(np.bincount(encoded, minlength=256) @ self._byte_cost)
+
+
+def _split(text: str) -> list[str]:
+    """The words of a text, and an empty one between two blanks: each blank is one character."""
+    for blank in "\n\t\r":
+        text = text.replace(blank, " ")
+    return text.split(" ")
 
 
 def _unit(total: float) -> float:
     """A unit in the last place of a 32-bit float as large as `total`."""
     return float(np.spacing(np.float32(total)))
-
-
-def _joined(begin: tuple[list[int], int], end: tuple[list[int], int], *, length: int, head: int, tail: int) -> Ends:
-    """Both ends, and about how many tokens the text has, judged by how many its ends have for their characters."""
-    (first, until), (last, since) = begin, end
-    known = len(first) + len(last)
-    middle = (since - until) * known / (until + length - since)
-    return Ends(first[:head], last[len(last) - tail :], known + round(middle))

@@ -58,11 +58,18 @@ def _umask() -> int:
 
 
 def write_scratch(path: Path, data: bytes) -> None:
-    """`data` as a scratch file: it appears whole, but need not survive a power cut. Raises OutputError."""
+    """`data` as a scratch file (`scratch`). Raises OutputError."""
+    with scratch(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextlib.contextmanager
+def scratch(path: Path) -> Iterator[Path]:
+    """Where to write a scratch file: it appears whole, but need not survive a power cut. Raises OutputError."""
     temporary = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(data)
+        yield temporary
         os.replace(temporary, path)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ counted by what stands before their first colon.
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet
 
+from t5prep import regular_csv
 from t5prep.errors import SourceError, UsageError
 from t5prep.types import Record
 
@@ -69,8 +71,22 @@ def detect(name: str, *, kind: str = "", encoding: str = "utf-8") -> Format:
     return Format(known, encoding)
 
 
-def rows(data: bytes, format: Format, *, columns: Sequence[str], first: int, skip: int = 0) -> Iterator[Row]:
-    """Rows of a block that begins and ends between two rows; `first` is the number of its first row."""
+def rows(
+    data: bytes,
+    format: Format,
+    *,
+    columns: Sequence[str],
+    first: int,
+    wanted: Sequence[str] = (),
+    regular: bool = False,
+) -> Iterator[Row]:
+    """Rows of a block that begins and ends between two rows; `first` is the number of its first row.
+
+    CSV that is known to be `regular` is read faster, and of `wanted` columns only those (none: all).
+    """
+    if regular and (records := regular_csv.read(data, format.encoding, columns=columns, wanted=wanted)) is not None:
+        yield from itertools.starmap(Row, enumerate(records, first))
+        return
     try:
         text, broken = data.decode(format.encoding), False
     except UnicodeDecodeError:

@@ -18,6 +18,8 @@ from t5prep import blocks, files, sources
 from t5prep.blocks import Block
 from t5prep.errors import OutputError
 
+# Ids as they are used, and as they are kept: half as large, and most vocabularies fit.
+_WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
 # Beside the blocks: while it is there nothing more is kept.
 _FULL = "full"
 
@@ -61,7 +63,7 @@ def find(folder: Path, name: str) -> pa.Table | None:
     with contextlib.suppress(OSError, pa.ArrowInvalid), pa.OSFile(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
         os.utime(path)
-        return table
+        return _cast(table, _NARROW, _WIDE)
     return None
 
 
@@ -69,11 +71,23 @@ def keep(folder: Path, name: str, table: pa.Table) -> None:
     """Keeps a table, unless there is no room: then the run goes on without."""
     if (folder / _FULL).exists():
         return
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_file(buffer, table.schema) as writer:
+    table = _cast(table, _WIDE, _NARROW)
+    with (
+        contextlib.suppress(OutputError),
+        files.scratch(_path(folder, name)) as temporary,
+        pa.OSFile(str(temporary), "wb") as file,
+        pa.ipc.new_file(file, table.schema) as writer,
+    ):
         writer.write_table(table)
-    with contextlib.suppress(OutputError):
-        files.write_scratch(_path(folder, name), buffer.getvalue())
+
+
+def _cast(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
+    """The table with each column of the old type in the new one, where all of its values fit."""
+    for place, field in enumerate(table.schema):
+        if field.type == old:
+            with contextlib.suppress(pa.ArrowInvalid):
+                table = table.set_column(place, field.name, table.column(place).cast(new))
+    return table
 
 
 def bound(folder: Path, *, limit: int, began: float) -> None:

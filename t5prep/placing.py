@@ -188,9 +188,7 @@ def _column(table: pa.Table, name: str) -> np.ndarray:
 def _count(lists: tuple[np.ndarray, np.ndarray], token: int) -> np.ndarray:
     """How often a token stands in each list, `int64[n]`."""
     ids, begins = lists
-    seen = np.zeros(len(ids) + 1, np.int64)
-    np.cumsum(ids == token, out=seen[1:])
-    return np.diff(seen[begins])
+    return np.diff(np.searchsorted(np.flatnonzero(ids == token), begins))
 
 
 def _target_digests(labels: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

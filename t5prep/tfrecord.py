@@ -33,10 +33,6 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-# Lengths of ordinary records, looked up: a record has a dozen of them.
-_SHORT = [varint(value) for value in range(1 << 13)]
-
-
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     """Varints of many ids at once, and where each begins: `int64[n + 1]`. Ids lie in [0, 2^21).
 
@@ -77,14 +73,27 @@ def unpack(packed: bytes) -> np.ndarray:
 
 def int64_feature(name: str, packed: bytes) -> bytes:
     """One entry of an Example's feature map: `name` → the int64 values whose varints are `packed`."""
-    values = _tagged(b"\x0a", packed) if packed else b""
-    return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x1a", values)))
+    if packed:
+        return _head(name, b"\x1a", len(packed)) + packed
+    return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x1a", b"")))
 
 
 def bytes_feature(name: str, values: list[bytes]) -> bytes:
     """One entry of an Example's feature map: `name` → byte strings."""
+    if len(values) == 1:
+        return _head(name, b"\x0a", len(values[0])) + values[0]
     items = b"".join([_tagged(b"\x0a", value) for value in values])
     return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x0a", items)))
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _head(name: str, kind: bytes, size: int) -> bytes:
+    """What stands before the one value of an entry: it depends on the value's size alone, and sizes come again."""
+    head = b""
+    for tag in (b"\x0a", kind, b"\x12"):
+        head = tag + varint(size + len(head)) + head
+    head = _key(name) + head
+    return b"\x0a" + varint(size + len(head)) + head
 
 
 @functools.cache
@@ -93,25 +102,34 @@ def _key(name: str) -> bytes:
 
 
 def _tagged(tag: bytes, data: bytes) -> bytes:
-    size = len(data)
-    return tag + (_SHORT[size] if size < len(_SHORT) else varint(size)) + data
+    return tag + varint(len(data)) + data
 
 
 def example(entries: bytes) -> bytes:
     """An Example of feature entries, which the caller has joined in the order of their names."""
-    return _tagged(b"\x0a", entries)
+    return b"".join((_features(len(entries)), entries))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _features(size: int) -> bytes:
+    return b"\x0a" + varint(size)
 
 
 def frame(record: bytes) -> bytes:
     """A record as it stands in a TFRecord file: length, checksum, data, checksum."""
-    length = struct.pack("<Q", len(record))
-    return b"".join((length, _masked(length), record, _masked(record)))
+    return b"".join((_length(len(record)), record, _masked(record)))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _length(size: int) -> bytes:
+    length = struct.pack("<Q", size)
+    return length + _masked(length)
 
 
 def _masked(data: bytes) -> bytes:
     # The mask keeps a checksum of data that itself holds checksums from degenerating (crc32c.h).
     crc = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def read(stream: BinaryIO) -> Iterator[bytes]:

@@ -64,8 +64,15 @@ class Tokenizer:
         ids: list[int] = self.processor.encode(text)
         return ids if self._controls.isdisjoint(ids) else self._encode_spelled(text)
 
+    def encode_array(self, text: str) -> np.ndarray:
+        """The same as int32[length]."""
+        ids: np.ndarray = self.processor.encode(text, return_type="numpy")
+        if self._controls and not self._controls.isdisjoint(ids.tolist()):
+            return np.array(self._encode_spelled(text), np.int32)
+        return ids
+
     def encode_all(self, texts: list[str]) -> list[np.ndarray]:
-        """The same for many texts in one call: int32[length] each."""
+        """The same for many texts in one call, which starts a thread: int32[length] each."""
         found: list[np.ndarray] = self.processor.encode(texts, return_type="numpy", num_threads=1) if texts else []
         if self._controls:
             for i, ids in enumerate(found):

@@ -11,7 +11,18 @@ FLOORS = [
     {"t5prep.types", "t5prep.errors"},
     {
         *("hashing", "text", "tokenizer", "modelproto", "ends", "encode", "truncation", "noise", "packing", "chunking"),
-        *("metrics", "tfrecord", "statistics", "order", "splits", "honesty", "drawing", "unigram", "newlines"),
+        *(
+            "metrics",
+            "tfrecord",
+            "statistics",
+            "order",
+            "splits",
+            "honesty",
+            "drawing",
+            "unigram",
+            "newlines",
+            "regular_csv",
+        ),
     },
     {
         *(

@@ -1,6 +1,5 @@
 """`t5prep --version`: ours, and those that decide what it does."""
 
-import importlib.metadata
 import platform
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +24,8 @@ def option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def text() -> str:
     """Our version on the first line, Python's and the packages' below."""
+    import importlib.metadata  # as long to load as click itself
+
     found = [f"Python {platform.python_version()}"]
     for name in _NAMED:
         try:

@@ -141,7 +141,7 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
         click.echo(f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards{labels}")
     limit = made.lengths["inputs"]
     tokens = cut["tokens_before"]
-    estimated = f" (about: the middle of {cut['rows_estimated']:,} was not tokenized)" if cut["rows_estimated"] else ""
+    estimated = f" (about: {cut['rows_estimated']:,} were judged by their beginnings)" if cut["rows_estimated"] else ""
     click.echo(
         f"  cut           {cut['rows_cut']:,} inputs longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}; "
         f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"

@@ -4,13 +4,14 @@
     python -m tests.benchmarks.bench_prepare --megabytes 20
     PEER_PYTHON=peer/bin/python make bench  with `datasets` and TensorFlow in an environment of their own
 
-Each row prepares a CSV on disk into finished shards in a process of its own, start of Python, import of Beam and all.
+Each row prepares a file on disk into finished shards in a process of its own, start of Python, import of Beam and all.
 The reference only calls `SentencePieceProcessor.encode` on the same texts, already in memory, in as many processes as
 there are cores: it reads nothing, places nothing and writes nothing. A ratio of 1 means that all the rest is free.
 """
 
 import argparse
 import csv
+import json
 import multiprocessing
 import os
 import random
@@ -20,12 +21,25 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet
 
 from t5prep import sample
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 PROSE = SHARED / "english/wikitext2_valid.txt"
 PAIRS = 3
+
+
+class Row(NamedTuple):
+    """A line of the bench: rows to repeat, how many are joined to one document, and how they lie on disk."""
+
+    what: str
+    rows: list[dict[str, str]]
+    joined: int = 1
+    suffix: str = "csv"
+    task: str = "so_quality"
 
 
 def main() -> None:
@@ -38,26 +52,33 @@ def main() -> None:
     rows = _rows(questions, encoding="cp1252") if questions.exists() else _sample_rows()
     model = model if model.exists() else sample.tokenizer_path()
     print(f"{os.cpu_count()} cores, {model.name} of {model.parent.name}, {chosen.megabytes} MB, {chosen.pairs} pairs")
+    corpora = [
+        Row("questions as they are", rows),
+        Row("the same as JSON lines", rows, suffix="jsonl"),
+        Row("the same as Parquet", rows, suffix="parquet"),
+        Row("documents of 8 questions", rows, joined=8),
+    ]
+    if PROSE.exists():
+        lines = [{"Title": "", "Body": line} for line in PROSE.read_text().splitlines() if len(line) > 200]
+        corpora.append(Row("documents of 8 paragraphs", lines, joined=8))
+        corpora.append(Row("span_corruption of these", lines, joined=8, suffix="jsonl", task="span_corruption"))
     with tempfile.TemporaryDirectory() as folder:
-        corpora = [("questions as they are", rows, 1), ("documents of 8 questions", rows, 8)]
-        if PROSE.exists():
-            lines = [{"Title": "", "Body": line} for line in PROSE.read_text().splitlines() if len(line) > 200]
-            corpora.append(("documents of 8 paragraphs", lines, 8))
-        for what, texts, joined in corpora:
-            corpus, size = _corpus(texts, Path(folder), megabytes=chosen.megabytes, joined=joined)
-            ratios = []
-            for _ in range(chosen.pairs):
-                ours = _ours(corpus, Path(folder), model)
-                raw = _raw(corpus, model)
-                ratios.append(raw / ours)
+        for row in corpora:
+            corpus, size = _corpus(row, Path(folder), megabytes=chosen.megabytes)
+            pairs = [(_ours(row.task, corpus, Path(folder), model), _raw(corpus, model)) for _ in range(chosen.pairs)]
+            ratios = [raw / ours for ours, raw in pairs]
             shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
             print(
-                f"{what:<26} {size / 1e6:6.0f} MB   speed / raw sentencepiece: median {statistics.median(ratios):.2f}  ({shown})"
+                f"{row.what:<26} {size / 1e6:6.0f} MB   speed / raw sentencepiece: median "
+                f"{statistics.median(ratios):.2f}  ({shown})",
+                flush=True,
             )
-            if (theirs := _datasets(corpus, model)) is not None:
+            if row is corpora[0] and (theirs := _datasets(corpus, model)) is not None:
                 print(
-                    f"{'':<26} {'':>9}   speed / datasets.map + fast tokenizer + tf.train.Example: {theirs / ours:.1f}"
+                    f"{'':<26} {'':>9}   speed / datasets.map + fast tokenizer + tf.train.Example: "
+                    f"{theirs / statistics.median(ours for ours, _ in pairs):.1f}"
                 )
+            corpus.unlink()
     bare = min(_timed([sys.executable, "-c", "pass"]) for _ in range(7))
     help_ = min(_timed([sys.executable, "-m", "t5prep", "--help"]) for _ in range(7))
     print(f"t5prep --help: {help_ / bare:.1f} times a bare `python -c pass`")
@@ -74,26 +95,37 @@ def _sample_rows() -> list[dict[str, str]]:
         return _rows(sample.write(Path(folder) / "questions.csv"), encoding="utf-8")
 
 
-def _corpus(rows: list[dict[str, str]], folder: Path, *, megabytes: int, joined: int) -> tuple[Path, int]:
-    """Rows repeated and shuffled, with ids of their own, as a UTF-8 CSV file of about so many megabytes."""
+def _corpus(row: Row, folder: Path, *, megabytes: int) -> tuple[Path, int]:
+    """Rows repeated and shuffled, with ids of their own, as one file of about so many megabytes."""
     chooser = random.Random(0)
-    path = folder / f"joined{joined}.csv"
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(("Id", "Title", "Body", "Y"))
-        number = 0
-        while file.tell() < megabytes * 1_000_000:
-            for _ in range(200):
-                picked = chooser.choices(rows, k=joined)
-                number += 1
-                writer.writerow((number, picked[0]["Title"], "\n".join(row["Body"] for row in picked), "HQ"))
-    return path, path.stat().st_size
+    path = folder / f"corpus.{row.suffix}"
+    made: list[dict[str, str]] = []
+    size = 0
+    while size < megabytes * 1_000_000:
+        picked = chooser.choices(row.rows, k=row.joined)
+        body = "\n".join(one["Body"] for one in picked)
+        size += len(body.encode()) + 32
+        if row.task == "so_quality":
+            made.append({"Id": str(len(made) + 1), "Title": picked[0]["Title"], "Body": body, "Y": "HQ"})
+        else:
+            made.append({"text": body})
+    if row.suffix == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(made), path, row_group_size=16_384)
+    else:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            if row.suffix == "jsonl":
+                file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in made)
+            else:
+                writer = csv.DictWriter(file, made[0])
+                writer.writeheader()
+                writer.writerows(made)
+    return path, size
 
 
-def _ours(corpus: Path, folder: Path, model: Path) -> float:
+def _ours(task: str, corpus: Path, folder: Path, model: Path) -> float:
     out = folder / "out"
     subprocess.run(["rm", "-rf", out], check=True)
-    command = [sys.executable, "-m", "t5prep", "prepare", "so_quality", "--source", corpus, "--tokenizer", model]
+    command = [sys.executable, "-m", "t5prep", "prepare", task, "--source", corpus, "--tokenizer", model]
     return _timed([*map(str, command), "--out", str(out), "--fresh"])
 
 
@@ -125,11 +157,22 @@ def _encode_part(corpus: Path, model: Path, part: int, parts: int, ready: object
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    texts = [f"quality: {row['Title']} {row['Body']}" for row in _rows(corpus, encoding="utf-8")[part::parts]]
+    texts = _texts(corpus)[part::parts]
     ready.wait()  # type: ignore[attr-defined]
     go.wait()  # type: ignore[attr-defined]
     for text in texts:
         processor.encode(text)
+
+
+def _texts(corpus: Path) -> list[str]:
+    if corpus.suffix == ".parquet":
+        rows = pyarrow.parquet.read_table(corpus).to_pylist()
+    elif corpus.suffix == ".jsonl":
+        with open(corpus, encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+    else:
+        rows = _rows(corpus, encoding="utf-8")
+    return [row["text"] if "text" in row else f"quality: {row['Title']} {row['Body']}" for row in rows]
 
 
 def _datasets(corpus: Path, model: Path) -> float | None:
