@@ -142,10 +142,12 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
     limit = made.lengths["inputs"]
     tokens = cut["tokens_before"]
     estimated = f" (about: {cut['rows_estimated']:,} were judged by their beginnings)" if cut["rows_estimated"] else ""
-    click.echo(
-        f"  cut           {cut['rows_cut']:,} inputs longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}; "
-        f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
-    )
+    half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
+    if cut["rows_cut"]:
+        lost = f"{cut['rows_cut']:,} inputs longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}"
+    else:
+        lost = f"no input, all fit in {limit} tokens"
+    click.echo(f"  cut           {lost}; {half}")
     if targets["rows_cut"]:
         click.echo(f"  cut           {targets['rows_cut']:,} targets lost {targets['tokens_lost']:,} tokens")
     if made.rejected:
