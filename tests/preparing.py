@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipelines.prepare import prepare
-from t5prep import manifest, sources, tfrecord
+from t5prep import engines, manifest, sources, tfrecord
 from t5prep.planning import default_splits
 from t5prep.settings import Settings
 from t5prep.task import get
@@ -79,3 +81,10 @@ def questions(count: int, *, words: int = 30) -> list[dict[str, str]]:
         }
         for i in range(count)
     ]
+
+
+def require(engine: str) -> None:
+    """Skips where this machine lacks something that an engine needs."""
+    lacks = [missing for missing in engines.missing() if missing.engine == engine]
+    if lacks:
+        pytest.skip(f"{lacks[0].what} is not on this machine: {lacks[0].command}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from preparing import bytes_of, prepared, questions, write_csv
+from preparing import bytes_of, prepared, questions, require, write_csv
 from servers.flink import cluster
 
 from t5prep import cutting, engines, gathering, hashing, sample, sources
@@ -17,12 +17,6 @@ from t5prep.gathering import ShardSpec
 from t5prep.placing import ENTRY, Run
 
 SAMPLE = sample.tokenizer_path()
-
-
-def require(engine: str) -> None:
-    lacks = [missing for missing in engines.missing() if missing.engine == engine]
-    if lacks:
-        pytest.skip(f"{lacks[0].what} is not on this machine: {lacks[0].command}")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Preparing straight into a bucket: the same bytes as in a directory, all of it or nothing."""
 
 import pytest
-from preparing import bytes_of, prepared
+from preparing import bytes_of, prepared, require
 
 from t5prep import gcs, manifest
 from t5prep.claims import MARKER
@@ -41,6 +41,16 @@ def test_a_bucket_gets_the_bytes_that_a_directory_gets(source, bucket, front, tm
     verify(place)
     with pytest.raises(OutputError, match="holds another dataset"):
         prepared(source, place, **CHOICES | {"seed": 1})
+
+
+@pytest.mark.parametrize("engine", ["prism", pytest.param("flink", marks=pytest.mark.slow)])
+def test_an_engine_writes_the_same_into_a_bucket(source, bucket, front, tmp_path, engine):
+    require(engine)
+    made = prepared(source, tmp_path / "data", **CHOICES)
+    place = f"{bucket}/data"
+    assert prepared(source, place, runner=engine, workers=2, **CHOICES) == made
+    assert held(place) == bytes_of(tmp_path / "data")
+    assert front.made()[-1] == f"data/{manifest.NAME}"
 
 
 def test_a_run_that_fails_leaves_no_manifest_and_is_taken_up_again(source, bucket, front):
