@@ -1,5 +1,6 @@
 """Examples become features: protected text stays, fields join by the EOS token, and nothing is counted wrongly."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +120,24 @@ def test_a_model_whose_sentinels_are_pieces_keeps_text_text(tmp_path: Path) -> N
     for ids in (words.encode("a <extra_id_0> b"), words.encode_all(["a <extra_id_0> b"])[0].tolist()):
         assert ids
         assert sentinels.isdisjoint(ids)
+
+
+@pytest.mark.parametrize("policy", ["head_tail", "head", "tail"])
+def test_features_do_not_show_what_was_tokenized_before(policy: str) -> None:
+    """Two workers see other rows, and one run is not cut into blocks as the next: no count may depend on it."""
+    chooser = random.Random(7)
+    vocabulary = ["why", "does", "this", "error", "----", "loop?", "a.b.c()", "x" * 60, "café", "== !=", "\n"]
+    texts = [" ".join(chooser.choices(vocabulary, k=chooser.randrange(20, 900))) for _ in range(120)]
+    examples = [Example(str(i), ("quality: t", EOS, text), "high") for i, text in enumerate(texts)]
+    poor = encoder(512, policy=policy)
+    poor._ends._credit = 0  # it learns no word, and tokenizes whole what it could otherwise end early
+    rich = encoder(512, policy=policy)
+    rich(examples)
+    found = [[plain(features) for features in one(examples)] for one in (encoder(512, policy=policy), rich, poor)]
+    assert found[0] == found[1] == found[2]
+    assert sum(not exact for *_, exact in found[0]) > 20
+
+
+def plain(features: Features | Reject) -> tuple:
+    assert isinstance(features, Features)
+    return np.concatenate(features.inputs).tolist(), features.labels.tolist(), features.tokens, features.exact

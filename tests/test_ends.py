@@ -90,3 +90,33 @@ def test_a_model_that_cannot_be_proved_is_tokenized_whole(words: Tokenizer) -> N
     assert not encoder.worthwhile(2_000, 511)
     encoder.provable = False
     assert not encoder.worthwhile(100_000, 511)
+
+
+def test_the_second_best_of_long_words_is_the_second_best(shared_data: Path) -> None:
+    """A margin rests on SentencePiece's list of the two best segmentations: here they are found by trying all."""
+    model = shared_data / "t5_tokenizer/spiece.model"
+    processor = Tokenizer(model.read_bytes(), name=str(model)).processor
+    numbers = [
+        i for i in range(processor.get_piece_size()) if not processor.is_control(i) and not processor.is_unknown(i)
+    ]
+    costs = {processor.id_to_piece(i): -processor.get_score(i) for i in numbers}
+    unknown = max(costs.values()) + 10
+    with open(shared_data / "stackoverflow/questions_cp1252.csv", newline="", encoding="cp1252") as file:
+        words = {word for row in csv.DictReader(file) for word in row["Body"].split() if 48 < len(word) <= 192}
+    for word in random.Random(3).sample(sorted(filter(str.isascii, words)), 150):
+        listed = [
+            sum(costs.get(processor.id_to_piece(i), unknown) for i in path)
+            for path in processor.nbest_encode(word, nbest_size=2)
+        ]
+        assert listed == pytest.approx(_two_cheapest(f"▁{word}", costs, unknown), abs=1e-3)
+
+
+def _two_cheapest(word: str, costs: dict[str, float], unknown: float) -> list[float]:
+    best: list[list[float]] = [[0.0]]
+    for end in range(1, len(word) + 1):
+        ways = []
+        for begin in range(max(0, end - 16), end):
+            cost = costs.get(word[begin:end], unknown if end - begin == 1 else None)
+            ways += [before + cost for before in best[begin]] if cost is not None else []
+        best.append(sorted(ways)[:2])
+    return best[-1]
