@@ -119,3 +119,12 @@ def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, said: str) -
     with open(fast / "metrics.jsonl", "a") as file:
         print('{"step": 50, "tokens_per_second": NaN, "waiting_for_input": "x"}', file=file)
     assert "180,025 tokens a second" in report.write(fast, out=tmp_path / "b.html").read_text()
+    once = [
+        line
+        for line in (fast / "metrics.jsonl").read_text().splitlines()
+        if '"tokens' not in line or '"step": 10,' in line
+    ]
+    (fast / "metrics.jsonl").write_text("\n".join(once) + "\n")
+    page = report.write(fast, out=tmp_path / "once.html").read_text()
+    assert "180,010 tokens a second" in page  # a short run measures it once, and a chart has no line
+    assert page.count("<svg") == 1

@@ -102,6 +102,7 @@ def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
     speeds, shares = ([float(line[name]) for line in lines] for name in (_SPEED, _WAITING))
     said: dict[str, Any] = {"speed": statistics.median(speeds), "waiting": statistics.median(shares)}
     said["bound"] = said["waiting"] > _INPUT_BOUND
+    said["charts"] = []
     if len(lines) > 1:
         steps = [line["step"] for line in lines]
         said["charts"] = [
