@@ -43,7 +43,7 @@ def test_a_run_in_a_bucket_is_the_run_in_a_directory(googleapis, bucket: str, tm
     shape, out, local = training.shape(tmp_path / "shape"), f"{bucket}/runs/one", tmp_path / "run"
     failing = iter(["503", "", "cut", "", "", "503", "", ""])
     googleapis.front.fault = lambda seen: next(failing, "") if seen.kind in ("put", "read") else ""
-    done = googleapis.run(TRAIN, f"{bucket}/classes", shape, out, str(local))
+    done = googleapis.run(TRAIN, f"{bucket}/classes", shape, out, str(local), timeout=900)
     assert next(failing, None) is None
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout)
