@@ -11,6 +11,7 @@ from preparing import prepared, questions, write_csv
 
 pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import manifest, report
+from t5prep.cli import prepare
 from t5prep.errors import DatasetError, TokenizerError
 from t5prep.report import charts, pages, tokens
 from t5prep.sample import tokenizer_path
@@ -89,6 +90,30 @@ def test_the_page_says_what_the_manifest_says(data: Path, tmp_path: Path) -> Non
     assert 'class="marker"' in page
     assert 'class="tail"' in page
     assert "padding × " in page
+
+
+def test_estimates_are_called_so_as_preparing_calls_them(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = manifest.load(data)
+    estimated = made.truncation.ledger["inputs"]["rows_estimated"]
+    assert estimated
+    said = f"about: {estimated:,} were judged by their beginnings"
+    page = report.write(data, out=tmp_path / "report.html").read_text()
+    assert said in page
+    assert "is an estimate" in page
+    assert "the longest about" in page
+    prepare._tell(made, out="data", seconds=1.0)
+    assert said in capsys.readouterr().out
+
+
+def test_where_nothing_was_cut_there_is_no_head_and_no_tail(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(20))
+    prepared(source, tmp_path / "data", tokenizer="sample:")
+    page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+    assert "Nothing: every input and every target fits." in page
+    assert "✂" not in page
+    assert '<span class="text">text</span>' in page
 
 
 def test_the_same_data_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The page of a training run: curves, answers, lineage, and what it does with a run that is half there."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from preparing import prepared, questions, write_csv
 pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import report
 from t5prep.errors import DatasetError, UsageError
+from t5prep.report import training
 
 EVIL = "<script>alert('x')</script>"
 
@@ -128,3 +130,23 @@ def test_how_fast_it_was(run: Path, tmp_path: Path, waiting: float, said: str) -
     page = report.write(fast, out=tmp_path / "once.html").read_text()
     assert "180,010 tokens a second" in page  # a short run measures it once, and a chart has no line
     assert page.count("<svg") == 1
+
+
+def test_a_step_measured_twice_is_drawn_once() -> None:
+    """A run goes on from a checkpoint and measures again the steps after it: what it measured last counts."""
+    lines: list[dict[str, Any]] = [{"step": step, "loss": loss} for step, loss in ((10, 4.0), (20, 3.0), (20, 2.5))]
+    assert training._curves(lines, split="validation") == {"loss": {"training": ([10, 20], [4.0, 2.5])}}
+
+
+def test_a_loss_that_fell_far_can_be_read_at_its_end() -> None:
+    far = training._drawn("loss", {"training": ([1, 2, 3], [9.0, 0.3, 0.2])})
+    near = training._drawn("loss", {"training": ([1, 2, 3], [3.0, 2.0, 1.0])})
+    assert {">0.2<", ">0.5<", ">1<", ">5<"} <= set(re.findall(r">[\d.]+<", far))
+    assert ">0.5<" not in near
+    assert "<svg" in training._drawn("loss", {"training": ([1, 2], [9.0, 0.0])})
+
+
+def test_what_only_evaluation_measures_says_so(run: Path, tmp_path: Path) -> None:
+    page = report.write(run, out=tmp_path / "a.html").read_text()
+    assert "<figcaption>accuracy, of evaluation</figcaption>" in page
+    assert "<figcaption>loss</figcaption>" in page

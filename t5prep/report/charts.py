@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 # Stand-ins that no drawing would have by chance → the page's variables.
 _INK, _QUIET, _GRID = "#010203", "#010204", "#010205"
@@ -71,6 +71,7 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) ->
     )
     axes.set_xlabel(what)
     axes.set_xlim(0, width * len(bars))
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.margins(y=0.12)
     return _svg(figure, label=f"Histogram of {what}; the limit is {limit:,}")
 
@@ -83,14 +84,15 @@ def curves(
     `zero` begins the scale at 0, for what is a quantity and not a tendency.
     """
     figure, axes = _axes()
-    for (name, (steps, values)), colour in zip(lines.items(), SERIES * 4, strict=False):
+    colours = dict(zip(("training", "evaluation"), SERIES, strict=False))
+    for name, (steps, values) in lines.items():
         every = max(1, len(steps) // 600)
         at = sorted({*range(0, len(steps), every), len(steps) - 1} - {-1})
         marker = "o" if len(at) < 25 else ""
         axes.plot(
             [steps[i] for i in at],
             [values[i] for i in at],
-            color=colour,
+            color=colours.get(name, SERIES[0]),
             label=name,
             marker=marker,
             markersize=3,
@@ -100,6 +102,9 @@ def curves(
         axes.legend(frameon=False, fontsize=_FONT, labelcolor=_INK)
     if log:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
     if zero:
         axes.set_ylim(0, max(1e-9, 1.15 * max((max(values) for _, values in lines.values() if values), default=1)))
     axes.set_xlabel("step")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep import inspection, manifest, statistics, storage
+from t5prep import inspection, manifest, newlines, statistics, storage
 from t5prep.errors import DatasetError, TokenizerError
 from t5prep.manifest import Manifest
 from t5prep.plan import lengths
@@ -52,6 +52,8 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         charts=_charts(made),
         choices=_choices(made, first),
         first=first,
+        marker=sampling.marked(made) and bool(made.truncation.ledger["inputs"]["rows_cut"]),
+        kept_newlines=made.newlines != newlines.SPACE,
         labels=_labels(made),
         drawn=drawn,
         why=why,

@@ -20,6 +20,7 @@ _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
 _INPUT_BOUND = 0.2  # as t5prep.train.progress, which cannot be imported without TensorFlow
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
 _WORST = 20
+_FAR = 8  # a loss that fell to less than an eighth lies flat on the ground of a linear scale
 
 
 def is_run(place: str | Path) -> bool:
@@ -53,7 +54,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         run=str(run),
         settings=settings,
         steps=max((line["step"] for line in lines), default=0),
-        charts=[(name, charts.curves(found, what=name)) for name, found in curves.items()],
+        charts=[(_called(name, found), _drawn(name, found)) for name, found in curves.items()],
         last=_last(lines),
         throughput=_throughput(fast),
         confusion=_confusion(said.get("metrics")),
@@ -80,7 +81,10 @@ def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, tuple[list[float], list[float]]]]:
-    """Metric → {"training" or "evaluation": (steps, values)}: what is measured of both stands in one chart."""
+    """Metric → {"training" or "evaluation": (steps, values)}: what is measured of both stands in one chart.
+
+    A run that went on from an earlier checkpoint measured some steps twice: what it measured last counts.
+    """
     found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:
         for key, value in line.items():
@@ -89,10 +93,24 @@ def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, t
             own = key.startswith(f"{split}_")
             name = key.removeprefix(f"{split}_") if own else key
             steps, values = found.setdefault(name, {}).setdefault("evaluation" if own else "training", ([], []))
+            if steps and steps[-1] == line["step"]:
+                values[-1] = value
+                continue
             steps.append(line["step"])
             values.append(value)
     order = sorted(found, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
     return {name: found[name] for name in order if any(len(set(values)) > 1 for _, values in found[name].values())}
+
+
+def _called(name: str, found: dict[str, tuple[list[float], list[float]]]) -> str:
+    """What stands under a chart. A legend tells two lines apart; of one line this says what was measured."""
+    return name if len(found) > 1 or "training" in found else f"{name}, of evaluation"
+
+
+def _drawn(name: str, found: dict[str, tuple[list[float], list[float]]]) -> str:
+    """A chart. A loss that fell far has a logarithmic scale, on which its end can be read too."""
+    values = [value for _, line in found.values() for value in line]
+    return charts.curves(found, what=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
 
 
 def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
