@@ -10,8 +10,14 @@ from t5prep.errors import OutputError, T5prepError
 _WHERE = re.compile(r" \[while running '[^']*'\]")
 # Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
 _OURS = re.compile(r"t5prep\.errors\.(\w+Error): (.+?)(?= \[while running|\\n|\n|$)")
+# numpy's and Arrow's own say how much was asked for; Beam makes other types of those that it cannot make anew.
+_MEMORY = re.compile(r"MemoryError|Unable to allocate|bad_alloc")
 _LAST = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
 _LONGEST = 400
+_NO_MEMORY = (
+    "this machine ran out of memory. Try again with fewer workers or a smaller budget: --workers 1 --memory 1GiB; what is "
+    "tokenized already is found again"
+)
 
 
 @contextlib.contextmanager
@@ -26,6 +32,10 @@ def explained(engine: str, *, out: str) -> Iterator[None]:
     except Exception as error:
         if found := _OURS.search(str(error)):
             raise getattr(errors, found[1])(found[2]) from error
+        if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
+            raise T5prepError(
+                _NO_MEMORY if engine == "local" else f"a worker of {engine} ran out of memory."
+            ) from error
         if engine == "local":
             raise
         last = (_LAST.findall(str(error)) or [str(error).strip() or type(error).__name__])[-1]

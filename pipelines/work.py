@@ -109,7 +109,8 @@ class GatherShard:
 def rejected_lines(run: Run) -> bytes:
     """The JSON lines of a run's rejected rows, wherever they are."""
     if run.path and run.reasons:
-        return Path(run.path).with_suffix(".rejected").read_bytes()
+        with files.open_scratch(Path(run.path).with_suffix(".rejected")) as file:
+            return file.read()
     return run.rejected
 
 

@@ -238,7 +238,7 @@ def _credentials() -> Iterator[Finding]:
 def _disk() -> Iterator[Finding]:
     for what, place, mend in (
         ("disk here", Path.cwd(), "du -sh * | sort -h"),
-        ("disk of the cache", caches.root(), "t5prep cache clear"),
+        ("disk of the cache", caches.root(), "t5prep cache clear tokenized"),
     ):
         there = next(path for path in (place, *place.absolute().parents) if path.exists())
         free = shutil.disk_usage(there).free

@@ -64,6 +64,19 @@ def write_scratch(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
+def open_scratch(path: Path) -> Iterator[BinaryIO]:
+    """A scratch file of this run, to read. Raises OutputError where somebody has removed it meanwhile."""
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except FileNotFoundError as error:
+        raise OutputError(
+            f"{path} is gone: something removes files that this run still needs. Stop that, and start it again: what was "
+            "tokenized is kept."
+        ) from error
+
+
+@contextlib.contextmanager
 def scratch(path: Path) -> Iterator[Path]:
     """Where to write a scratch file: it appears whole, but need not survive a power cut. Raises OutputError."""
     temporary = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")

@@ -11,11 +11,12 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from t5prep import answers, hashing, places, statistics, tfrecord
+from t5prep import answers, files, hashing, places, statistics, tfrecord
 from t5prep.arranging import Arrangement, Range
 from t5prep.manifest import Shard
 from t5prep.placing import ENTRY, Run
@@ -142,7 +143,7 @@ def _cut(run: Run, entries: np.ndarray, start: int, stop: int, data: memoryview)
 
 
 def _from_file(run: Run, first: int, last: int, start: int, stop: int) -> Iterator[_Slice]:
-    with open(run.path, "rb") as file:
+    with files.open_scratch(Path(run.path)) as file:
         index = os.pread(file.fileno(), (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
         entries = np.frombuffer(index, ENTRY)
         for piece in _cut(run, entries, start, stop, memoryview(b"")):

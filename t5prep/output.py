@@ -74,7 +74,7 @@ def _directory(out: Path, same: tuple) -> Iterator[None]:
             ) from None
         _sweep(out)
         yield
-        shutil.rmtree(out / SPOOL, ignore_errors=True)
+        _sweep_unfinished(out)
         (out / MARKER).unlink(missing_ok=True)
     finally:
         os.close(marker)
@@ -150,10 +150,16 @@ def _records(made: manifest.Manifest) -> int:
 def _sweep(out: Path) -> None:
     """Removes what an earlier run left: the manifest first, so that no moment shows it over half of its shards."""
     (out / manifest.NAME).unlink(missing_ok=True)
+    _sweep_unfinished(out)
     for path in out.iterdir():
-        if path.name == MARKER:
-            continue
-        if path.is_dir() and path.name.startswith(files.UNFINISHED):
-            shutil.rmtree(path)
-        elif _OURS.fullmatch(path.name) or path.name.startswith(files.UNFINISHED):
+        if _OURS.fullmatch(path.name):
+            path.unlink()
+
+
+def _sweep_unfinished(out: Path) -> None:
+    """Removes the spool, and what a worker had begun to write when it was killed."""
+    for path in out.glob(f"{files.UNFINISHED}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != MARKER:
             path.unlink()

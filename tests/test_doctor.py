@@ -106,7 +106,9 @@ def test_a_tpu_that_was_asked_for_is_wrong_where_it_does_not_answer(monkeypatch:
 
 def test_a_small_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "ENOUGH_BYTES", 1 << 80)
-    assert _found()["disk of the cache"].mend == "t5prep cache clear"
+    mend = _found()["disk of the cache"].mend
+    assert mend == "t5prep cache clear tokenized"
+    assert CliRunner().invoke(main, mend.split()[1:]).exit_code == 0
 
 
 def test_a_bucket_is_tried(bucket: str) -> None:

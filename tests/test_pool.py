@@ -1,5 +1,6 @@
 """What can happen to the processes and the disk of a local run: it goes on, or says in a sentence why it cannot."""
 
+import collections
 import functools
 import os
 import shutil
@@ -13,11 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
 
-from pipelines import pool
-from t5prep import sample
+from pipelines import failures, pool
+from pipelines import prepare as preparing
+from pipelines.watching import Watch
+from t5prep import gathering, sample
 from t5prep.errors import OutputError, T5prepError, UsageError
 
 SAMPLE = sample.tokenizer_path()
@@ -93,6 +97,53 @@ def test_work_that_kills_every_worker_is_said_in_a_sentence(two: pool.Pool) -> N
         through(two, deadly, range(6))
 
 
+def hungry(element: int) -> int:
+    return int(np.empty(1 << 56).size) + element
+
+
+def test_a_worker_out_of_memory_is_a_sentence(two: pool.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = r"ran out of memory\. Try again with fewer workers"
+    with pytest.raises(T5prepError, match=said), failures.explained("local", out="out"):
+        through(two, hungry, range(6))
+    source = write_csv(tmp_path / "rows.csv", questions(9))
+    monkeypatch.setattr(gathering, "gather", lambda *_, **__: hungry(1))
+    with pytest.raises(T5prepError, match=said):
+        prepared(source, tmp_path / "out", tokenizer=SAMPLE)
+    monkeypatch.undo()
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    prepared(source, tmp_path / "out", tokenizer=SAMPLE)
+
+
+def test_workers_that_are_killed_while_preparing_change_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One while blocks are tokenized, one between two shards."""
+    rows = questions(240)
+    (tmp_path / "rows").mkdir()
+    for first in range(0, 240, 20):
+        write_csv(tmp_path / "rows" / f"{first:03d}.csv", rows[first : first + 20])
+    choices = {"tokenizer": SAMPLE, "shards": 8, "limit": 1000}  # with a limit nothing is begun ahead
+    seen, restarts = collections.Counter[str](), []
+
+    class Killing(Watch):
+        def __call__(self, element: Any, result: Any) -> None:
+            super().__call__(element, result)
+            kind = type(result).__name__
+            seen[kind] += 1
+            if (kind, seen[kind]) in (("Run", 3), ("Gathered", 2)):
+                (running,) = pool._POOLS.values()
+                os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
+
+    restart = pool.Pool.restart
+    monkeypatch.setattr(pool.Pool, "restart", lambda self: (restarts.append(1), restart(self))[1])
+    monkeypatch.setattr(preparing, "Watch", Killing)
+    prepared(tmp_path / "rows", tmp_path / "killed", workers=2, **choices)
+    assert len(restarts) >= 2
+    monkeypatch.undo()
+    prepared(tmp_path / "rows", tmp_path / "out", **choices)
+    assert bytes_of(tmp_path / "killed") == bytes_of(tmp_path / "out")
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 3 MB."""
@@ -104,10 +155,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
-def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(small_disk: Path, tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "rows.csv", questions(3000))
-    with pytest.raises(OutputError, match=r"no space left for .*Free some, or choose another place with --out"):
-        prepared(source, small_disk / "out", tokenizer=SAMPLE, workers=1, kept=tmp_path / "kept")
+@pytest.mark.parametrize(("rows", "full"), [(9000, r"out/\.unfinished-spool/\S+"), (3000, r"out/train\.tfrecord-\S+")])
+def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
+    small_disk: Path, tmp_path: Path, rows: int, full: str
+) -> None:
+    """While blocks are spilled, and while shards are written."""
+    source = write_csv(tmp_path / "rows.csv", questions(rows))
+    with pytest.raises(
+        OutputError, match=rf"no space left for {small_disk}/{full}\. Free some, or choose another place"
+    ):
+        prepared(source, small_disk / "out", tokenizer=SAMPLE, workers=1, kept=tmp_path / "kept", shards=4)
     assert not (small_disk / "out" / "manifest.json").exists()
     assert list((tmp_path / "kept").rglob("*.arrow"))
     few = write_csv(tmp_path / "few.csv", questions(100))
@@ -124,22 +181,27 @@ def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path:
     assert not list((small_disk / "kept").rglob("*.arrow"))
 
 
-def test_a_scratch_folder_that_vanishes_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines import transforms
-
+@pytest.mark.parametrize("when", ["Run", "Gathered"])
+def test_a_scratch_folder_that_vanishes_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """When the first block is tokenized, or the first shard written."""
     source, out = write_csv(tmp_path / "rows.csv", questions(50)), tmp_path / "out"
 
-    def vanish(*given: Any, **options: Any) -> Any:
-        shutil.rmtree(out / ".unfinished-spool")
-        return planned(*given, **options)
+    class Vanishing(Watch):
+        def __call__(self, element: Any, result: Any) -> None:
+            super().__call__(element, result)
+            if type(result).__name__ == when:
+                shutil.rmtree(out / ".unfinished-spool", ignore_errors=True)
 
-    planned = transforms.planning.plan_shards
-    monkeypatch.setattr(transforms.planning, "plan_shards", vanish)
-    with pytest.raises(T5prepError, match=r"No such file|vanished|not there|cannot be read"):
-        prepared(source, out, tokenizer=SAMPLE)
+    monkeypatch.setattr(preparing, "Watch", Vanishing)
+    with pytest.raises(OutputError, match=r"out/\.unfinished-spool/\S+ is gone: something removes .* start it again"):
+        prepared(source, out, tokenizer=SAMPLE, workers=1, shards=9)
     assert not (out / "manifest.json").exists()
     monkeypatch.undo()
     prepared(source, out, tokenizer=SAMPLE)
+    prepared(source, tmp_path / "other", tokenizer=SAMPLE)
+    assert bytes_of(out) == bytes_of(tmp_path / "other")
 
 
 def test_too_little_memory_is_refused_and_little_is_shared_out(tmp_path: Path) -> None:
