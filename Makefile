@@ -24,12 +24,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/base: setup.py .ci/pins.txt | $(BIN)/python
-	@echo "installing t5prep into $(VENV) (once) ..." >&2
+	@echo "installing t5prep into $(VENV) (once, about a minute) ..." >&2
 	$(PIP) -e '.[report]'
 	@touch $@
 
 $(VENV)/train: $(VENV)/base
-	@echo "installing TensorFlow and the trainer into $(VENV) (once) ..." >&2
+	@echo "installing TensorFlow and the trainer into $(VENV) (once, about two minutes) ..." >&2
 	$(PIP) -e '.[report,train]'
 	@touch $@
 

@@ -167,7 +167,7 @@ def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None
     found = pairs.scan(first, kind=settings.format, encoding=settings.encoding, otherwise=this.format)
     columns = _columns(next(found, None))
     if columns and (missing := task.missing_column(wanted, columns)):
-        raise SourceError(f"{pairs.files(first)[0].name} has no column {missing}; it has {', '.join(columns)}.")
+        raise SourceError(f"{pairs.files(first)[0].name} has no column {missing}")
 
 
 def _columns(block: Block | None) -> Sequence[str]:

@@ -59,7 +59,7 @@ def assemble(
     if sum(rejected.values()) > MANY_REJECTED * rows:
         most = max(rejected, key=lambda reason: rejected[reason])
         warnings.append(
-            f"{sum(rejected.values()) / rows:.0%} of all rows made no example, most of them for: {most} "
+            f"{100 * sum(rejected.values()) // rows}% of all rows made no example, most of them for: {most} "
             f"({rejected[most]:,}). What they are is in rejected.jsonl"
         )
     warnings += _cut_warnings(total, settings, labelled=labelled)

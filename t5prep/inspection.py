@@ -27,6 +27,7 @@ class Shown:
 def records(data: str | Path, *, split: str, count: int, tokenizer: str | None = None) -> Iterator[Shown]:
     """The first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
     made = manifest.load(data)
+    data = manifest.folder_of(data) or "."
     words = open_tokenizer(made, tokenizer)
     if split not in made.splits:
         raise UsageError(

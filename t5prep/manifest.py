@@ -147,15 +147,18 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     """
     try:
         said = json.loads(text)
+        if not isinstance(said, dict) or "schema" not in said:
+            raise ValueError("it says no schema")
         schema = said["schema"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DatasetError(f"{where} is not a t5prep manifest ({error}). Prepare the dataset again.") from error
+    except (ValueError, RecursionError) as error:
+        why = "it is no JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise DatasetError(f"{where} is not a t5prep manifest ({why}). Prepare the dataset again.") from error
     if schema != SCHEMA:
         raise DatasetError(
             f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
             "Upgrade with `pip install -U t5prep`, or prepare the dataset again."
         )
-    if isinstance(said, dict) and (others := sorted(_FIELDS ^ said.keys())) and said.keys() >= _MARKS:
+    if (others := sorted(_FIELDS ^ said.keys())) and said.keys() >= _MARKS:
         lacks = [name for name in others if name in _FIELDS]
         what = (
             f"it does not say {' and '.join(lacks)}"
@@ -184,7 +187,7 @@ def load(data: str | Path) -> Manifest:
 
     Raises DatasetError, and OutputError where a bucket may not be read.
     """
-    folder = str(data).removesuffix(NAME) if str(data).endswith("/" + NAME) or str(data) == NAME else str(data)
+    folder = folder_of(data)
     where = storage.within(folder or ".", NAME)
     try:
         return loads(storage.read(folder or ".", NAME), where=where)
@@ -208,6 +211,16 @@ def load(data: str | Path) -> Manifest:
         raise DatasetError(f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.") from None
     except OSError as error:
         raise DatasetError(f"{where} cannot be read ({error.strerror}).") from error
+
+
+def folder_of(data: str | Path) -> str:
+    """The directory of a dataset that may be named by its manifest; "" for the working directory.
+
+    >>> folder_of("data/sample/manifest.json"), folder_of("manifest.json"), folder_of("data/sample")
+    ('data/sample/', '', 'data/sample')
+    """
+    said = str(data)
+    return said.removesuffix(NAME) if said == NAME or said.endswith("/" + NAME) else said
 
 
 def _inside(folder: Path) -> str:

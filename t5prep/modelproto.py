@@ -57,7 +57,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         if kind == 2:
             size, position = _varint(message, position)
         if size is None or position + size > len(message):
-            raise ValueError("not a SentencePiece model")
+            raise ValueError("its bytes are something else")
         yield tag >> 3, message[position : position + size]
         position += size
 
@@ -71,7 +71,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise ValueError("not a SentencePiece model")
+    raise ValueError("its bytes are something else")
 
 
 def charsmap(model: bytes) -> bytes:

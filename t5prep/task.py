@@ -76,15 +76,20 @@ def column_names(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def missing_column(columns: Sequence[Column], there: Sequence[str]) -> str:
-    """The first column that is not there under any of its names, as an error says it; "" when none is missing.
+    """The first column that is not there under any of its names, and what is there, as the end of an error's sentence.
+
+    "" when none is missing.
 
     >>> missing_column([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
-    '"sentence" or "text"'
+    '"sentence" or "text"; it has id, label.'
+    >>> missing_column(["catgory"], ["category", "text"])
+    '"catgory"; it has category, text. Did you mean "category"?'
     """
     for column in columns:
         alternatives = (column,) if isinstance(column, str) else column
         if not any(name in ("", *there) for name in alternatives):
-            return " or ".join(f'"{name}"' for name in alternatives)
+            names = " or ".join(f'"{name}"' for name in alternatives)
+            return f"{names}; it has {', '.join(there)}.{did_you_mean(alternatives[0], there)}"
     return ""
 
 

@@ -1,5 +1,6 @@
 """Finding a tokenizer by what the user calls it: the sample's, a file, a directory, a Hub name."""
 
+import difflib
 from pathlib import Path
 
 from t5prep import nearby
@@ -33,8 +34,8 @@ def find(name: str) -> Path:
         return found[0]
     if path.exists():
         return path
-    if name == "sample":
-        raise TokenizerError('"sample" is no tokenizer. Did you mean "sample:"? It is the small one that is built in.')
+    if name == "sample" or (name.endswith(":") and difflib.get_close_matches(name, ["sample:"])):
+        raise TokenizerError(f'"{name}" is no tokenizer. Did you mean "sample:"? It is the small one that is built in.')
     meant = nearby.mistyped(path) if "/" in name else ""
     if meant or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TokenizerError(f"{name} does not exist.{meant} Pass a spiece.model file, its directory, or a Hub name.")

@@ -86,7 +86,7 @@ class BlockTokenizer:
 
     def _tokenize(self, block: Block) -> pa.Table:
         if block.columns and (missing := task.missing_column(self._columns, block.columns)):
-            raise SourceError(f"{block.file.name} has no column {missing}; it has {', '.join(block.columns)}.")
+            raise SourceError(f"{block.file.name} has no column {missing}")
         read = list(blocks.read(block, columns=self._names))
         examples = [self._example(row) for row in read]
         encoded = iter(self._encode([example for example in examples if isinstance(example, Example)]))

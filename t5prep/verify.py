@@ -20,6 +20,7 @@ def verify(data: str | Path) -> manifest.Manifest:
     Raises DatasetError naming the first shard that differs, OutputError where a bucket may not be read.
     """
     made = manifest.load(data)
+    data = manifest.folder_of(data) or "."
     shards = [shard for split in made.splits.values() for shard in split.shards]
     stray = sorted(set(fnmatch.filter(storage.names(data), "*.tfrecord-*")) - {shard.name for shard in shards})
     if stray:

@@ -137,7 +137,7 @@ def test_tokenizers_that_are_none(tmp_path: Path) -> None:
         return refused("prepare", "so_quality", "--source", rows, "--tokenizer", name, "--out", tmp_path / "out")
 
     model.write_bytes(b"this is no model")
-    assert "is not a SentencePiece model" in with_tokenizer(model)
+    assert with_tokenizer(model).count("a SentencePiece model") == 1
     model.write_bytes(b"")
     assert "is not a SentencePiece model" in with_tokenizer(model)
     model.write_bytes(Path(SAMPLE).read_bytes()[:5000])

@@ -16,6 +16,7 @@ from t5prep.errors import DatasetError, TokenizerError
 from t5prep.report import charts, pages, tokens
 from t5prep.sample import tokenizer_path
 from t5prep.tokenizer import Tokenizer
+from t5prep.verify import verify
 
 EVIL = "<script>console.error('owned')</script><img src=x onerror=console.error(1)>"
 
@@ -98,7 +99,7 @@ def test_estimates_are_called_so_as_preparing_calls_them(
     made = manifest.load(data)
     estimated = made.truncation.ledger["inputs"]["rows_estimated"]
     assert estimated
-    said = f"about: {estimated:,} were judged by their beginnings"
+    said = f"about: {estimated:,} judged by the beginning"
     page = report.write(data, out=tmp_path / "report.html").read_text()
     assert said in page
     assert "is an estimate" in page
@@ -157,12 +158,17 @@ def test_a_page_without_the_tokenizer_says_so(data: Path, tmp_path: Path) -> Non
 
 
 def test_a_page_in_a_dataset_leaves_it_verified_and_prepared_again(data: Path) -> None:
-    from t5prep.verify import verify
-
     path = report.write(data, out=report.default_out(data))
     assert path == data / "report.html"
     assert verify(data) == manifest.load(data)
     path.unlink()
+
+
+def test_a_dataset_may_be_named_by_its_manifest(data: Path, tmp_path: Path) -> None:
+    by_name = report.write(data / "manifest.json", out=tmp_path / "a.html").read_bytes()
+    assert by_name == report.write(data, out=tmp_path / "b.html").read_bytes()
+    assert report.default_out(data / "manifest.json") == data / "report.html"
+    assert verify(f"{data}/manifest.json") == manifest.load(data)
 
 
 def test_no_dataset_is_one_sentence(tmp_path: Path) -> None:

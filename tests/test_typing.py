@@ -35,6 +35,7 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
         ("prepare --source x so_quality", 2, "--source comes after the task: t5prep prepare TASK --source ..."),
         ("prepare so_qualty --source x --tokenizer sample: --out y", 1, 'Did you mean "so_quality"?'),
         (f"{TEXTS} --tokenizer sample", 1, 'Did you mean "sample:"?'),
+        (f"{TEXTS} --tokenizer sampel:", 1, 'Did you mean "sample:"?'),
         (f"{TEXTS} --tokenizer data/wrods", 1, 'data/wrods does not exist. Did you mean "data/words"?'),
         (f"{TEXTS.replace('feedback', 'feedbak')} --tokenizer sample:", 1, 'Did you mean "feedback.csv"?'),
         (f"{TEXTS.replace('Title', 'Titel')} --tokenizer sample:", 1, 'no column "Titel"; it has Id, Title, Body, Y'),

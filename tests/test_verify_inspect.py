@@ -50,8 +50,10 @@ def test_anything_altered_is_found(data: Path) -> None:
     assert "was altered" in refused("verify", data)
     (data / manifest.NAME).write_text(text.replace('"schema": 1', '"schema": 2'))
     assert "reads schema 1" in refused("verify", data)
-    (data / manifest.NAME).write_text("{")
-    assert "is not a t5prep manifest" in refused("verify", data)
+    for broken in ("{", "[]", "7", '{"task": "mine"}', ""):
+        (data / manifest.NAME).write_text(broken)
+        said = refused("verify", data)
+        assert "is not a t5prep manifest (it " in said, broken
     (data / manifest.NAME).unlink()
     assert "preparing did not finish" in refused("verify", data)
 

@@ -37,3 +37,12 @@ def bytes_text(size: float) -> str:
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+
+
+def number_of(count: int, thing: str) -> str:
+    """A count with what it counts.
+
+    >>> number_of(1, "row"), number_of(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

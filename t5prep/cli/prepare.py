@@ -59,7 +59,7 @@ def _option(field: dataclasses.Field) -> click.Parameter:
         multiple=isinstance(field.default, tuple),
         is_flag=isinstance(field.default, bool),
         type=click.Choice(choices) if choices else None,
-        help=f"{field.metadata['help']}.",
+        help=f"{field.metadata['help'][:1].upper()}{field.metadata['help'][1:]}.",
     )
 
 
@@ -141,15 +141,15 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
         click.echo(f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards{labels}")
     limit = made.lengths["inputs"]
     tokens = cut["tokens_before"]
-    estimated = f" (about: {cut['rows_estimated']:,} were judged by their beginnings)" if cut["rows_estimated"] else ""
+    estimated = f" (about: {cut['rows_estimated']:,} judged by the beginning)" if cut["rows_estimated"] else ""
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
-        lost = f"{cut['rows_cut']:,} inputs longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}"
+        lost = f"{_output.number_of(cut['rows_cut'], 'input')} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}"
     else:
         lost = f"no input, all fit in {limit} tokens"
     click.echo(f"  cut           {lost}; {half}")
     if targets["rows_cut"]:
-        click.echo(f"  cut           {targets['rows_cut']:,} targets lost {targets['tokens_lost']:,} tokens")
+        click.echo(f"  cut           {_output.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens")
     if made.rejected:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in made.rejected.items())
         click.echo(

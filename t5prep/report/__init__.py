@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from t5prep import files
+from t5prep import files, manifest
 from t5prep.errors import UsageError
 
 
@@ -38,4 +38,4 @@ def write(
 
 def default_out(data: str | Path) -> Path:
     """Where the page goes when nobody says: beside what it shows, else into the working directory."""
-    return Path("report.html") if "://" in str(data) else Path(data) / "report.html"
+    return Path("report.html") if "://" in str(data) else Path(manifest.folder_of(data)) / "report.html"

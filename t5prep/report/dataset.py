@@ -25,6 +25,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
     Raises DatasetError, OutputError.
     """
     made = manifest.load(data)
+    data = manifest.folder_of(data) or "."
     if not made.splits:
         raise DatasetError(f"{data} has no split, so there is nothing to show. Prepare it again.")
     first = "train" if "train" in made.splits else next(iter(made.splits))
