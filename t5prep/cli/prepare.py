@@ -144,12 +144,15 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
     estimated = f" (about: {cut['rows_estimated']:,} judged by the beginning)" if cut["rows_estimated"] else ""
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
-        lost = f"{_output.number_of(cut['rows_cut'], 'input')} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}"
+        of = _output.number_of(cut["rows_cut"], "input")
+        lost = f"{of} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}"
     else:
         lost = f"no input, all fit in {limit} tokens"
     click.echo(f"  cut           {lost}; {half}")
     if targets["rows_cut"]:
-        click.echo(f"  cut           {_output.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens")
+        click.echo(
+            f"  cut           {_output.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens"
+        )
     if made.rejected:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in made.rejected.items())
         click.echo(
