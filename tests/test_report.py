@@ -117,6 +117,25 @@ def test_where_nothing_was_cut_there_is_no_head_and_no_tail(tmp_path: Path) -> N
     assert '<span class="text">text</span>' in page
 
 
+def test_characters_that_vanish_are_named_where_the_source_is_at_hand(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", [{**row, "Body": "if (a)\n{ \u4e2d } <b>"} for row in questions(30)])
+    prepared(source, tmp_path / "data", tokenizer="sample:")
+    prepared(source, tmp_path / "kept", tokenizer="sample:", keep_newlines=True)
+
+    def told(data: str) -> str:
+        page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
+        return page[: page.index("How long texts are")].partition("Characters that do not come back")[2]
+
+    assert "rows of rows.csv" in told("data")
+    assert '<td>中 U+4E2D CJK UNIFIED IDEOGRAPH-4E2D</td><td class="n">30</td><td>&lt;unk&gt;</td>' in told("data")
+    assert "<td>newline</td>" in told("data")
+    assert "<td>newline</td>" not in told("kept")
+    source.write_text(source.read_text() + "one,row,more,low\n")
+    assert told("data") == ""
+    source.unlink()
+    assert told("data") == ""
+
+
 def test_the_same_data_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:
     one, two = (report.write(data, out=tmp_path / f"{i}.html").read_bytes() for i in range(2))
     assert one == two

@@ -10,7 +10,7 @@ from t5prep import inspection, manifest, newlines, statistics, storage
 from t5prep.errors import DatasetError, TokenizerError
 from t5prep.manifest import Manifest
 from t5prep.plan import lengths
-from t5prep.report import charts, pages, sampling, tokens
+from t5prep.report import characters, charts, pages, sampling, tokens
 from t5prep.report.sampling import Drawn
 from t5prep.tokenizer import Tokenizer
 
@@ -56,6 +56,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         marker=sampling.marked(made) and bool(made.truncation.ledger["inputs"]["rows_cut"]),
         kept_newlines=made.newlines != newlines.SPACE,
         labels=_labels(made),
+        characters=characters.look(made, words) if words else None,
         drawn=drawn,
         why=why,
         rejected=list(_rejected(data, made)),

@@ -1,0 +1,78 @@
+"""Characters of a source that a tokenizer loses, where the source still lies on this machine as it was prepared."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from t5prep import blocks, corpus, honesty, newlines, pairs, task
+from t5prep.errors import Reject, T5prepError
+from t5prep.manifest import Manifest
+from t5prep.sources import RawFile
+from t5prep.tokenizer import Tokenizer
+from t5prep.types import Example, Protected
+
+_ROWS = 2000
+_SHOWN = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Characters:
+    """What does not come back of the first `rows` rows of a file, the most frequent first; `more` are not shown."""
+
+    file: str
+    rows: int
+    lost: list[honesty.Lost]
+    more: int = 0
+
+
+def look(made: Manifest, words: Tokenizer) -> Characters | None:
+    """The characters of inputs and targets that the tokenizer makes something else of.
+
+    None where the source is not on this machine, is another by now, or is read with an encoding or a format that had to
+    be said: the manifest does not know those.
+    """
+    if made.source.uri != "sample:" and ":" in made.source.uri:
+        return None
+    try:
+        name, examples = _examples(made)
+        texts = [list(_texts(example)) for example in itertools.islice(examples, _ROWS)]
+    except (T5prepError, OSError, KeyError):
+        return None
+    lost = honesty.examine(itertools.chain.from_iterable(texts), words).lost
+    if made.newlines != newlines.SPACE:
+        lost = [one for one in lost if one.character != "\n"]
+    return Characters(name, len(texts), lost[:_SHOWN], len(lost[_SHOWN:]))
+
+
+def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
+    """The name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
+    this = task.get(made.task)
+    options = task.make_options(this, made.options)
+    source = corpus.resolve(made.source.uri, include=task.files(this, options))
+    element = pairs.match(source.files, this.pairs)[0]
+    known = {(file.name, file.bytes) for file in made.source.files}
+    read: tuple[RawFile, ...] = pairs.files(element)
+    if any((file.name, file.bytes) not in known for file in read):
+        raise T5prepError(f"{read[0].name} is another file than the one that was prepared.")
+    columns = task.column_names(this.columns(options))
+    found = pairs.scan(element, kind="", encoding="utf-8", otherwise=this.format)
+
+    def examples() -> Iterator[Example]:
+        for block in found:
+            for row in blocks.read(block, columns=columns):
+                if row.record is not None:
+                    try:
+                        yield this.to_example(row.record, options)
+                    except Reject:
+                        continue
+
+    return read[0].name, examples()
+
+
+def _texts(example: Example) -> Iterator[str]:
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    for part in (*parts, example.targets):
+        if isinstance(part, Protected):
+            yield part.text
+        elif isinstance(part, str):
+            yield part
