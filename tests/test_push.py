@@ -2,12 +2,15 @@
 
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from t5prep.cli import main
 from t5prep.errors import OutputError, UsageError
 from t5prep.train.push import push
 
@@ -98,3 +101,16 @@ def test_who_may_not_write(hub: type[_Hub], exported: str, status: int, error: t
 def test_only_exported_models_are_pushed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Export first"):
         push(str(tmp_path), repo="me/model")
+
+
+def test_a_hub_that_does_not_answer_is_one_sentence(exported: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub.constants
+
+    with socket.socket() as closed:  # a port that is bound and not listened at refuses
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        monkeypatch.setenv("HF_TOKEN", "hf_planted")
+        result = CliRunner().invoke(main, ["push", "--model", exported, "--repo", "me/model"])
+    assert result.exit_code == 1
+    assert "Error: The network does not answer: " in result.output
+    assert "hf_planted" not in result.output

@@ -46,6 +46,7 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
         ("report nothing/at/all", 1, "nothing/at/all does not exist. Prepare it"),
         ("predict --model runs/feedbak", 1, 'runs/feedbak does not exist. Did you mean "runs/feedback"?'),
         ("eval --model runs/feedbak --data data/feedback", 1, 'Did you mean "runs/feedback"?'),
+        ("eval --model data/feedback --data data/feedback", 1, "data/feedback is a prepared dataset. A model is a run"),
         ("export --model runs/feedbak --out m", 1, 'Did you mean "runs/feedback"?'),
         ("train --recipe tinny --data data/feedback --out r", 1, 'Did you mean "tiny"?'),
         ("train --recipe tiny --data data/feedback --out r --set learnig_rate=3", 1, 'Did you mean "learning_rate"?'),

@@ -14,6 +14,9 @@ _EXTRAS = {
     **dict.fromkeys(("matplotlib", "jinja2"), "report"),
 }
 
+# What the clients of the Hugging Face Hub raise where nobody answers (requests' own is an OSError).
+_NETWORK = {"httpx.TransportError", "httpx2.TransportError"}
+
 # What TensorFlow raises where a place of the user's cannot be read or written; its other errors are bugs.
 _TENSORFLOW = (
     *("NotFoundError", "PermissionDeniedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError"),
@@ -31,6 +34,10 @@ def sentence(error: Exception) -> click.ClickException | None:
         return _system(error)
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return click.ClickException("A name here holds bytes that are no text in UTF-8. Rename it, or type it again.")
+    if _NETWORK & {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(error).__mro__}:
+        return click.ClickException(
+            f"The network does not answer: {str(error) or type(error).__name__}. Try again when it does."
+        )
     if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _TENSORFLOW:
         said = (getattr(error, "message", "") or str(error)).splitlines()[0]
         return click.ClickException(f"TensorFlow says: {said}")

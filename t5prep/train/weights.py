@@ -53,6 +53,10 @@ def load_config(name: str | Path) -> ModelConfig:
     """The config of a model: a directory, or a Hub name. Raises UsageError where there is none or of another kind."""
     path = find_model(name) / "config.json"
     if not path.is_file():
+        if (path.parent / "manifest.json").is_file():
+            raise UsageError(
+                f"{path.parent} is a prepared dataset. A model is a run, an exported model, or a Hub name."
+            )
         raise UsageError(f'"{path.parent}" holds no config.json: pass a directory in Hugging Face layout.')
     return ModelConfig.from_json(json.loads(path.read_text(encoding="utf-8")))
 
