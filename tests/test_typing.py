@@ -1,6 +1,10 @@
 """What a person meets who mistypes: what was meant is named, at once, without a look at the network."""
 
+import os
+import pty
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,8 @@ from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
 from t5prep.cli import main
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -44,6 +50,12 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
         ("verify data", 1, "but data/feedback is one."),
         ("report feedback.csv", 1, "feedback.csv is a file. A prepared dataset is the directory"),
         ("report nothing/at/all", 1, "nothing/at/all does not exist. Prepare it"),
+        (
+            "predict --model runs/feedback feedbak.csv",
+            1,
+            "feedbak.csv cannot be read (No such file or directory). Did you",
+        ),
+        ("predict --model runs/feedback data", 1, "data cannot be read (Is a directory)."),
         ("predict --model runs/feedbak", 1, 'runs/feedbak does not exist. Did you mean "runs/feedback"?'),
         ("eval --model runs/feedbak --data data/feedback", 1, 'Did you mean "runs/feedback"?'),
         ("eval --model data/feedback --data data/feedback", 1, "data/feedback is a prepared dataset. A model is a run"),
@@ -67,3 +79,17 @@ def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
     )  # fmt: skip
     (warning,) = made.warnings
     assert warning.startswith("85% of all rows made no example, most of them for: duplicate id (17).")
+
+
+def test_who_types_at_a_terminal_is_told_how_to_end(here: None) -> None:
+    """Without a word, `predict` alone would seem to hang."""
+    pytest.importorskip("tensorflow", reason="the trainer is not installed")
+    ours, terminal = pty.openpty()
+    with os.fdopen(ours, "wb"), os.fdopen(terminal) as stdin:
+        os.write(ours, b"\x04")
+        ran = subprocess.run(
+            [sys.executable, "-m", "t5prep", "predict", "--model", "runs/feedbak"],
+            stdin=stdin, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    assert ran.stderr.startswith("Type the inputs, one a line, and end with Ctrl-D")
+    assert "Traceback" not in ran.stderr

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from t5prep import nearby
 from t5prep.cli import _device, _output
 from t5prep.errors import SourceError
 
@@ -46,13 +47,17 @@ def command(
 
     jsonl = jsonl or file.endswith(".jsonl")
     if file == "-":
+        if sys.stdin.isatty():
+            _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
         items = read_items(sys.stdin, jsonl=jsonl)
     else:
         try:
             with open(file, encoding="utf-8") as lines:
                 items = read_items(lines, jsonl=jsonl)
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{file} cannot be read: {error}. Inputs are UTF-8 text, one a line.") from error
+            why = getattr(error, "strerror", "") or error
+            meant = nearby.mistyped(file)
+            raise SourceError(f"{file} cannot be read ({why}).{meant} Inputs are UTF-8 text, one a line.") from error
     predictions = predict(
         model,
         items=items,
