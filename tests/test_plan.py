@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import re
 
 import numpy as np
 import pytest
@@ -278,3 +279,31 @@ def test_every_recipe_compiles_as_a_toy(recipe, tpu, tmp_path, monkeypatch):
     shape = dataclasses.replace(MODELS[like[-1]], vocab_size=512, **toy)
     settings = dataclasses.replace(configs.build(said), batch=2)
     assert ask(Question(shape, settings, parse(tpu), 32, 8)).fits
+
+
+def test_the_table_of_the_readme_is_what_the_bench_prints():
+    from benchmarks import bench_tpu
+
+    text = bench_tpu.README.read_text(encoding="utf-8")
+    assert text.count(bench_tpu.BEGIN) == text.count(bench_tpu.END) == 1
+    lines = text.partition(bench_tpu.BEGIN)[2].partition(bench_tpu.END)[0].splitlines()
+    assert "estimate, not a measurement." in lines[1]
+    assert re.search(r"jax [\d.]+, libtpu [\d.]+, tensorflow [\d.]+; \d{4}-\d\d-\d\d\.$", lines[1])
+    head, rule, *rows = lines[3:]
+    assert head == f"| {' | '.join(bench_tpu.COLUMNS)} |"
+    assert rule.count("---") == len(bench_tpu.COLUMNS)
+    assert {one.split(" | ")[1] for one in rows} >= {"t5prep", *(name for name, _ in bench_tpu.PEERS.values())}
+    cycles = {}
+    for one in rows:
+        cells = [cell.strip() for cell in one.strip("|").split("|")]
+        state, temporaries, peak = (float(cell.removesuffix(" GiB")) * GIB for cell in cells[2:5])
+        flops, millions = float(cells[5].removesuffix(" G").replace(",", "")), float(cells[6].removesuffix(" M"))
+        said = Compiled(True, int(peak), int(state), int(temporaries), 0, int(flops * 1e9), 0, round(millions * 1e6))
+        cycles.setdefault(cells[0], {})[cells[1]] = said
+    for model, said in cycles.items():
+        for program, one in said.items():
+            assert bench_tpu.row(model, program, one, ours=said["t5prep"]).rsplit("|", 2)[0] in text
+    base = cycles["t5-base"]["t5prep"]
+    assert base.estimated_cycles <= 60e6
+    assert base.argument_bytes <= 0.85 * GIB
+    assert base.temp_bytes < 2.0 * GIB

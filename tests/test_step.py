@@ -149,8 +149,8 @@ class _Descent:
     def slot_shapes(self, layout):
         return {}
 
-    def update(self, weight, gradient, slots, *, layout, learning_rate, step):
-        return weight - learning_rate * gradient, {}
+    def update(self, weight, gradient, slots, *, layout, learning_rate, step, scale):
+        return weight - learning_rate * scale * gradient, {}
 
 
 def test_dropout_differs_between_steps_and_is_the_same_in_another_run(eagerly):

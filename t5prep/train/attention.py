@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to stays a number
+from t5prep.train.row_attention import MANY, MASKED, attend_by_rows, product
 
 
 def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
@@ -80,17 +80,20 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tenso
 
     Nothing as large as the scores is ever divided or summed up: a column of ones beside the values makes the sums in the
     same matrix product, the division is done on what is found, and so is the sum in the softmax's gradient (Dao et al.
-    2022, appendix B.2). Only the raised scores live on to the backward pass.
+    2022, appendix B.2). Only the raised scores live on to the backward pass; of long texts not even they do.
     """
+    if query.shape[1] * key.shape[1] * key.shape[2] >= MANY:
+        found = attend_by_rows(query, key, value, bias=bias, mask=mask)
+        return tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[tf.Tensor, Any]:
         dtype = query.dtype
-        scores = tf.cast(tf.einsum("bqhd,bkhd->bhqk", query, key), tf.float32)
+        scores = product("bqhd,bkhd->bhqk", query, key)
         scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
         raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
         with_ones = tf.concat([value, tf.ones_like(value[..., :1])], axis=-1)
-        summed = tf.cast(tf.einsum("bhqk,bkhd->bqhd", raised, with_ones), tf.float32)
+        summed = product("bhqk,bkhd->bqhd", raised, with_ones)
         scale = 1.0 / summed[..., -1:]
         found = tf.cast(summed[..., :-1] * scale, dtype)
 
@@ -98,7 +101,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tenso
             scaled = tf.cast(upstream, tf.float32) * scale
             common = tf.transpose(tf.reduce_sum(scaled * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])[..., None]
             scaled = tf.cast(scaled, dtype)
-            of_raised = tf.cast(tf.einsum("bqhd,bkhd->bhqk", scaled, value), tf.float32)
+            of_raised = product("bqhd,bkhd->bhqk", scaled, value)
             of_scores = tf.cast(tf.cast(raised, tf.float32) * (of_raised - common), dtype)
             return (
                 tf.einsum("bhqk,bkhd->bqhd", of_scores, key),

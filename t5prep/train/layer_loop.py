@@ -53,7 +53,7 @@ def loop_over_layers(
                 arrays = [array.write(number, of_own[name]) for array, name in zip(arrays, names, strict=True)]
                 return done + 1, of_x, of_shared, arrays
 
-            arrays = [_array_of(value) for value in values]
+            arrays = [array_of(value) for value in values]
             begin = (0, upstream, [tf.zeros_like(one) for one in shared], arrays)
             _, of_x, of_shared, arrays = tf.while_loop(
                 lambda done, *_: done < layers, backward, begin, maximum_iterations=layers
@@ -65,6 +65,7 @@ def loop_over_layers(
     return run(x, list(shared), [stacked[name] for name in names])
 
 
-def _array_of(value: tf.Tensor) -> tf.TensorArray:
+def array_of(value: tf.Tensor) -> tf.TensorArray:
+    """A tensor as the array of its first axis' slices, each of which may be written over once it has been read."""
     array = tf.TensorArray(value.dtype, size=value.shape[0], element_shape=value.shape[1:], clear_after_read=False)
     return array.unstack(value)

@@ -172,11 +172,19 @@ def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tens
 
 
 def stacked_weights(weights: Weights, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
-    """All layers' weights by their names in a layer, matrices in `dtype`, norms in float32."""
+    """All layers' weights by their names in a layer, matrices in `dtype`, norms in float32.
+
+    Gradients stay in `dtype`, half the bytes to stack and to read: who adds them up widens them.
+    """
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def cast(whole: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        return tf.cast(whole, dtype), lambda upstream: upstream
+
     names = ["norms", "q", "kv", "out", "wi", "wo"]
     names += ["cross_q", "cross_kv"] if stack == "decoder" else []
     whole = {name: tf.convert_to_tensor(weights[f"{stack}.{name}"]) for name in names}
-    return {name: value if name == "norms" else tf.cast(value, dtype) for name, value in whole.items()}
+    return {name: value if name == "norms" else cast(value) for name, value in whole.items()}
 
 
 def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[dict[str, tf.Tensor]]:

@@ -5,11 +5,13 @@ is taken over a weight's own axes and has one value for each weight in the stack
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
 import tensorflow as tf
 
+from t5prep.train.sums import mean_squares, scaled_slices, slices, sum_of_squares
 from t5prep.train.weight_layout import WeightLayout
 
 Slots = dict[str, tf.Tensor]
@@ -30,8 +32,9 @@ class Optimizer(Protocol):
         layout: WeightLayout,
         learning_rate: tf.Tensor,
         step: tf.Tensor,
+        scale: tf.Tensor | float = 1.0,
     ) -> tuple[tf.Tensor, Slots]:
-        """The next weight and slots; `step` counts updates made before this one."""
+        """The next weight and slots; `step` counts updates made before this one, `scale` is for the gradient."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,26 +72,35 @@ class Adafactor:
         layout: WeightLayout,
         learning_rate: tf.Tensor,
         step: tf.Tensor,
+        scale: tf.Tensor | float = 1.0,
     ) -> tuple[tf.Tensor, Slots]:
         """One step; see `Optimizer`."""
         decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
-        squared = tf.square(gradient) + self.epsilon_gradient
+        parts = scaled_slices(gradient, scale)
+        gradient = tf.cast(gradient, tf.float32) * scale
         if self.factored(layout):
-            rows = decay * slots["rows"] + (1.0 - decay) * tf.reduce_mean(squared, axis=-1)
-            columns = decay * slots["columns"] + (1.0 - decay) * tf.reduce_mean(squared, axis=-2)
-            of_rows = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=-1, keepdims=True))
-            direction = gradient * of_rows[..., :, None] * tf.math.rsqrt(columns)[..., None, :]
+            of_rows, of_columns = (mean + self.epsilon_gradient for mean in mean_squares(parts))
+            rows = decay * slots["rows"] + (1.0 - decay) * of_rows
+            columns = decay * slots["columns"] + (1.0 - decay) * of_columns
+            row_scale = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=-1, keepdims=True))[..., None]
+            column_scale = tf.math.rsqrt(columns)[..., None, :]
+            direction = gradient * row_scale * column_scale
+            row_scales = tf.split(row_scale, len(parts), axis=-2)
+            parts = [part * own * column_scale for part, own in zip(parts, row_scales, strict=True)]
             kept = {"rows": rows, "columns": columns}
         else:
-            squares = decay * slots["squares"] + (1.0 - decay) * squared
+            squares = decay * slots["squares"] + (1.0 - decay) * (tf.square(gradient) + self.epsilon_gradient)
             direction = gradient * tf.math.rsqrt(squares)
+            parts = [direction]
             kept = {"squares": squares}
-        scale = learning_rate
+        change = learning_rate
         if self.clipping_threshold is not None:
-            scale /= tf.maximum(1.0, root_mean_square(direction, layout) / self.clipping_threshold)
+            change /= tf.maximum(1.0, root_mean_square(parts, layout) / self.clipping_threshold)
         if self.multiply_by_parameter_scale:
-            scale *= tf.maximum(root_mean_square(weight, layout), self.epsilon_parameter)
-        return weight - scale * direction, kept
+            # A stack is read as a whole to be cast for its layers, and its squares are added in the same pass.
+            parts = [weight] if layout.stacked_axes else slices(weight)
+            change *= tf.maximum(root_mean_square(parts, layout), self.epsilon_parameter)
+        return weight - change * direction, kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +128,11 @@ class AdamW:
         layout: WeightLayout,
         learning_rate: tf.Tensor,
         step: tf.Tensor,
+        scale: tf.Tensor | float = 1.0,
     ) -> tuple[tf.Tensor, Slots]:
         """One step; see `Optimizer`."""
         made = tf.cast(step, tf.float32) + 1.0
+        gradient = tf.cast(gradient, tf.float32) * scale
         means = self.beta_1 * slots["means"] + (1.0 - self.beta_1) * gradient
         squares = self.beta_2 * slots["squares"] + (1.0 - self.beta_2) * tf.square(gradient)
         unbiased = tf.sqrt(squares / (1.0 - tf.pow(self.beta_2, made))) + self.epsilon
@@ -128,10 +142,10 @@ class AdamW:
         return weight - learning_rate * direction, {"means": means, "squares": squares}
 
 
-def root_mean_square(x: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
-    """One value for each weight in a stack, its axes kept as 1 so that it multiplies the stack."""
-    axes = list(range(layout.stacked_axes, len(layout.shape)))
-    return tf.sqrt(tf.reduce_mean(tf.square(x), axis=axes, keepdims=True))
+def root_mean_square(parts: list[tf.Tensor], layout: WeightLayout) -> tf.Tensor:
+    """One value for each weight in a stack that comes in `slices`, its axes kept as 1 so that it multiplies the stack."""
+    count = math.prod(layout.shape[layout.stacked_axes :])
+    return tf.sqrt(sum_of_squares(parts, stacked_axes=layout.stacked_axes) / count)
 
 
 def create_slots(optimizer: Optimizer, layouts: Mapping[str, WeightLayout]) -> dict[str, dict[str, tf.Variable]]:

@@ -17,6 +17,7 @@ from t5prep.train.model import forward
 from t5prep.train.model_config import ModelConfig
 from t5prep.train.optimizer import Optimizer
 from t5prep.train.schedules import Schedule
+from t5prep.train.sums import scaled_slices, sum_of_squares
 from t5prep.train.weight_layout import weight_layouts
 
 Batch = Mapping[str, tf.Tensor]
@@ -79,6 +80,7 @@ class TrainStep:
         index = tf.cast(step, tf.int32) * replica.num_replicas_in_sync + number
         gradients, sums = gradients_of(weights, dict(batch), index)
         if replica.num_replicas_in_sync > 1:
+            gradients = {name: tf.cast(gradient, tf.float32) for name, gradient in gradients.items()}
             gradients, sums = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, sums))
         weights, slots, metrics = updated(weights, slots, gradients, sums, step)
         for name, variable in self.weights.items():
@@ -89,7 +91,8 @@ class TrainStep:
         return metrics
 
     def gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor) -> tuple[Tensors, Sums]:
-        """Of the summed loss of one replica's batch, and its sums. index: int32, one for each step and replica."""
+        """Of the summed loss of one replica's batch, in the precision they were found in, and its sums. index: int32, one
+        for each step and replica."""
         parts = self.options.accumulation
         rows = batch["labels"].shape[0]
         if rows % parts:
@@ -102,7 +105,7 @@ class TrainStep:
 
         def add_part(part: tf.Tensor, total: tuple[Tensors, Sums]) -> tuple[tf.Tensor, tuple[Tensors, Sums]]:
             own = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
-            return part + 1, tf.nest.map_structure(tf.add, total, own)
+            return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, own)
 
         zeros = {name: tf.zeros_like(weight) for name, weight in weights.items()}
         begin = (tf.constant(0), (zeros, Sums(*[tf.constant(0.0)] * 3)))
@@ -135,15 +138,16 @@ class TrainStep:
     ) -> tuple[Tensors, dict[str, Tensors], Tensors]:
         """The next weights and slots, and the step's metrics. A batch without any target leaves gradients of zero."""
         targets = tf.maximum(sums.targets, 1.0)
-        norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients.values()])) / targets
         factor = 1.0 / targets
+        parts = [scaled_slices(gradient, factor) for gradient in gradients.values()]
+        norm = tf.sqrt(tf.add_n([tf.reduce_sum(sum_of_squares(own)) for own in parts]))
         if self.options.clip_norm is not None:
             factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))
         rate = self.schedule(step)
         new_weights, new_slots = {}, {}
         for name, layout in weight_layouts(self.config).items():
             new_weights[name], new_slots[name] = self.optimizer.update(
-                weights[name], gradients[name] * factor, slots[name], layout=layout, learning_rate=rate, step=step
+                weights[name], gradients[name], slots[name], layout=layout, learning_rate=rate, step=step, scale=factor
             )
         metrics = {
             "loss": sums.loss / targets,

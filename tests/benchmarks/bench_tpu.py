@@ -1,10 +1,11 @@
 """The training step against those of transformers 4.57, all compiled by one TPU compiler for one chip: a table.
 
-    python -m tests.benchmarks.bench_tpu [--models t5-small t5-base] [--chip v5e] [--peers flax tf] [--remat]
+    python -m tests.benchmarks.bench_tpu [--models t5-small t5-base] [--chip v5e] [--peers flax tf] [--remat] [--write]
 
 Each peer is lowered in an environment of its own, made once under the cache; the rows, lengths, precision (bfloat16),
 optimizer (Adafactor) and dropout (0.1) are the same for all. Cycles are the compiler's own estimate: they compare
 programs on one compiler, and are no measurement. Minutes for each line on a few cores; answers are kept by content.
+--write puts the table where the README has it.
 """
 
 import argparse
@@ -27,6 +28,10 @@ from t5prep.plan.models import MODELS
 from t5prep.plan.question import Question, ask
 from t5prep.train.config import TrainConfig
 
+README = Path(__file__).parents[2] / "README.md"
+# What stands around the table in the README.
+BEGIN, END = "<!-- printed by make bench-tpu -->\n", "<!-- end -->\n"
+COLUMNS = ("model", "program", "state", "temporaries", "peak HBM", "FLOP", "estimated cycles", "to ours")
 PEERS = {
     "flax": ("transformers 4.57 Flax + optax Adafactor", ["transformers==4.57.*", "jax==0.6.2", "flax==0.10.6", "optax==0.2.5"]),
     "tf": ("transformers 4.57 TF + tf-keras Adafactor", ["transformers==4.57.*", "tensorflow==2.19.*", "tf-keras==2.19.*"]),
@@ -61,43 +66,60 @@ def _environment(name: str) -> Path:
     return python
 
 
-def line(model: str, program: str, said: Compiled) -> str:
-    if not said.fits:
-        return f"| {model} | {program} | does not fit: {said.hbm_bytes / GIB:.2f} GiB | | | |"
-    return (
-        f"| {model} | {program} | {said.argument_bytes / GIB:.2f} GiB | {said.temp_bytes / GIB:.2f} GiB | "
-        f"{said.hbm_bytes / GIB:.2f} GiB | {said.flops / 1e9:,.0f} G | {said.estimated_cycles / 1e6:.1f} M |"
-    )
+def row(model: str, program: str, said: Compiled, *, ours: Compiled) -> str:
+    """One line of the table; the last column is how many times the cycles of ours it takes."""
+    figures = ["", "", f"does not fit: {said.hbm_bytes / GIB:.2f} GiB", "", "", ""]
+    if said.fits:
+        times = f"{said.estimated_cycles / ours.estimated_cycles:.2f}" if ours.fits else ""
+        figures = [f"{number / GIB:.2f} GiB" for number in (said.argument_bytes, said.temp_bytes, said.hbm_bytes)]
+        figures += [f"{said.flops / 1e9:,.0f} G", f"{said.estimated_cycles / 1e6:.1f} M", times]
+    return f"| {' | '.join((model, program, *figures))} |"
+
+
+def heading(*, chip: str, rows: int, lengths: tuple[int, int]) -> list[str]:
+    """What was compiled by what, when; and the head of the table."""
+    versions = {**compiled.versions(), "tensorflow": importlib.metadata.version("tensorflow")}
+    return [
+        f"One {chip} device, {rows} x {lengths[0]} inputs, {rows} x {lengths[1]} targets, bfloat16, Adafactor, dropout 0.1. "
+        "Cycles are the compiler's",
+        f"estimate, not a measurement. {', '.join(f'{name} {one}' for name, one in versions.items())}; {datetime.date.today()}.",
+        "",
+        f"| {' | '.join(COLUMNS)} |",
+        f"|{'---|' * len(COLUMNS)}",
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=["t5-small", "t5-base"], choices=MODELS)
+    parser.add_argument("--models", nargs="*", default=["t5-small", "t5-base", "t5-large"], choices=MODELS)
     parser.add_argument("--chip", default="v5e")
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--lengths", type=int, nargs=2, default=(512, 64))
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS)
     parser.add_argument("--remat", action="store_true", help="ours with remat too")
+    parser.add_argument("--write", action="store_true", help="into the README")
     given = parser.parse_args()
-    chip, lengths = parse(given.chip).chip, tuple(given.lengths)
-    versions = {**compiled.versions(), "tensorflow": importlib.metadata.version("tensorflow")}
-    print(
-        f"One {chip.name} device, {given.rows} x {lengths[0]} inputs, {given.rows} x {lengths[1]} targets, bfloat16, ",
-        end="",
-    )
-    print("Adafactor, dropout 0.1. Cycles are the compiler's estimate, not a measurement.")
-    print(f"{', '.join(f'{name} {version}' for name, version in versions.items())}; {datetime.date.today()}\n")
-    print(
-        "| model | program | state | temporaries | peak HBM | FLOP | estimated cycles |\n|---|---|---|---|---|---|---|"
-    )
+    chip, lengths = parse(given.chip).chip, (given.lengths[0], given.lengths[1])
+    printed = heading(chip=chip.name, rows=given.rows, lengths=lengths)
+    print("\n".join(printed), flush=True)
+
+    def show(*told: str) -> None:
+        printed.extend(told)
+        print(*told, sep="\n", flush=True)
+
     for model in given.models:
+        own = ours(model, chip=given.chip, rows=given.rows, lengths=lengths, remat=False)
         for name in given.peers:
-            print(
-                line(model, PEERS[name][0], peer(name, model, chip=chip, rows=given.rows, lengths=lengths)), flush=True
-            )
-        for remat in (False, True)[: 1 + given.remat]:
-            said = ours(model, chip=given.chip, rows=given.rows, lengths=lengths, remat=remat)
-            print(line(model, f"t5prep{', remat' if remat else ''}", said), flush=True)
+            said = peer(name, model, chip=chip, rows=given.rows, lengths=lengths)
+            show(row(model, PEERS[name][0], said, ours=own))
+        show(row(model, "t5prep", own, ours=own))
+        if given.remat:
+            said = ours(model, chip=given.chip, rows=given.rows, lengths=lengths, remat=True)
+            show(row(model, "t5prep, remat", said, ours=own))
+    if given.write:
+        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        README.write_text(before + BEGIN + "\n".join(printed) + "\n" + END + after, encoding="utf-8")
 
 
 if __name__ == "__main__":
