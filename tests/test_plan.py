@@ -84,6 +84,27 @@ def test_advice_comes_in_the_order_of_its_cost_and_only_where_it_fits():
     assert words(a_question(), arithmetic(200, 0.1)[0]) == []
 
 
+def test_a_state_that_does_not_fit_is_answered_by_another_optimizer_and_nothing_smaller_is_tried():
+    asked = []
+
+    def ask(question: Question) -> Answer:
+        asked.append(question)
+        slots = 12 if question.settings.optimizer == "adamw" else 0
+        needed = (6 + slots + (8 if not question.settings.remat else 1)) * GIB
+        fits = needed <= question.tpu.chip.hbm_bytes
+        state = Compiled(fits, needed, estimated_cycles=1000)
+        return Answer(question, state, weight_bytes=6 * GIB, slot_bytes=slots * GIB)
+
+    question = a_question(optimizer="adamw")
+    assert words(question, ask) == ["--set optimizer=adafactor", "--tpu v6e-1"]
+    assert {(one.settings.accumulate, one.input_length) for one in asked} == {(1, 512)}
+    on_v2 = dataclasses.replace(question, tpu=parse("v2"))
+    assert words(on_v2, ask)[0] == "--set optimizer=adafactor --set remat=true"
+    asked.clear()
+    assert search.largest_batch(on_v2, asking=ask) is None
+    assert len(asked) == 1
+
+
 def test_a_batch_that_devices_cannot_share_is_refused():
     question = dataclasses.replace(a_question(batch=12), tpu=parse("v3-8"))
     with pytest.raises(UsageError, match="try --batch 8"):

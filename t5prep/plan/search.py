@@ -33,6 +33,8 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
         if fails is None:
             rows *= 2
             continue
+        if not _state_fits(fails):
+            return None
         most = fails.question.rows
         if fits is None:
             if most == unit:
@@ -50,8 +52,39 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
 def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
     """What makes a question fit that does not, from what costs least: one advice of each kind that works.
 
-    Smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths, a larger chip.
+    Smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths, Adafactor, a larger chip.
     """
+    here = asking(question)
+    if _state_fits(here):
+        yield from _smaller(question, asking=asking)
+    if question.settings.optimizer != "adafactor":
+        words = "--set optimizer=adafactor"
+        for remat in sorted({question.settings.remat, True}):
+            answer = asking(question.with_(optimizer="adafactor", remat=remat))
+            if answer.fits:
+                yield Advice(words + (" --set remat=true" if remat > question.settings.remat else ""), answer)
+                break
+            if not _state_fits(answer):
+                break
+    larger = sorted(
+        (
+            chip
+            for chip in CHIPS.values()
+            if chip.hbm_bytes > max(question.tpu.chip.hbm_bytes, _state(here)) and not chip.note
+        ),
+        key=lambda chip: chip.hbm_bytes,
+    )
+    for chip in larger:
+        number = question.tpu.devices * (2 if chip.counts_cores and chip.devices_per_chip == 1 else 1)
+        tpu = Tpu(f"{chip.name}-{number}", chip, question.tpu.devices)
+        answer = asking(dataclasses.replace(question, tpu=tpu))
+        if answer.fits:
+            yield Advice(f"--tpu {tpu.name}", answer)
+            break
+
+
+def _smaller(question: Question, *, asking: Ask) -> Iterator[Advice]:
+    """What needs less memory for activations."""
     accumulated = _accumulated(question, asking=asking)
     if accumulated:
         yield accumulated
@@ -69,17 +102,16 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
         if answer.fits:
             yield Advice(f"--input-length {lengths[0]} --target-length {lengths[1]}", answer)
             break
-    larger = sorted(
-        (chip for chip in CHIPS.values() if chip.hbm_bytes > question.tpu.chip.hbm_bytes and not chip.note),
-        key=lambda chip: chip.hbm_bytes,
-    )
-    for chip in larger:
-        number = question.tpu.devices * (2 if chip.counts_cores and chip.devices_per_chip == 1 else 1)
-        tpu = Tpu(f"{chip.name}-{number}", chip, question.tpu.devices)
-        answer = asking(dataclasses.replace(question, tpu=tpu))
-        if answer.fits:
-            yield Advice(f"--tpu {tpu.name}", answer)
-            break
+
+
+def _state(answer: Answer) -> int:
+    """Weights and optimizer, which no smaller batch makes smaller."""
+    return answer.weight_bytes + answer.slot_bytes
+
+
+def _state_fits(answer: Answer) -> bool:
+    """Whether weights and optimizer would fit alone; where they do not, nothing smaller need be compiled."""
+    return _state(answer) < answer.question.tpu.chip.hbm_bytes
 
 
 def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
