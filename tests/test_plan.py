@@ -14,6 +14,7 @@ from t5prep.cli import main
 from t5prep.errors import UsageError
 from t5prep.plan import compiled as compiled_module
 from t5prep.plan import lengths, planning, report, search
+from t5prep.plan import question as question_module
 from t5prep.plan.chips import CHIPS, GIB, parse
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.lengths import Shape
@@ -328,3 +329,59 @@ def test_the_table_of_the_readme_is_what_the_bench_prints():
     assert base.estimated_cycles <= 60e6
     assert base.argument_bytes <= 0.85 * GIB
     assert base.temp_bytes < 2.0 * GIB
+
+
+@pytest.fixture
+def answered(monkeypatch):
+    """A compiler that answers at once: 3 GiB and a microsecond a token."""
+
+    def ask(question: Question) -> Answer:
+        check(question)
+        tokens = question.rows * (question.input_length + question.target_length)
+        said = Compiled(True, 3 * GIB, estimated_cycles=int(tokens * 1e-6 * question.tpu.chip.clock_hz))
+        return Answer(question, said, weight_bytes=GIB, slot_bytes=0)
+
+    for module in (question_module, planning):
+        monkeypatch.setattr(module, "ask", ask)
+    return ask
+
+
+@pytest.fixture
+def data(tmp_path) -> str:
+    """A dataset of 1,000 short examples and 10 long ones, in shapes that hold the longest."""
+    made = toy_dataset.write(tmp_path / "data", {"train": [1010]}, length=512)
+    made.splits["train"].lengths["joint"] = [[32, 4, 1000], [512, 4, 10]]
+    (tmp_path / "data" / "manifest.json").write_text(made.sealed().dumps())
+    return str(tmp_path / "data")
+
+
+def test_an_epoch_has_its_price(answered, data):
+    arguments = ["--model", "t5-base", "--data", data, "--batch", "8", "--tpu", "v5e-8", "--quick", "--price", "1.5"]
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    said = json.loads(invoke(*arguments, "--json").stdout)["epoch"]
+    assert said["steps"] == 127
+    assert said["price"] == pytest.approx(said["hours"] * 8 * 1.5)
+    assert re.search(r"an epoch      1,010 rows, 127 steps, .* on 8 chips, \d+\.\d\d at the price given", result.stdout)
+    sweep = invoke("--model", "t5-base", "--data", data, "--sweep", "--tpu", "v5e", "--tpu", "v3-8", "--batch", "16")
+    assert [line.split()[0] for line in sweep.stdout.splitlines()[:3]] == ["tpu", "v5e", "v3-8"]
+
+
+def test_lengths_are_planned_from_the_manifest_and_each_shape_is_compiled(answered, data):
+    arguments = ["--model", "t5-base", "--data", data, "--batch", "8", "--tpu", "v5e", "--lengths"]
+    said = {one["name"]: one for one in json.loads(invoke(*arguments, "--json").stdout)["choices"]}
+    assert {"as prepared", "two shapes", "packed"} <= set(said)
+    assert [shape["rows"] for shape in said["two shapes"]["shapes"]] == [1000, 10]
+    assert said["two shapes"]["padding"] < said["as prepared"]["padding"]
+    assert said["two shapes"]["estimated_epoch_seconds"] < said["as prepared"]["estimated_epoch_seconds"] / 5
+    assert "two shapes" in invoke(*arguments).stdout
+
+
+@real
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [True, False])
+def test_attention_row_by_row_compiles(tiny, packed, monkeypatch):
+    from t5prep.train import attention
+
+    monkeypatch.setattr(attention, "MANY", 0)
+    assert ask(planning.questions(model=tiny, tpus=["v5e"], batches=[2], lengths=(32, 32), packed=packed)[0]).fits

@@ -91,7 +91,7 @@ def heading(*, chip: str, rows: int, lengths: tuple[int, int]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=["t5-small", "t5-base", "t5-large"], choices=MODELS)
+    parser.add_argument("--models", nargs="*", default=["t5-small", "t5-base"], choices=MODELS)
     parser.add_argument("--chip", default="v5e")
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--lengths", type=int, nargs=2, default=(512, 64))
