@@ -6,7 +6,7 @@ tf = pytest.importorskip("tensorflow", reason='needs TensorFlow: pip install "t5
 np = pytest.importorskip("numpy")
 
 from t5prep.train import attention  # noqa: E402
-from t5prep.train.sums import SLICES, mean_squares, slices, sum_of_squares  # noqa: E402
+from t5prep.train.sums import SLICES, row_and_column_sums, sum_of_squares, weighted_sum  # noqa: E402
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 3, 5, 7, 2, 4
 
@@ -25,36 +25,41 @@ def mask_of(kind: str) -> tf.Tensor:
     return tf.constant(mask)
 
 
-def run(kind: str, *, biased: bool, dtype: tf.DType) -> list[np.ndarray]:
+def run(kind: str, *, biased: bool, drops: bool, dtype: tf.DType) -> list[np.ndarray]:
     query, key, value = (drawn(BATCH, n, HEADS, WIDTH, seed=n) for n in (QUERIES, KEYS, KEYS + 1))
     inputs = [tf.cast(x, dtype) for x in (query, key, value[:, :KEYS])]
     bias = [drawn(HEADS, QUERIES, KEYS, seed=1)] if biased else []
-    upstream = tf.cast(drawn(BATCH, QUERIES, HEADS * WIDTH, seed=2), dtype)
+    upstream = [tf.cast(drawn(BATCH, QUERIES, HEADS * WIDTH, seed=2), dtype)]
+    dropped = tf.cast(drawn(BATCH, KEYS, HEADS, 1, seed=3) > 0, dtype) * 2 if drops else None
     with tf.GradientTape() as tape:
         tape.watch([inputs, bias])
-        found = attention.attend(*inputs, bias=bias[0] if biased else None, mask=mask_of(kind))
-    return [found.numpy(), *(one.numpy() for one in tape.gradient(found, [*inputs, *bias], upstream))]
+        found = attention.attend(*inputs, bias=bias[0] if biased else None, mask=mask_of(kind), dropped=dropped)
+    found = [one for one in found if one is not None]
+    upstream += [drawn(HEADS, QUERIES, KEYS, seed=4)] * biased  # what later layers found of the bias
+    return [found[0].numpy(), *(one.numpy() for one in tape.gradient(found, [*inputs, *bias], upstream))]
 
 
 @pytest.mark.parametrize("kind", ["keys", "causal", "segments"])
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize(("dtype", "error"), [(tf.float32, 2e-6), (tf.bfloat16, 0.04)])
-def test_row_by_row_finds_the_same_with_the_same_gradients(monkeypatch, kind, biased, dtype, error):
-    together = run(kind, biased=biased, dtype=dtype)
+@pytest.mark.parametrize(("biased", "drops"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(("dtype", "error"), [(tf.float32, 2e-6), (tf.bfloat16, 0.06)])
+def test_row_by_row_finds_the_same_with_the_same_gradients(monkeypatch, kind, biased, drops, dtype, error):
+    together = run(kind, biased=biased, drops=drops, dtype=dtype)
     monkeypatch.setattr(attention, "MANY", 0)
-    one_by_one = run(kind, biased=biased, dtype=dtype)
+    one_by_one = run(kind, biased=biased, drops=drops, dtype=dtype)
     assert len(together) == 4 + biased
     for ours, other in zip(one_by_one, together, strict=True):
         assert ours.dtype == other.dtype
         np.testing.assert_allclose(ours.astype(np.float32), other.astype(np.float32), atol=error, rtol=error)
 
 
-@pytest.mark.parametrize(("rows", "columns", "cut"), [(SLICES * 16, 150, SLICES), (60, 80, 1), (SLICES * 16, 5, 1)])
-def test_sums_in_slices_are_sums(rows, columns, cut):
-    x = drawn(3, rows, columns, seed=3)
-    parts = slices(x)
-    assert len(parts) == cut
+@pytest.mark.parametrize("stack", [(), (3,), (3, 2)])
+@pytest.mark.parametrize(("rows", "columns"), [(SLICES * 16, 150), (60, 80)])
+def test_sums_are_sums(stack, rows, columns):
+    x = drawn(*stack, rows, columns, seed=3)
     squares = np.square(x.numpy())
-    np.testing.assert_allclose(sum_of_squares(parts, stacked_axes=1)[:, 0, 0], squares.sum((1, 2)), rtol=1e-5)
-    for found, axis in zip(mean_squares(parts), (-1, -2), strict=True):
-        np.testing.assert_allclose(found, squares.mean(axis), rtol=1e-5)
+    np.testing.assert_allclose(sum_of_squares(x, stacked_axes=len(stack)), squares.sum((-1, -2)), rtol=1e-5)
+    for found, axis in zip(row_and_column_sums(tf.square(x)), (-1, -2), strict=True):
+        np.testing.assert_allclose(found, squares.sum(axis), rtol=1e-5)
+    of_rows, of_columns = drawn(*stack, rows, seed=4), drawn(*stack, columns, seed=5)
+    expected = np.einsum("...ij,...i,...j->...", squares, of_rows, of_columns)
+    np.testing.assert_allclose(weighted_sum(tf.square(x), of_rows, of_columns), expected, rtol=1e-3)

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.train.row_attention import MANY, MASKED, attend_by_rows, product
+from t5prep.train.sums import ONES
 
 
 def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
@@ -72,46 +73,67 @@ def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
     return tf.reshape(x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
 
 
-def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor | None, mask: tf.Tensor) -> tf.Tensor:
+def attend(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    *,
+    bias: tf.Tensor | None,
+    mask: tf.Tensor,
+    dropped: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor | None]:
     """What each query finds: softmax(query key + bias) value over the keys the mask allows, [batch, queries, heads * d_kv].
 
     query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias: float32[heads, queries, keys], or
-    None; mask: bool, broadcastable to [batch, heads, queries, keys]. Float32 inside, the queries' dtype outside.
+    None; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: what values are multiplied with,
+    [batch, keys, heads, 1], or None. Float32 inside, the queries' dtype outside.
 
-    Nothing as large as the scores is ever divided or summed up: a column of ones beside the values makes the sums in the
-    same matrix product, the division is done on what is found, and so is the sum in the softmax's gradient (Dao et al.
-    2022, appendix B.2). Only the raised scores live on to the backward pass; of long texts not even they do.
+    Gives the bias too, for the next layer to take: the gradients of all layers' are then added up in one place.
+
+    Nothing as large as the scores is ever divided or summed up: a product with ones adds faster than a sum, the division
+    is done on what is found, and so is the sum in the softmax's gradient (Dao et al. 2022, appendix B.2). Only the raised
+    scores live on to the backward pass; of long texts not even they do.
     """
-    if query.shape[1] * key.shape[1] * key.shape[2] >= MANY:
-        found = attend_by_rows(query, key, value, bias=bias, mask=mask)
-        return tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
+    biases = [] if bias is None else [bias]
+    many = query.shape[1] * key.shape[1] * key.shape[2] >= MANY
+    run = attend_by_rows if many else attend_together
+    found, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped)
+    found = tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
+    return found, biases[0] if biases else None
+
+
+def attend_together(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
+) -> list[tf.Tensor]:
+    """All rows of the batch at once: [batch, queries, heads, d_kv], and the bias where there is one."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         dtype = query.dtype
+        if dropped is not None:
+            value *= dropped
         scores = product("bqhd,bkhd->bhqk", query, key)
         scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
         raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
-        with_ones = tf.concat([value, tf.ones_like(value[..., :1])], axis=-1)
-        summed = product("bhqk,bkhd->bqhd", raised, with_ones)
-        scale = 1.0 / summed[..., -1:]
-        found = tf.cast(summed[..., :-1] * scale, dtype)
+        sums = product("bhqk,kn->bhqn", raised, tf.ones([key.shape[1], ONES], dtype))[..., 0]
+        scale = 1.0 / tf.transpose(sums, [0, 2, 1])[..., None]
+        found = tf.cast(product("bhqk,bkhd->bqhd", raised, value) * scale, dtype)
 
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
             scaled = tf.cast(upstream, tf.float32) * scale
             common = tf.transpose(tf.reduce_sum(scaled * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])[..., None]
             scaled = tf.cast(scaled, dtype)
             of_raised = product("bqhd,bkhd->bhqk", scaled, value)
             of_scores = tf.cast(tf.cast(raised, tf.float32) * (of_raised - common), dtype)
+            of_value = tf.einsum("bhqk,bqhd->bkhd", raised, scaled)
             return (
                 tf.einsum("bhqk,bkhd->bqhd", of_scores, key),
                 tf.einsum("bhqk,bqhd->bkhd", of_scores, query),
-                tf.einsum("bhqk,bqhd->bkhd", raised, scaled),
+                of_value if dropped is None else of_value * dropped,
                 # Row by row of the batch: a TPU takes three times as long for a sum over the first axis.
-                *(tf.add_n([tf.cast(row, tf.float32) for row in tf.unstack(of_scores)]) for _ in biases),
+                *(tf.add_n([total, *(tf.cast(row, tf.float32) for row in tf.unstack(of_scores))]) for total in of_biases),
             )
 
-        return found, gradient
+        return [found, *(tf.identity(bias) for bias in biases)], gradient
 
-    found = run(query, key, value, *([] if bias is None else [bias]))
-    return tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
+    return list(run(query, key, value, *biases))

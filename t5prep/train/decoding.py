@@ -38,7 +38,7 @@ def init_cache(weights: Weights, config: ModelConfig, encoded: tf.Tensor, *, len
     layers = unstack_layers(stacked_weights(weights, "decoder", dtype=encoded.dtype))
     empty = tf.zeros([encoded.shape[0], length, config.num_heads, config.d_kv], encoded.dtype)
     cross = [
-        [split_heads(tf.matmul(encoded, part), config.num_heads) for part in tf.unstack(w["cross_kv"])] for w in layers
+        [split_heads(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers
     ]
     none = (empty,) * len(layers)
     return Cache(none, none, tuple(keys for keys, _ in cross), tuple(values for _, values in cross))
@@ -77,17 +77,19 @@ def decode_step(
     for number, w in enumerate(unstack_layers(stacked_weights(weights, "decoder", dtype=dtype))):
         normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
         query = split_heads(tf.matmul(normed, w["q"]), heads)
-        key, value = (split_heads(tf.matmul(normed, part), heads) for part in tf.unstack(w["kv"]))
+        key, value = (split_heads(tf.matmul(normed, part), heads) for part in w["kv"])
         all_keys.append(tf.where(here, key, cache.keys[number]))
         all_values.append(tf.where(here, value, cache.values[number]))
-        x += tf.matmul(attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen), w["out"][0])
+        found, _ = attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen)
+        x += tf.matmul(found, w["out"][0])
 
         query = split_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
         cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
-        x += tf.matmul(attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
+        found, _ = attend(query, cross_key, cross_value, bias=None, mask=offered)
+        x += tf.matmul(found, w["out"][1])
 
         normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
-        x += feed_forward(normed, tf.unstack(w["wi"]), w["wo"], dropout=Dropout(0.0, None), site=0)
+        x += feed_forward(normed, w["wi"], w["wo"], dropout=Dropout(0.0, None), site=0)
     x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
     written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
     return logits(weights, config, x)[:, 0], written

@@ -16,6 +16,9 @@ from t5prep.train.layers import Dropout, feed_forward, rms_norm
 from t5prep.train.model_config import ModelConfig
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
+LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in _PARTS
+
+_PARTS = frozenset({"norms", "kv", "cross_kv", "out", "wi"})  # several weights of a layer in one variable
 
 ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # where the dropout sites of each stack begin
 
@@ -110,30 +113,32 @@ def run_stack(
     )
 
     def run_layer(
-        x: tf.Tensor, shared: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: int | tf.Tensor
-    ) -> tf.Tensor:
+        x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         site = first_site + (number + 1) * SITES_PER_LAYER
-        x = attention_layer(w, config, x, None, bias=shared[0], mask=mask, dropout=dropout, site=site)
+        x, bias = attention_layer(w, config, x, None, bias=shared[0], mask=mask, dropout=dropout, site=site)
         if cross_mask is not None:
-            x = attention_layer(w, config, x, shared[1], bias=None, mask=cross_mask, dropout=dropout, site=site + 4)
+            x, _ = attention_layer(w, config, x, shared[1], bias=None, mask=cross_mask, dropout=dropout, site=site + 4)
         normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
-        out = feed_forward(normed, tf.unstack(w["wi"]), w["wo"], dropout=dropout, site=site + 8)
-        return x + dropout(out, site=site + 9)
+        out = feed_forward(normed, w["wi"], w["wo"], dropout=dropout, site=site + 8)
+        return x + dropout(out, site=site + 9), bias
 
-    shared = [bias] if encoded is None else [bias, encoded]
+    shared = [] if encoded is None else [encoded]
     stacked = stacked_weights(weights, stack, dtype=x.dtype)
     x = dropout(x, site=first_site)
     if remat:
-        x = loop_over_layers(run_layer, x, shared, stacked)
+        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)[0]  # noqa: E731
+        x = loop_over_layers(run, x, [bias, *shared], stacked)
     else:
         for number, w in enumerate(unstack_layers(stacked)):
-            x = run_layer(x, shared, w, number)
+            # Each layer takes the bias from the one before, so that its gradient is added up on the way back.
+            x, bias = run_layer(x, [bias, *shared], w, number)
     x = rms_norm(x, weights[f"{stack}.final_norm"], epsilon=config.layer_norm_epsilon)
     return dropout(x, site=first_site + 1)
 
 
 def attention_layer(
-    w: Mapping[str, tf.Tensor],
+    w: LayerWeights,
     config: ModelConfig,
     x: tf.Tensor,
     encoded: tf.Tensor | None,
@@ -142,19 +147,17 @@ def attention_layer(
     mask: tf.Tensor,
     dropout: Dropout,
     site: int | tf.Tensor,
-) -> tf.Tensor:
-    """x plus what it finds in itself, or in `encoded`; w: this layer's slices of the stacked weights."""
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """x plus what it finds in itself, or in `encoded`, and the bias for the next layer; w: this layer's weights."""
     prefix, which = ("", 0) if encoded is None else ("cross_", 1)
     normed = rms_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
     source = normed if encoded is None else encoded
     query = split_heads(tf.matmul(normed, w[f"{prefix}q"]), config.num_heads)
-    key, value = (split_heads(tf.matmul(source, part), config.num_heads) for part in tf.unstack(w[f"{prefix}kv"]))
+    key, value = (split_heads(tf.matmul(source, part), config.num_heads) for part in w[f"{prefix}kv"])
     # One mask for all queries drops a key's probabilities: the same as dropping its value, and far smaller.
     dropped = dropout.mask([x.shape[0], source.shape[1], config.num_heads, 1], x.dtype, site=site)
-    if dropped is not None:
-        value *= dropped
-    found = tf.matmul(attend(query, key, value, bias=bias, mask=mask), w["out"][which])
-    return x + dropout(found, site=site + 1)
+    found, bias = attend(query, key, value, bias=bias, mask=mask, dropped=dropped)
+    return x + dropout(tf.matmul(found, w["out"][which]), site=site + 1), bias
 
 
 def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
@@ -187,13 +190,25 @@ def stacked_weights(weights: Weights, stack: str, *, dtype: tf.DType) -> dict[st
     return {name: value if name == "norms" else cast(value) for name, value in whole.items()}
 
 
-def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[dict[str, tf.Tensor]]:
-    """Each layer's own slices of `stacked_weights`.
+def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[LayerWeights]:
+    """Each layer's own slices of `stacked_weights`, `in_parts`.
 
-    One unstack a variable, whose gradient is one concatenation; slicing layer by layer would add up padded gradients.
+    One unstack a variable, whose gradient is one concatenation, which each product writes its part of; slices of
+    slices would be stacked twice, and slicing layer by layer would add up padded gradients.
     """
-    layers = {name: tf.unstack(value) for name, value in stacked.items()}
-    return [dict(zip(layers, values, strict=True)) for values in zip(*layers.values(), strict=True)]
+    layers = []
+    for name, whole in stacked.items():
+        if name in _PARTS:
+            each = tf.unstack(tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]))
+            layers.append([each[i : i + whole.shape[1]] for i in range(0, len(each), whole.shape[1])])
+        else:
+            layers.append(tf.unstack(whole))
+    return [dict(zip(stacked, values, strict=True)) for values in zip(*layers, strict=True)]
+
+
+def in_parts(w: Mapping[str, tf.Tensor]) -> LayerWeights:
+    """One layer's slices of `stacked_weights`; what is several weights, as their list."""
+    return {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
 
 
 def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from t5prep.train.sums import mean_squares, scaled_slices, slices, sum_of_squares
+from t5prep.train.sums import row_and_column_sums, sum_of_squares, weighted_sum
 from t5prep.train.weight_layout import WeightLayout
 
 Slots = dict[str, tf.Tensor]
@@ -76,30 +76,30 @@ class Adafactor:
     ) -> tuple[tf.Tensor, Slots]:
         """One step; see `Optimizer`."""
         decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
-        parts = scaled_slices(gradient, scale)
-        gradient = tf.cast(gradient, tf.float32) * scale
+        gradient = tf.cast(gradient, tf.float32)
+        squared, scale_squared = tf.square(gradient), tf.square(scale)
         if self.factored(layout):
-            of_rows, of_columns = (mean + self.epsilon_gradient for mean in mean_squares(parts))
-            rows = decay * slots["rows"] + (1.0 - decay) * of_rows
-            columns = decay * slots["columns"] + (1.0 - decay) * of_columns
-            row_scale = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=-1, keepdims=True))[..., None]
-            column_scale = tf.math.rsqrt(columns)[..., None, :]
-            direction = gradient * row_scale * column_scale
-            row_scales = tf.split(row_scale, len(parts), axis=-2)
-            parts = [part * own * column_scale for part, own in zip(parts, row_scales, strict=True)]
+            # Sums are scaled, not what is summed: the gradient's norm is made of the same ones.
+            height, width = layout.shape[-2:]
+            of_rows, of_columns = (sums * scale_squared for sums in row_and_column_sums(squared))
+            rows = decay * slots["rows"] + (1.0 - decay) * (of_rows / width + self.epsilon_gradient)
+            columns = decay * slots["columns"] + (1.0 - decay) * (of_columns / height + self.epsilon_gradient)
+            row_scale = tf.math.rsqrt(rows / tf.reduce_mean(rows, axis=-1, keepdims=True))
+            column_scale = tf.math.rsqrt(columns)
+            direction = gradient * row_scale[..., :, None] * column_scale[..., None, :]
+            size = weighted_sum(squared, tf.square(row_scale), tf.square(column_scale))
             kept = {"rows": rows, "columns": columns}
         else:
-            squares = decay * slots["squares"] + (1.0 - decay) * (tf.square(gradient) + self.epsilon_gradient)
+            squares = decay * slots["squares"] + (1.0 - decay) * (squared * scale_squared + self.epsilon_gradient)
             direction = gradient * tf.math.rsqrt(squares)
-            parts = [direction]
+            size = sum_of_squares(direction, stacked_axes=layout.stacked_axes)
             kept = {"squares": squares}
-        change = learning_rate
+        change = learning_rate * scale
         if self.clipping_threshold is not None:
-            change /= tf.maximum(1.0, root_mean_square(parts, layout) / self.clipping_threshold)
+            change /= tf.maximum(1.0, scale * root_mean(size, layout) / self.clipping_threshold)
         if self.multiply_by_parameter_scale:
-            # A stack is read as a whole to be cast for its layers, and its squares are added in the same pass.
-            parts = [weight] if layout.stacked_axes else slices(weight)
-            change *= tf.maximum(root_mean_square(parts, layout), self.epsilon_parameter)
+            size = sum_of_squares(weight, stacked_axes=layout.stacked_axes)
+            change *= tf.maximum(root_mean(size, layout), self.epsilon_parameter)
         return weight - change * direction, kept
 
 
@@ -142,10 +142,10 @@ class AdamW:
         return weight - learning_rate * direction, {"means": means, "squares": squares}
 
 
-def root_mean_square(parts: list[tf.Tensor], layout: WeightLayout) -> tf.Tensor:
-    """One value for each weight in a stack that comes in `slices`, its axes kept as 1 so that it multiplies the stack."""
-    count = math.prod(layout.shape[layout.stacked_axes :])
-    return tf.sqrt(sum_of_squares(parts, stacked_axes=layout.stacked_axes) / count)
+def root_mean(sums: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
+    """Sums of squares, one for each weight in a stack, as root mean squares that multiply the stack."""
+    weight = layout.shape[layout.stacked_axes :]
+    return tf.reshape(tf.sqrt(sums / math.prod(weight)), [*sums.shape, *(1 for _ in weight)])
 
 
 def create_slots(optimizer: Optimizer, layouts: Mapping[str, WeightLayout]) -> dict[str, dict[str, tf.Variable]]:

@@ -9,68 +9,89 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.train.layer_loop import array_of
+from t5prep.train.sums import ONES
 
 MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to stays a number
 # From this many scores of one row on the loop is worth its turns.
 MANY = 1 << 21
-ONES = 8  # columns: one would be turned into a sum again
+# So many fit a TPU v5e's fast memory (128 MiB): forward, all rows' are made at once.
+MOST = 1 << 25
 
 
 def attend_by_rows(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor | None, mask: tf.Tensor
-) -> tf.Tensor:
-    """As `attention.attend`: [batch, queries, heads, d_kv]."""
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
+) -> list[tf.Tensor]:
+    """As `attention.attend_together`."""
     rows, dtype = query.shape[0], query.dtype
 
-    def scores(row: tf.Tensor, query: tf.Tensor, key: tf.Tensor, biases: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        found = product("qhd,khd->hqk", query, key)
-        allowed = mask[row] if mask.shape[0] > 1 else mask[0]
+    def scores(query: tf.Tensor, key: tf.Tensor, allowed: tf.Tensor, biases: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        found = product("...qhd,...khd->...hqk", query, key)
         return tf.where(allowed, found + biases[0] if biases else found, MASKED)
 
+    def allowed(row: tf.Tensor) -> tf.Tensor:
+        return mask[row] if mask.shape[0] > 1 else mask[0]
+
     @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        # A product with ones adds up faster than a sum does.
+    def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
+        if dropped is not None:
+            value *= dropped
         ones = tf.ones([key.shape[1], ONES], tf.float32)
 
-        def forward(row: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            own = scores(row, query[row], key[row], biases)
+        def forward(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, allowed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            own = scores(query, key, allowed, biases)
             highest = tf.reduce_max(own, axis=-1)
             raised = tf.exp(own - highest[..., None])
-            scale = tf.transpose(1.0 / product("hqk,kn->hqn", raised, ones)[..., :1], [1, 0, 2])
-            found = product("hqk,khd->qhd", raised, value[row]) * scale
-            return tf.cast(found, dtype), highest, scale
+            sums = product("...hqk,kn->...hqn", raised, ones)[..., 0]
+            scale = 1.0 / tf.linalg.matrix_transpose(sums)[..., None]
+            return tf.cast(product("...hqk,...khd->...qhd", raised, value) * scale, dtype), highest, scale
 
-        found, highest, scale = tf.map_fn(forward, tf.range(rows), fn_output_signature=(dtype, tf.float32, tf.float32))
+        blocks = -(-rows * query.shape[1] * key.shape[1] * query.shape[2] // MOST)
+        blocks = next(number for number in range(blocks, rows + 1) if rows % number == 0) if blocks < rows else rows
+        if blocks == 1:
+            found, highest, scale = forward(query, key, value, mask)
+        else:
+            masks = tf.split(mask, blocks) if mask.shape[0] > 1 else [mask] * blocks
+            cut = [tf.split(x, blocks) for x in (query, key, value)]
+            parts = [forward(*one) for one in zip(*cut, masks, strict=True)]
+            found, highest, scale = (tf.concat(own, axis=0) for own in zip(*parts, strict=True))
 
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            # As in `attend`, what is divided is what came from above and not the raised scores.
+        def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            # As in `attend_together`, what is divided is what came from above and not the raised scores.
             wide = tf.cast(upstream, tf.float32) * scale
             common = tf.transpose(tf.reduce_sum(wide * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])
             scaled = tf.cast(wide, dtype)
 
             def backward(row: tf.Tensor, of_bias: list[tf.Tensor], arrays: list[tf.TensorArray]) -> tuple[Any, ...]:
                 q, k, v = (array.read(row) for array in arrays)
-                raised = tf.exp(scores(row, q, k, biases) - highest[row][..., None])
+                raised = tf.exp(scores(q, k, allowed(row), biases) - highest[row][..., None])
                 of_scores = raised * (product("qhd,khd->hqk", scaled[row], v) - common[row][..., None])
-                of_query = product("hqk,khd->qhd", of_scores, k)
-                of_key = product("hqk,qhd->khd", of_scores, q)
-                of_value = product("hqk,qhd->khd", raised, scaled[row])
-                parts = (of_key, of_query, of_value) if swapped else (of_query, of_key, of_value)
-                arrays = [array.write(row, tf.cast(part, dtype)) for array, part in zip(arrays, parts, strict=True)]
-                return row + 1, [total + of_scores for total in of_bias], arrays
+                of_key = tf.cast(product("hqk,qhd->khd", of_scores, q), dtype)
+                of_query = tf.cast(product("hqk,khd->qhd", of_scores, k), dtype)
+                of_value = tf.cast(product("hqk,qhd->khd", raised, scaled[row]), dtype)
+                if dropped is not None:
+                    of_value *= dropped[row]
+                # Each gradient takes the place of what is read for the last time before it is known, and of nothing
+                # that might be read later, or all would be copied: values are read for the scores' gradient, queries
+                # for that of the keys, keys for that of the queries.
+                queries, keys, values = arrays
+                values = values.write(row, of_key)
+                queries = queries.write(_after(of_key, row), of_query)
+                keys = keys.write(_after(of_query, row), of_value)
+                return row + 1, [total + of_scores for total in of_bias], [queries, keys, values]
 
-            # Gradients take the place of what was read. A key's gradient takes its query's, which is read for it and for
-            # scores that are needed before it; of the other way round a compiler cannot tell, and copies everything.
-            swapped = query.shape == key.shape
-            arrays = [array_of(x) for x in (query, key, value)]
-            begin = (0, [tf.zeros_like(one) for one in biases], arrays)
+            begin = (0, list(of_biases), [array_of(x) for x in (query, key, value)])
             _, of_bias, arrays = tf.while_loop(lambda row, *_: row < rows, backward, begin, maximum_iterations=rows)
-            first, second, third = (array.stack() for array in arrays)
-            return *((second, first) if swapped else (first, second)), third, *of_bias
+            of_query, of_value, of_key = (array.stack() for array in arrays)
+            return of_query, of_key, of_value, *of_bias
 
-        return found, gradient
+        return [found, *(tf.identity(bias) for bias in biases)], gradient
 
-    return run(query, key, value, *([] if bias is None else [bias]))
+    return list(run(query, key, value, *biases))
+
+
+def _after(x: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    """The row, of which no compiler knows that it does not depend on x: nothing is larger than infinity."""
+    return row + tf.cast(tf.cast(x[0, 0, 0], tf.float32) > float("inf"), tf.int32)
 
 
 def product(equation: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:

@@ -17,7 +17,7 @@ from t5prep.train.model import forward
 from t5prep.train.model_config import ModelConfig
 from t5prep.train.optimizer import Optimizer
 from t5prep.train.schedules import Schedule
-from t5prep.train.sums import scaled_slices, sum_of_squares
+from t5prep.train.sums import row_and_column_sums
 from t5prep.train.weight_layout import weight_layouts
 
 Batch = Mapping[str, tf.Tensor]
@@ -139,8 +139,9 @@ class TrainStep:
         """The next weights and slots, and the step's metrics. A batch without any target leaves gradients of zero."""
         targets = tf.maximum(sums.targets, 1.0)
         factor = 1.0 / targets
-        parts = [scaled_slices(gradient, factor) for gradient in gradients.values()]
-        norm = tf.sqrt(tf.add_n([tf.reduce_sum(sum_of_squares(own)) for own in parts]))
+        squares = {name: tf.square(tf.cast(gradient, tf.float32)) for name, gradient in gradients.items()}
+        sums_of = (row_and_column_sums(x)[0] if x.shape.rank > 1 else x for x in squares.values())
+        norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
         if self.options.clip_norm is not None:
             factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))
         rate = self.schedule(step)
