@@ -31,7 +31,8 @@ class Compiled:
     """What the compiler says of one module on one device. Bytes are HBM's, padded as the chip lays them out.
 
     `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program itself.
-    When `fits` is false it is the compiler's own figure and the other figures are 0.
+    When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and accessed bytes
+    hold their bodies only once; cycles hold every trip.
     """
 
     fits: bool
@@ -42,6 +43,7 @@ class Compiled:
     flops: int = 0
     accessed_bytes: int = 0
     estimated_cycles: int = 0
+    loops: bool = False
     by_operation: dict[str, int] = dataclasses.field(default_factory=dict)
 
 

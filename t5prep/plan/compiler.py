@@ -92,6 +92,7 @@ def compile_here(module: bytes, *, topology: str, devices: int, keep: str = "") 
         "flops": int(cost.get("flops", 0)),
         "accessed_bytes": int(cost.get("bytes accessed", 0)),
         "estimated_cycles": hlo.estimated_cycles(text),
+        "loops": hlo.has_loops(text),
         "by_operation": dict(list(hlo.by_operation(text, depth=3).items())[:40]),
     }
 

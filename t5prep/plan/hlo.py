@@ -30,6 +30,11 @@ def estimated_cycles(text: str) -> int:
     return sum(cycles for cycles, _, _ in instructions(text))
 
 
+def has_loops(text: str) -> bool:
+    """Whether a module has any: what the compiler counts of a loop's body, but for cycles, it counts once."""
+    return _LOOP.search(text) is not None
+
+
 def hottest(text: str, *, count: int) -> list[tuple[int, str, str]]:
     """The `count` most expensive instructions: (cycles, the instruction's name, the TensorFlow operation's name)."""
     return sorted(instructions(text), reverse=True)[:count]

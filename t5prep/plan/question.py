@@ -69,8 +69,8 @@ class Answer:
 
     @property
     def looped(self) -> bool:
-        """Whether layers or parts of the batch are a loop, whose body the compiler's counts hold only once."""
-        return self.question.settings.remat or self.question.settings.accumulate > 1
+        """Whether layers, parts of the batch or rows are a loop, whose body the compiler's counts hold only once."""
+        return self.compiled.loops
 
     @property
     def model_flops(self) -> int:

@@ -131,7 +131,10 @@ def attend_together(
                 tf.einsum("bhqk,bqhd->bkhd", of_scores, query),
                 of_value if dropped is None else of_value * dropped,
                 # Row by row of the batch: a TPU takes three times as long for a sum over the first axis.
-                *(tf.add_n([total, *(tf.cast(row, tf.float32) for row in tf.unstack(of_scores))]) for total in of_biases),
+                *(
+                    tf.add_n([total, *(tf.cast(row, tf.float32) for row in tf.unstack(of_scores))])
+                    for total in of_biases
+                ),
             )
 
         return [found, *(tf.identity(bias) for bias in biases)], gradient

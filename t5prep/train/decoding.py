@@ -37,9 +37,7 @@ def init_cache(weights: Weights, config: ModelConfig, encoded: tf.Tensor, *, len
     """
     layers = unstack_layers(stacked_weights(weights, "decoder", dtype=encoded.dtype))
     empty = tf.zeros([encoded.shape[0], length, config.num_heads, config.d_kv], encoded.dtype)
-    cross = [
-        [split_heads(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers
-    ]
+    cross = [[split_heads(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers]
     none = (empty,) * len(layers)
     return Cache(none, none, tuple(keys for keys, _ in cross), tuple(values for _, values in cross))
 

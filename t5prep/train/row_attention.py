@@ -1,7 +1,7 @@
-"""Attention over long texts, one row of the batch after the other: no more of the scores exists than one row's.
+"""Attention over long texts, a few rows of the batch at a time: no more of the scores exists than theirs.
 
-The backward pass makes the scores again (Dao et al. 2022, section 3.1), so nothing of their size is kept for it; and one
-row's fit the memory beside a TPU's cores in float32, where all rows' have to be packed, and sent out and in.
+The backward pass makes the scores again (Dao et al. 2022, section 3.1), so nothing of their size is kept for it; and a
+few rows' fit the memory beside a TPU's cores in float32, where all rows' have to be packed, and sent out and in.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ from t5prep.train.sums import ONES
 MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to stays a number
 # From this many scores of one row on the loop is worth its turns.
 MANY = 1 << 21
-# So many fit a TPU v5e's fast memory (128 MiB): forward, all rows' are made at once.
-MOST = 1 << 25
+# Forward, as many rows at once as have this many: half of a TPU v5e's fast memory (128 MiB).
+MOST = 1 << 24
 
 
 def attend_by_rows(
@@ -45,15 +45,19 @@ def attend_by_rows(
             scale = 1.0 / tf.linalg.matrix_transpose(sums)[..., None]
             return tf.cast(product("...hqk,...khd->...qhd", raised, value) * scale, dtype), highest, scale
 
-        blocks = -(-rows * query.shape[1] * key.shape[1] * query.shape[2] // MOST)
-        blocks = next(number for number in range(blocks, rows + 1) if rows % number == 0) if blocks < rows else rows
-        if blocks == 1:
+        scores_of_row = query.shape[1] * key.shape[1] * query.shape[2]
+        together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * scores_of_row <= MOST))
+        if together == rows:
             found, highest, scale = forward(query, key, value, mask)
         else:
-            masks = tf.split(mask, blocks) if mask.shape[0] > 1 else [mask] * blocks
-            cut = [tf.split(x, blocks) for x in (query, key, value)]
-            parts = [forward(*one) for one in zip(*cut, masks, strict=True)]
-            found, highest, scale = (tf.concat(own, axis=0) for own in zip(*parts, strict=True))
+            queries, keys, values = (tf.reshape(x, [-1, together, *x.shape[1:]]) for x in (query, key, value))
+            masks = tf.reshape(mask, [-1, min(together, mask.shape[0]), *mask.shape[1:]])
+            blocks = tf.map_fn(
+                lambda n: forward(queries[n], keys[n], values[n], masks[n] if mask.shape[0] > 1 else mask),
+                tf.range(rows // together),
+                fn_output_signature=(dtype, tf.float32, tf.float32),
+            )
+            found, highest, scale = (tf.reshape(x, [rows, *x.shape[2:]]) for x in blocks)
 
         def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
             # As in `attend_together`, what is divided is what came from above and not the raised scores.
