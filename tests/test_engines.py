@@ -39,22 +39,9 @@ def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return bytes_of(out)
 
 
-@pytest.mark.parametrize("engine", ["prism", pytest.param("flink", marks=pytest.mark.slow)])
-def test_an_engine_gives_the_bytes_of_a_local_run(
-    corpus: Path, expected: dict[str, bytes], tmp_path: Path, engine: str
-) -> None:
-    require(engine)
-    prepared(corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner=engine, workers=2)
-    assert bytes_of(tmp_path / "out") == expected
-
-
-@pytest.mark.slow
-def test_a_flink_cluster_gives_the_same_bytes(corpus: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
-    require("flink")
-    with cluster(tmp_path / "flink", task_managers=2) as flink:
-        prepared(
-            corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner="flink", arguments=flink.arguments, workers=2
-        )
+def test_prism_gives_the_bytes_of_a_local_run(corpus: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
+    require("prism")
+    prepared(corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner="prism", workers=2)
     assert bytes_of(tmp_path / "out") == expected
 
 

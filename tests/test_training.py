@@ -249,6 +249,26 @@ def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str,
 
 
 @pytest.mark.slow
+def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
+    packed = training.sentences(toys / "packed", layout="packed")
+    ended = trainer.train(training.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
+    losses = training.losses(ended.run)
+    assert losses[20] < losses[1]
+    _, state = checkpoints.best(ended.run)
+    assert {"loss", "token_accuracy"} <= state.metrics.keys()
+    assert "em" not in state.metrics
+
+
+@pytest.mark.slow
+def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -> None:
+    other = training.classes(toys / "other", seed=3)
+    both = {"data": (data, other), "rates": (1, 3)}
+    ended = trainer.train(dataclasses.replace(training.config(data, shape, toys / "mixed", steps=4), **both))
+    assert sorted(training.losses(ended.run)) == [1, 2, 3, 4]
+    assert len(checkpoints.best(ended.run)[1].data) == 2
+
+
+@pytest.mark.slow
 def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: str) -> None:
     config = training.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
     ended = trainer.train(config)
@@ -291,6 +311,17 @@ def test_a_tpu_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch
     assert "TPU_NAME is not set" in result.output
     assert "--tpu NAME" in result.output
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_gpus_that_are_not_there_are_one_sentence() -> None:
+    if tf.config.list_physical_devices("GPU"):
+        pytest.skip("this machine has a GPU")
+    arguments = ["train", "--recipe", "tiny", "--data", "d", "--out", "o", "--gpus"]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 1
+    assert "TensorFlow sees no GPU here" in result.output
+    result = CliRunner().invoke(cli.main, [*arguments, "--tpu"])
+    assert "Both --tpu and --gpus were given" in result.output
 
 
 def test_scoring_what_is_no_run(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ of authorities, which trusts a certificate made here; on 127.0.0.1:443 stands a 
 TPU host takes: the same client, the same requests. Needs root, Linux, openssl, and port 443; skips without.
 """
 
+import fcntl
 import os
 import shutil
 import ssl
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +40,7 @@ class Googleapis:
         environment |= {
             "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{self._emulator}",
             "NO_GCE_CHECK": "true",  # there is no metadata server to ask for a token
+            "GCS_READ_CACHE_BLOCK_SIZE_MB": "1",  # by default each file that is opened zeroes a buffer of 64 MB
             "TF_CPP_MIN_LOG_LEVEL": "2",
             "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path]),
         }
@@ -64,9 +67,11 @@ def googleapis(emulator: int, tmp_path: Path) -> Iterator[Googleapis]:
     (tmp_path / "hosts").write_text(f"127.0.0.1 localhost {' '.join(_HOSTS)}\n")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
-    try:
-        front = Front(emulator, port=443, tls=tls)
-    except OSError as error:
-        pytest.skip(f"port 443 of this machine is taken ({error})")
-    yield Googleapis(front, tmp_path, emulator)
-    front.close()
+    with open(Path(tempfile.gettempdir()) / "t5prep-googleapis.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another test has the port; it ends
+        try:
+            front = Front(emulator, port=443, tls=tls)
+        except OSError as error:
+            pytest.skip(f"port 443 of this machine is taken ({error})")
+        yield Googleapis(front, tmp_path, emulator)
+        front.close()
