@@ -126,7 +126,7 @@ def test_characters_that_vanish_are_named_where_the_source_is_at_hand(tmp_path: 
         page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
         return page[: page.index("How long texts are")].partition("Characters that do not come back")[2]
 
-    assert "rows of rows.csv" in told("data")
+    assert "examples of rows.csv" in told("data")
     assert '<td>中 U+4E2D CJK UNIFIED IDEOGRAPH-4E2D</td><td class="n">30</td><td>&lt;unk&gt;</td>' in told("data")
     assert "<td>newline</td>" in told("data")
     assert "<td>newline</td>" not in told("kept")

@@ -17,7 +17,7 @@ _SHOWN = 10
 
 @dataclasses.dataclass(frozen=True)
 class Characters:
-    """What does not come back of the first `rows` rows of a file, the most frequent first; `more` are not shown."""
+    """What does not come back of the examples of a file's first `rows` good rows, the most frequent first; `more` are not shown."""
 
     file: str
     rows: int
