@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,15 +157,18 @@ def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(
         path.unlink()
     draw, progress = random.Random(20), []
     began = time.monotonic()
-    done = 0
-    for _ in range(20):
-        if killed([*command, "--out", str(tmp_path / "out")], env, after=draw.uniform(0.2, 0.9) * alone):
-            done += 1  # with so much found, the rest took no longer
+    done, longest = 0, alone
+    while len(progress) < 20 and done < 20:
+        started = time.monotonic()
+        latest = longest * min(1.0, (len(progress) + 3) / 20)  # early first, that there be something left to kill
+        if killed([*command, "--out", str(tmp_path / "out")], env, after=draw.uniform(0.05, 1.0) * latest):
+            done, longest = done + 1, time.monotonic() - started  # with so much found, the rest takes no longer
+            shutil.rmtree(tmp_path / "out")
             continue
         progress.append(kept.usage(tmp_path / "cache" / "tokenized").blocks)
-        if (tmp_path / "out" / "manifest.json").exists():  # of a run before, or written just before the kill
+        if (tmp_path / "out" / "manifest.json").exists():  # written just before the kill
             verify(tmp_path / "out")
-    assert len(progress) >= 5
+    assert len(progress) == 20
     last = subprocess.run([*command, "--out", str(tmp_path / "out")], env=env, capture_output=True, text=True)
     assert last.returncode == 0, last.stderr
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
