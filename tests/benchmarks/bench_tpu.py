@@ -1,6 +1,6 @@
 """The training step against those of transformers 4.57, all compiled by one TPU compiler for one chip: a table.
 
-    python -m tests.benchmarks.bench_tpu [--models t5-small t5-base] [--chip v5e] [--peers flax tf] [--remat] [--write]
+    python -m tests.benchmarks.bench_tpu [--models t5-base] [--chip v5e] [--peers flax tf] [--remat] [--write]
 
 Each peer is lowered in an environment of its own, made once under the cache; the rows, lengths, precision (bfloat16),
 optimizer (Adafactor) and dropout (0.1) are the same for all. Cycles are the compiler's own estimate: they compare
@@ -93,7 +93,7 @@ def heading(*, chip: str, rows: int, lengths: tuple[int, int]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=["t5-small", "t5-base"], choices=MODELS)
+    parser.add_argument("--models", nargs="*", default=["t5-small", "t5-base", "t5-large"], choices=MODELS)
     parser.add_argument("--chip", default="v5e")
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--lengths", type=int, nargs=2, default=(512, 64))
