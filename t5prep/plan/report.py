@@ -134,11 +134,11 @@ def table(answers: Sequence[Answer], *, rows: int | None, price: float | None) -
 def hours(number: float) -> str:
     """A time for people.
 
-    >>> hours(0.05), hours(3.25), hours(100)
-    ('3 min', '3.2 h', '4.2 days')
+    >>> hours(0.003), hours(0.05), hours(3.25), hours(100)
+    ('11 s', '3 min', '3.2 h', '4.2 days')
     """
     if number < 1:
-        return f"{number * 60:.0f} min"
+        return f"{number * 60:.0f} min" if number > 1 / 30 else f"{number * 3600:.0f} s"
     return f"{number:.1f} h" if number < 48 else f"{number / 24:.1f} days"
 
 
