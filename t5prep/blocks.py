@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import pyarrow.parquet
 
 from t5prep import formats, sources
@@ -198,29 +199,27 @@ def _end_by_quotes(buffer: bytes, *, final: bool) -> tuple[int, int] | None:
 
     None where it does not (`5" disk,`), and the rows have to be parsed.
     """
-    parts = buffer.split(b'"')
-    outside = parts[::2]
-    closed = len(parts) % 2 == 1
-    for part in outside[1:]:
-        if part and part[0] not in b",\r\n":
-            return None
-    for part in outside[: -1 if closed else None]:
-        if part and part[-1] not in b",\n":
-            return None
+    data = np.frombuffer(buffer, np.uint8)
+    quotes = np.flatnonzero(data == ord('"'))
+    # A quote beside another is half of a doubled one: it closes the field, and the other opens it again.
+    opening, closing = quotes[::2], quotes[1::2]
+    before, after = data[opening[opening > 0] - 1], data[closing[closing < len(data) - 1] + 1]
+    closed = len(opening) == len(closing)
+    if not (_BEFORE_QUOTES[before].all() and _AFTER_QUOTES[after].all()) or (final and not closed):
+        return None
+    newlines = np.flatnonzero(data == ord("\n"))
+    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
     if final:
-        if not closed:
-            return None
-        rows = sum(part.count(b"\n") for part in outside)
-        return len(buffer), rows + (not buffer.endswith(b"\n") and bool(buffer))
-    after = 0  # bytes behind the last newline that stands outside quotes
-    for index in range(len(parts) - 1, -1, -1):
-        if index % 2 == 0 and b"\n" in parts[index]:
-            last = parts[index].rfind(b"\n")
-            end = len(buffer) - after - len(parts[index]) + last + 1
-            rows = sum(part.count(b"\n") for part in parts[0:index:2]) + parts[index].count(b"\n")
-            return end, rows
-        after += len(parts[index]) + 1
-    return 0, 0
+        return len(buffer), len(outside) + (not buffer.endswith(b"\n") and bool(buffer))
+    return (int(outside[-1]) + 1, len(outside)) if len(outside) else (0, 0)
+
+
+def _among(characters: bytes) -> np.ndarray:
+    """Which byte is one of these, bool[256]."""
+    return np.isin(np.arange(256), list(characters))
+
+
+_BEFORE_QUOTES, _AFTER_QUOTES = _among(b',\n"'), _among(b',\r\n"')
 
 
 def _end_by_parsing(buffer: bytes, format: Format, *, final: bool, most: int) -> tuple[int, int]:

@@ -3,6 +3,8 @@
 Nothing here or at the top of a command's module may import Beam, TensorFlow or transformers: `--help` stays instant.
 """
 
+import atexit
+import gc
 import importlib
 import importlib.util
 import io
@@ -19,6 +21,10 @@ COMMANDS = (
     *("tasks", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train"),
     *("eval", "predict", "export", "push", "doctor", "cache", "completion"),
 )
+
+
+# Python looks through all that is alive once more before it ends: a third of a second for Beam's modules, for nothing.
+atexit.register(gc.freeze)
 
 
 class _Commands(click.Group):
