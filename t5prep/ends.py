@@ -20,9 +20,11 @@ from t5prep.tokenizer import Tokenizer
 
 # A space between two visible ASCII characters: no normalization rule of nmt_nfkc reaches across it (a test tries all).
 _SAFE = re.compile(r"[!-~][ \n](?=[!-~])")
-# Where the head is cut at first; English text has about 4.5 characters a token, code 3. Further tries take more.
-_CHARACTERS_PER_TOKEN = 4
+# Where an end is cut at first: English text has about 4.5 characters a token, code 3. Further tries take more.
+_CHARACTERS_PER_TOKEN = 4.4
 _GROWTH = (1.0, 1.5, 3.0)
+# Above so many characters a token, the ends of a text are found sooner than all of it is tokenized.
+_WORTHWHILE = 6
 # SentencePiece scores a character that it has no piece for at its lowest score minus 10 (unigram_model.cc, kUnkPenalty).
 _UNK_PENALTY = 10.0
 # NFKC makes at most 18 characters of one (U+FDFA).
@@ -49,17 +51,17 @@ class Ends(NamedTuple):
 
 
 class _Word(NamedTuple):
-    """A word by itself: its ids, int32[size], and by how much they beat the second best for each addition that can be
-    wrong.
+    """A word by itself: its ids (the bytes of int32[length], which are joined faster than arrays), and by how much they
+    beat the second best for each addition that can be wrong.
     """
 
-    ids: np.ndarray
-    size: int
+    ids: bytes
     margin: float
 
 
 _NO_IDS = np.zeros(0, np.int32)
-_DOUBTFUL = _Word(_NO_IDS, 0, 0.0)
+_DOUBTFUL = _Word(b"", 0.0)
+_BETWEEN_BLANKS = _Word(b"", float("inf"))
 
 
 class EndsEncoder:
@@ -96,14 +98,15 @@ class EndsEncoder:
         lead, continuation = _NFKC_GROWTH * unknown, 0.0
         self._byte_cost = np.array(ascii_cost + [continuation] * 64 + [lead] * 64)
         self._cheapest = min((-self._scores[i] for i in plain), default=1.0)
-        self._known: dict[str, _Word] = {}
+        self._dearest = max(ascii_cost)
+        self._known: dict[str, _Word] = {"": _BETWEEN_BLANKS}
         # How much less than its characters one by one each of these words costs.
         self._saved: dict[str, float] = {}
         self._credit = _CREDIT
 
     def worthwhile(self, characters: int, wanted: int) -> bool:
         """Whether a text is so long that it pays to tokenize only `wanted` ids at its ends, if that can be done."""
-        return characters > _CHARACTERS_PER_TOKEN * wanted + 512 and self.provable
+        return characters > _WORTHWHILE * wanted + 512 and self.provable
 
     def encode(self, text: str, *, head: int, tail: int) -> Ends | None:
         """The first `head` and the last `tail` ids, without EOS, of a text that is longer than both.
@@ -134,37 +137,55 @@ class EndsEncoder:
         return None
 
     def _tail(self, text: str, wanted: int) -> tuple[np.ndarray, int] | None:
-        """At least `wanted` certain ids of the tail and where they begin; None if the middle or a doubt is reached.
-
-        The words are looked up from the last one backwards: most texts with a doubt cost a few look-ups.
-        """
+        """At least `wanted` certain ids of the tail and where they begin; None if the middle or a doubt is reached."""
         if not wanted:
             return _NO_IDS, len(text)
         for growth in _GROWTH:
             cut = _SAFE.search(text, max(0, len(text) - int(wanted * _CHARACTERS_PER_TOKEN * growth)))
             if not cut:
                 return None
-            words: list[_Word] = []
-            count, begin = 0, len(text)
-            for spelled in reversed(_split(text[cut.end() :])):
-                begin -= len(spelled)
-                if spelled:
-                    word = self._known.get(spelled)
-                    if word is None:
-                        if self._credit < _LEARNING:
-                            return None
-                        self._credit -= _LEARNING
-                        word = self._know(spelled)
-                    if not word.margin:
-                        return None
-                    words.append(word)
-                    count += word.size
-                    if count >= wanted and _SAFE.match(text, begin - 2):
-                        if not self._certain(text, min([word.margin for word in words])):
-                            return None
-                        return np.concatenate([word.ids for word in reversed(words)]), begin
-                begin -= 1  # the blank before it
+            spelled = _split(text[cut.end() :])
+            if (ids := self._all(text, spelled, wanted)) is not None:
+                return ids, cut.end()
+            found = self._last(text, spelled, wanted)
+            if found is None or len(found[0]) >= wanted:
+                return found
         return None
+
+    def _all(self, text: str, spelled: list[str], wanted: int) -> np.ndarray | None:
+        """The ids of these words, if all are known, certain, and enough: most are, and this takes no loop."""
+        try:
+            ids, margins = zip(*map(self._known.__getitem__, spelled), strict=True)
+        except KeyError:
+            return None
+        joined = np.frombuffer(b"".join(ids), np.int32)
+        return joined if len(joined) >= wanted and self._certain(text, min(margins)) else None
+
+    def _last(self, text: str, spelled: list[str], wanted: int) -> tuple[np.ndarray, int] | None:
+        """The tail that is the last few of these words, as many as are enough; fewer ids where all of them are not enough.
+
+        They are looked up from the last one backwards: most texts with a doubt cost a few look-ups.
+        """
+        words: list[_Word] = []
+        count, begin = 0, len(text)
+        for one in reversed(spelled):
+            begin -= len(one)
+            word = self._known.get(one)
+            if word is None:
+                if self._credit < _LEARNING:
+                    return None
+                self._credit -= _LEARNING
+                word = self._know(one)
+            if not word.margin:
+                return None
+            words.append(word)
+            count += len(word.ids) // 4
+            if one and count >= wanted and _SAFE.match(text, begin - 2):
+                if not self._certain(text, min([word.margin for word in words])):
+                    return None
+                return np.frombuffer(b"".join([word.ids for word in reversed(words)]), np.int32), begin
+            begin -= 1  # the blank before it
+        return _NO_IDS, begin
 
     def _certain(self, text: str, margin: float) -> bool:
         """Whether rounding in the middle of `text` cannot have changed words whose least margin is `margin`.
@@ -172,6 +193,8 @@ class EndsEncoder:
         A path of k pieces makes k additions, each wrong by at most half a unit in the last place of the running sum, and
         the sum is at most what the text costs character by character, less what its well-known words save.
         """
+        if margin > _unit(len(text) * self._dearest) and text.isascii():
+            return True
         most = self._characters(text)
         if margin > _unit(most):
             return True
@@ -196,10 +219,9 @@ class EndsEncoder:
             additions = (len(paths[0]) + min(costs[1] / self._cheapest, characters)) / 2
             margin = (costs[1] - costs[0]) / additions
         if len(self._known) >= _REMEMBERED_WORDS:
-            self._known.clear()
+            self._known = {"": _BETWEEN_BLANKS}
             self._saved.clear()
-        ids = self._tokenizer.encode_array(spelled)
-        word = self._known[spelled] = _Word(ids, len(ids), margin)
+        word = self._known[spelled] = _Word(self._tokenizer.encode_array(spelled).tobytes(), margin)
         self._saved[spelled] = max(0.0, self._characters(spelled) - costs[0])
         return word
 
