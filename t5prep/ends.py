@@ -98,7 +98,7 @@ class EndsEncoder:
         lead, continuation = _NFKC_GROWTH * unknown, 0.0
         self._byte_cost = np.array(ascii_cost + [continuation] * 64 + [lead] * 64)
         self._cheapest = min((-self._scores[i] for i in plain), default=1.0)
-        self._dearest = max(ascii_cost)
+        self._dearest, self._dearest_other = max(ascii_cost), lead
         self._known: dict[str, _Word] = {"": _BETWEEN_BLANKS}
         # How much less than its characters one by one each of these words costs.
         self._saved: dict[str, float] = {}
@@ -193,7 +193,9 @@ class EndsEncoder:
         A path of k pieces makes k additions, each wrong by at most half a unit in the last place of the running sum, and
         the sum is at most what the text costs character by character, less what its well-known words save.
         """
-        if margin > _unit(len(text) * self._dearest) and text.isascii():
+        # First as if each were the dearest: it takes no look at them, and is enough for most texts.
+        others = 0 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) - len(text)
+        if margin > _unit(len(text) * self._dearest + others * self._dearest_other):
             return True
         most = self._characters(text)
         if margin > _unit(most):
