@@ -11,6 +11,9 @@ import click
 from t5prep.cli import _output
 from t5prep.cli._prepare_options import common
 
+# NumPy's BLAS starts a thread for each core in each worker, and no matrix is multiplied here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 class _Tasks(click.Group):
     """One subcommand a task: the common options, and those of the task's dataclass."""
