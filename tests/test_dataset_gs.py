@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+from servers.gcs_emulator import every
 from toy_dataset import write
 
 from t5prep import gcs
@@ -58,14 +59,13 @@ def test_an_epoch_resumption_hosts_and_faults(googleapis, data):
         {"data": data, "eval": {"batch": 8}},
         *(job(data, 2, start_step=start) for start in starts),
     ]
-    dice = random.Random(0)
-    struck = []
+    tenth, struck = every(10, "503", "cut"), []
 
     def fault(seen):
         # TensorFlow waits seconds before it asks again: enough of them is enough.
-        if seen.kind == "read" and len(struck) < 12 and dice.random() < 0.1:
-            struck.append(dice.choice(["503", "cut"]))
-            return struck[-1]
+        if seen.kind == "read" and len(struck) < 12 and (found := tenth(seen)):
+            struck.append(found)
+            return found
         return ""
 
     googleapis.front.fault = fault

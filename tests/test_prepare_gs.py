@@ -2,6 +2,7 @@
 
 import pytest
 from preparing import bytes_of, prepared, require
+from servers.gcs_emulator import every
 
 from t5prep import gcs, manifest
 from t5prep.claims import MARKER
@@ -77,10 +78,7 @@ def test_somebody_elses_objects_are_left_alone(source, bucket, front):
 
 
 def test_one_in_ten_requests_fails_and_the_bytes_are_the_same(source, bucket, front, tmp_path):
-    import random
-
-    dice = random.Random(5)
-    front.fault = lambda seen: dice.choice(["503", "429"]) if dice.random() < 0.1 else ""
+    front.fault = every(10, "503", "429")
     prepared(source, f"{bucket}/data", **CHOICES)
     front.fault = lambda seen: ""
     prepared(source, tmp_path / "data", **CHOICES)

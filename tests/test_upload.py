@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from servers.gcs_emulator import every
 from toy_dataset import write
 
 from t5prep import gcs, resumable
@@ -124,8 +125,7 @@ def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch
 
 
 def test_one_in_ten_requests_fails_and_nothing_is_lost(data, bucket, front):
-    dice = random.Random(0)
-    front.fault = lambda seen: dice.choice(["503", "cut"]) if dice.random() < 0.1 else ""
+    front.fault = every(10, "503", "cut")
     for number in range(4):
         upload(data, f"{bucket}/{number}")
     faults = sum(1 for seen in front.seen if seen.status in (0, 503))
@@ -285,8 +285,7 @@ def test_reading_a_bucket_survives_faults(data, bucket, front):
     from t5prep.verify import verify
 
     upload(data, bucket)
-    dice = random.Random(3)
-    front.fault = lambda seen: dice.choice(["503", "cut"]) if dice.random() < 0.2 else ""
+    front.fault = every(5, "503", "cut")
     assert verify(bucket).task == "toy"
     front.fault = lambda seen: "403" if seen.kind == "read" else ""
     with pytest.raises(OutputError, match=r"storage\.objects\.get on the bucket"):

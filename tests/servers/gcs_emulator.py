@@ -14,6 +14,7 @@ So what is real here: clients, protocol, preconditions, checksums, listings, ran
 import contextlib
 import dataclasses
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -73,6 +74,12 @@ class Seen:
 
 # What is to go wrong with a request: "" nothing · a status · cut, stall, spoil (the body) · lost (done, unanswered)
 Fault = Callable[[Seen], str]
+
+
+def every(number: int, *faults: str) -> Fault:
+    """One request in so many meets the next of these faults, in turn: by count, so that some are always met."""
+    turns, coming = itertools.count(1), itertools.cycle(faults)
+    return lambda seen: "" if next(turns) % number else next(coming)
 
 
 class Front:
