@@ -47,7 +47,7 @@ train: $(VENV)/train prep  ## train the tiny recipe on the built-in sample, on t
 	@$(BIN)/t5prep eval --model runs/sample --data $(OUT)
 
 test: $(VENV)/dev  ## run the tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(ARGS)
 
 test-slow: $(VENV)/dev  ## run the slow tests too
 	$(BIN)/python -m pytest -q --slow
