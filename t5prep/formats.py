@@ -4,11 +4,13 @@ A row that cannot be read is a reason, not an exception: it ends in rejected.jso
 counted by what stands before their first colon.
 """
 
+import codecs
 import csv
 import dataclasses
 import io
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -35,6 +37,10 @@ SUFFIXES = {
 }
 KINDS = ("csv", "tsv", "jsonl", "parquet", "text")
 PACKED = (".gz", ".bz2", ".xz")
+# In bytes, of every encoding that Python knows.
+_LONGEST_CHARACTER = 8
+# Escapes of JSON that may stand for no text: a NUL, half of a surrogate pair.
+_ESCAPED = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,12 +98,12 @@ def rows(
     except UnicodeDecodeError:
         # Undecodable bytes become lone surrogates, which mark the rows they are in and no others.
         text, broken = data.decode(format.encoding, "surrogateescape"), True
-    suspicious = broken or b"\0" in data
+    suspicious = broken or b"\0" in data or (format.kind == "jsonl" and _ESCAPED.search(data) is not None)
     parse = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "text": _text}[format.kind]
     for number, row in enumerate(parse(text, columns), first):
         if isinstance(row, str):
             yield Row(number, None, row)
-        elif row and (reason := _damage(row, format) if suspicious else ""):
+        elif row and (reason := _damage(row, format, broken=broken) if suspicious else ""):
             yield Row(number, None, reason)
         elif row:
             yield Row(number, row)
@@ -113,9 +119,36 @@ def parquet_rows(file: Any, group: int, *, columns: Sequence[str], first: int, s
             number += batch.num_rows
             continue
         number, batch, skip = number + skip, batch.slice(skip), 0
-        for record in batch.to_pylist():
-            yield Row(number, record)
+        for record in _records(batch):
+            if isinstance(record, str):
+                yield Row(number, None, record)
+            elif reason := _nul(record):
+                yield Row(number, None, reason)
+            else:
+                yield Row(number, record)
             number += 1
+
+
+def _records(batch: pyarrow.RecordBatch) -> Iterator[Record | str]:
+    """The rows of a batch; where one holds bytes that are no UTF-8 (Arrow does not look), why it cannot be read."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except UnicodeDecodeError:
+        pass
+    for i in range(batch.num_rows):
+        try:
+            yield batch.slice(i, 1).to_pylist()[0]
+        except UnicodeDecodeError as error:
+            yield f"not utf-8: byte 0x{error.object[error.start]:02x}"
+
+
+def _nul(record: Record) -> str:
+    """Why a row of Parquet is refused, whose strings are UTF-8 already; "" where it is not."""
+    for column, value in record.items():
+        if "\0" in (value if isinstance(value, str) else "".join(_strings(value))):
+            return f"NUL byte: in {column}"
+    return ""
 
 
 def split_csv(text: str) -> Iterator[tuple[list[str] | str, int]]:
@@ -173,7 +206,7 @@ def _jsonl(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield f"not JSON: {error}"
             continue
         yield row if isinstance(row, dict) else f"not a JSON object: {type(row).__name__}"
@@ -190,17 +223,33 @@ def _lines(text: str) -> Iterator[str]:
         yield line.rstrip("\r\n")
 
 
-def _damage(record: Record, format: Format) -> str:
+def _damage(record: Record, format: Format, *, broken: bool) -> str:
+    """Why a row's values are no text, or "". Undecodable bytes of a `broken` block are the surrogates from U+DC80 on."""
     for column, value in record.items():
-        if not isinstance(value, str):
-            continue
-        if "\0" in value:
+        text = value if isinstance(value, str) else "".join(_strings(value))
+        if "\0" in text:
             return f"NUL byte: in {column}"
         try:
-            value.encode()
+            text.encode()
         except UnicodeEncodeError as error:
-            return f"not {format.encoding}: byte 0x{ord(value[error.start]) - 0xDC00:02x} in {column}"
+            code = ord(text[error.start])
+            if broken and 0xDC80 <= code <= 0xDCFF:
+                return f"not {format.encoding}: byte 0x{code - 0xDC00:02x} in {column}"
+            return f"no text: half of a surrogate pair (U+{code:04X}) in {column}"
     return ""
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string of a JSON value, keys included, in no order. Without recursion: a row may be nested as deep as it likes."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += [*one, *one.values()]
+        elif isinstance(one, list):
+            left += one
 
 
 def check_encoding(head: bytes, format: Format, *, name: str) -> None:
@@ -213,7 +262,7 @@ def check_encoding(head: bytes, format: Format, *, name: str) -> None:
     except LookupError:
         raise UsageError(f'--encoding "{format.encoding}" is not an encoding that Python knows. Try utf-8.') from None
     except UnicodeDecodeError as error:
-        if error.start >= len(head) - 4 and "end of data" in error.reason:
+        if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
             return
         import charset_normalizer
 
@@ -226,3 +275,12 @@ def check_encoding(head: bytes, format: Format, *, name: str) -> None:
             f"{name} is not {format.encoding}: byte 0x{head[error.start]:02x} in line {line}. "
             f"Say what it is; it looks like --encoding {guess}"
         ) from None
+
+
+def _goes_on(head: bytes, encoding: str) -> bool:
+    """Whether nothing is wrong but that the last character is cut: a decoder of streams waits for its rest."""
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(head)
+    except (UnicodeError, LookupError):
+        return False
+    return True

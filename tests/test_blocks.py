@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t5prep import blocks, formats, sources
+from t5prep.errors import SourceError
 from t5prep.formats import Row
 
 SIZES = [1, 7, 64, 4096]
@@ -111,6 +112,50 @@ def test_json_lines_and_plain_lines(tmp_path: Path) -> None:
     assert [row.record for row in rows_of(tmp_path / "lines.txt", size=2)] == [
         {"text": "one"}, {"text": "two\u2028half"}, {"text": "three"}
     ]  # fmt: skip
+
+
+def test_text_that_is_none_is_the_reason_of_its_row(tmp_path: Path) -> None:
+    """As JSON spells it: a NUL, half of a pair of surrogates; and brackets that no parser follows to their end."""
+    path = tmp_path / "rows.jsonl"
+    lines = [
+        '{"q": "a\\u0000b"}',
+        '{"q": ["ok", "\\uD83D"]}',
+        "[" * 100_000,
+        '{"q": {"a": "\\udc80"}}',
+    ]
+    path.write_text("\n".join([*lines, json.dumps({"q": "🙂 \\ud800"})]))
+    found = rows_of(path, size=1 << 20)
+    assert [(row.number, row.reason.partition(":")[0]) for row in found[:4]] == [
+        (1, "NUL byte"), (2, "no text"), (3, "not JSON"), (4, "no text")
+    ]  # fmt: skip
+    assert found[1].reason == "no text: half of a surrogate pair (U+D83D) in q"
+    assert found[4] == Row(5, {"q": "🙂 \\ud800"})  # a backslash that is text
+
+
+def test_parquet_whose_strings_are_none_is_read_around_them(tmp_path: Path) -> None:
+    """Arrow writes and reads strings of any bytes, and stumbles when it makes Python's of them."""
+    said = pa.array([b"ok", b"a\xffb", b"c\0d", b"fine"], pa.binary())
+    table = pa.table({"q": pa.Array.from_buffers(pa.string(), len(said), said.buffers())})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert rows_of(tmp_path / "rows.parquet", size=1) == [
+        Row(1, {"q": "ok"}), Row(2, None, "not utf-8: byte 0xff"), Row(3, None, "NUL byte: in q"), Row(4, {"q": "fine"})
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "shift_jis", "gb18030", "euc_jp", "big5"])
+@pytest.mark.parametrize("before", ["", "x"])
+def test_a_character_may_stand_across_the_end_of_what_is_sniffed(tmp_path: Path, encoding: str, before: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(f"a,b\n1,{before}{'中' * 99}\n2,x\n".encode(encoding))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "SNIFFED_BYTES", 21)
+        found = rows_of(path, size=5, encoding=encoding)
+        assert [row.record["b"] for row in found if row.record] == [f"{before}{'中' * 99}", "x"]
+        patch.setattr(blocks, "SNIFFED_BYTES", 22)
+        assert rows_of(path, size=5, encoding=encoding) == found
+        path.write_bytes(path.read_bytes()[:20] + b"\xff\n")
+        with pytest.raises(SourceError, match=f"is not {encoding}"):
+            rows_of(path, size=5, encoding=encoding)
 
 
 def test_parquet_by_row_groups(tmp_path: Path) -> None:
