@@ -64,6 +64,8 @@ def to_example(record: Record, options: Options) -> Example:
     context = str(record.get("context_processed") or "").strip()
     said = str(record.get("answer") or record.get("answer_processed") or "")
     answers = tuple(dict.fromkeys(answer.strip() for answer in said.split("\t") if answer.strip()))
+    if record["id"] in (None, ""):
+        raise Reject("empty id")
     if not question:
         raise Reject("empty question")
     if not answers:

@@ -9,6 +9,8 @@ A concept set has several sentences, in rows of their own. To train they are as 
 references of one example, whose id is the concept set.
 """
 
+from typing import Any
+
 from t5prep.errors import Reject
 from t5prep.task import NoOptions, Task
 from t5prep.types import Example, Record
@@ -18,10 +20,8 @@ PREFIX = "generate a sentence with: "
 
 def to_example(record: Record, options: NoOptions) -> Example:
     """One concept set with one sentence, or with all of them."""
-    concepts = record.get("concepts") or str(record.get("concept_set") or "").split("#")
-    concepts = [concept.strip() for concept in concepts if concept.strip()]
-    said = record.get("target") or record.get("scene") or []
-    sentences = [sentence.strip() for sentence in ([said] if isinstance(said, str) else said) if sentence.strip()]
+    concepts = _texts(record.get("concepts") or record.get("concept_set"), apart="#")
+    sentences = _texts(record.get("target") or record.get("scene"))
     if not concepts:
         raise Reject("no concepts")
     if not sentences:
@@ -32,6 +32,13 @@ def to_example(record: Record, options: NoOptions) -> Example:
         targets=sentences[0],
         references=tuple(dict.fromkeys(sentences)),
     )
+
+
+def _texts(value: Any, *, apart: str | None = None) -> list[str]:
+    """A list's texts, or those of one text: itself, or its parts where it says what stands between them."""
+    values = value if isinstance(value, list) else [value] if apart is None else str(value or "").split(apart)
+    texts = ("" if one is None else str(one).strip() for one in values)
+    return [text for text in texts if text]
 
 
 TASK = Task(

@@ -33,11 +33,14 @@ def to_example(record: Record, options: Options) -> Example:
     if not title.strip() and not body.strip():
         raise Reject("empty text: neither title nor body")
     words = _words(options.labels)
-    if record["Y"] not in words:
+    label = str(record["Y"])
+    if label not in words:
         raise Reject(f"unknown label: {record['Y']!r} is not one of {', '.join(words)}")
+    if record["Id"] in (None, ""):
+        raise Reject("empty id")
     if options.html == "strip":
         body = strip_html(body)
-    return Example(id=str(record["Id"]), inputs=(f"quality: {title}", EOS, body), targets=words[record["Y"]])
+    return Example(id=str(record["Id"]), inputs=(f"quality: {title}", EOS, body), targets=words[label])
 
 
 @functools.cache

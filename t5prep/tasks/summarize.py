@@ -22,7 +22,7 @@ def to_example(record: Record, options: NoOptions) -> Example:
     if not summary:
         raise Reject("empty summary")
     id = record.get("id")
-    return Example(id=None if id is None else str(id), inputs=(Protected(PREFIX), article), targets=summary)
+    return Example(id=None if id in (None, "") else str(id), inputs=(Protected(PREFIX), article), targets=summary)
 
 
 TASK = Task(

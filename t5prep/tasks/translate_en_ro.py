@@ -7,6 +7,8 @@ Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translati
          for t5-base, and 28.0 as that of Raffel et al. 2020. Truncation never cuts the prefix, which is the seed's.
 """
 
+from collections.abc import Mapping
+
 from t5prep.errors import Reject
 from t5prep.task import NoOptions, Task
 from t5prep.types import Example, Protected, Record
@@ -17,6 +19,8 @@ PREFIX = "translate English to Romanian: "
 def to_example(record: Record, options: NoOptions) -> Example:
     """One pair of sentences."""
     pair = record.get("translation") or record
+    if not isinstance(pair, Mapping):
+        raise Reject("no pair: the column translation holds no en and ro")
     source, target = (
         str(pair.get(language) or pair.get(side) or "").strip()
         for language, side in (("en", "source"), ("ro", "target"))
