@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pipelines import staging
 from pipelines.staging import Staged
-from t5prep import arranging, assembling, files, gathering, limiting, manifest, pairs, places, splits, task
+from t5prep import arranging, assembling, files, gathering, limiting, manifest, pairs, places, sources, splits, task
 from t5prep.blocks import Block
 from t5prep.gathering import Gathered, ShardSpec
 from t5prep.limiting import Wanted
@@ -115,9 +115,14 @@ def rejected_lines(run: Run) -> bytes:
 
 
 def hash_file(file: RawFile) -> str:
-    """SHA-256 (hex) of a source file's bytes; for one that is not on this machine what its publisher says of it."""
+    """SHA-256 (hex) of a source file's bytes (of a zip's member, not of the whole zip for each of its members).
+
+    For one that is not on this machine what its publisher says of it.
+    """
     if "://" in file.path:
         return file.checksum
+    if file.member:
+        return sources.sha256(file)
     with open(file.path, "rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

@@ -1,5 +1,6 @@
 """The tasks on the seeds' own corpora: counts, and that nothing changes but what should."""
 
+import hashlib
 import unicodedata
 import zipfile
 from pathlib import Path
@@ -117,6 +118,10 @@ def test_one_dataset_of_the_webis_archive(squad_zip, tmp_path, subset, partition
         splits=None,
     )
     assert {name: split.records for name, split in made.splits.items()} == {"train": 30, "validation": 6}
+    with zipfile.ZipFile(squad_zip) as archive:  # of each member its own bytes, not the whole archive's
+        for file in made.source.files:
+            inside = archive.read(file.name.removeprefix(f"{squad_zip.name}/"))
+            assert (file.bytes, file.sha256) == (len(inside), hashlib.sha256(inside).hexdigest())
     record = by_id(tmp_path / "out")[f"{subset}-{partition}-valid-3"]
     assert record["references"] == [b"So 3", b"Thus 3"]
 
