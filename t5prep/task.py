@@ -119,9 +119,10 @@ def summary(name: str) -> str:
 
 @functools.cache
 def code(name: str) -> str:
-    """Digest of the code that turns records of a task into features: what is tokenized by other code is not reused."""
+    """Digest of the code that makes rows of bytes, and features of a task's rows: what other code tokenized is not reused."""
     modules = (
         f"t5prep.tasks.{name}",
+        *(f"t5prep.{name}" for name in ("blocks", "formats", "pairs", "regular_csv", "tokenizing")),
         *(f"t5prep.{name}" for name in ("text", "encode", "ends", "newlines", "tokenizer", "truncation")),
     )
     digest = hashlib.blake2b(digest_size=16)

@@ -1,5 +1,6 @@
 """Tokenized blocks of earlier runs: found when nothing that made them has changed, and bounded on disk."""
 
+import inspect
 import json
 import os
 import random
@@ -16,8 +17,9 @@ import pytest
 from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
 
-from t5prep import caches, cli, kept, sample
+from t5prep import caches, cli, kept, sample, task
 from t5prep.errors import UsageError
+from t5prep.settings import Settings
 from t5prep.verify import verify
 
 SAMPLE = sample.tokenizer_path()
@@ -78,6 +80,24 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
     several = prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=tmp_path / "kept2")
     assert one == several
     assert len(files_of(tmp_path / "kept1")) == 1 < len(files_of(tmp_path / "kept2"))
+
+
+@pytest.mark.parametrize(
+    "module", ["tasks.sst2", "formats", "regular_csv", "pairs", "tokenizing", "encode", "tokenizer"]
+)
+def test_what_other_code_tokenized_is_not_found(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever of it makes rows of bytes, or features of rows."""
+    settings = Settings("sst2", {}, input_length=128, target_length=4)
+    task.code.cache_clear()
+    before = settings.tokenizing("tokenizer")
+    source = inspect.getsource
+    monkeypatch.setattr(inspect, "getsource", lambda of: source(of) + "#" * (of.__name__ == f"t5prep.{module}"))
+    task.code.cache_clear()
+    changed = settings.tokenizing("tokenizer")
+    task.code.cache_clear()
+    assert changed != before
+    monkeypatch.undo()
+    assert settings.tokenizing("tokenizer") == before
 
 
 def test_fresh_uses_nothing_and_keeps_what_it_makes(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
