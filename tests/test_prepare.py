@@ -76,6 +76,36 @@ def test_bytes_do_not_depend_on_workers_order_or_files(tmp_path: Path) -> None:
         assert made.splits == first.splits
 
 
+def test_real_questions_shuffled_and_over_files_are_the_same_and_tensorflow_writes_them_alike(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    tf = pytest.importorskip("tensorflow")
+    source, model = shared_data / "stackoverflow/questions_cp1252.csv", shared_data / "t5_tokenizer/spiece.model"
+    choices = {"tokenizer": model, "options": {"labels": "HQ=high,LQ=low"}, "shards": 4}
+    made = prepared(source, tmp_path / "out", encoding="cp1252", **choices)
+    csv.field_size_limit(1 << 30)
+    with open(source, newline="", encoding="cp1252") as file:
+        rows = list(csv.DictReader(file))
+    random.Random(11).shuffle(rows)
+    (tmp_path / "parts").mkdir()
+    for i in range(3):
+        write_csv(tmp_path / "parts" / f"part{i}.csv", rows[i::3])
+    assert prepared(tmp_path / "parts", tmp_path / "again", **choices).splits == made.splits
+    spec = {
+        "id": tf.io.FixedLenFeature([1], tf.string),
+        "input_ids": tf.io.FixedLenFeature([512], tf.int64),
+        "labels": tf.io.FixedLenFeature([2], tf.int64),
+    }
+    ours, seen = by_id(tmp_path / "out"), 0
+    for shard in (shard for split in made.splits.values() for shard in split.shards):
+        for raw in tf.data.TFRecordDataset(str(tmp_path / "out" / shard.name)).as_numpy_iterator():
+            parsed = {name: value.numpy().tolist() for name, value in tf.io.parse_single_example(raw, spec).items()}
+            assert parsed == ours[parsed["id"][0].decode()]
+            assert tf.train.Example.FromString(raw).SerializeToString(deterministic=True) == raw
+            seen += 1
+    assert seen == 1000
+
+
 def test_a_second_run_from_kept_blocks_has_the_same_bytes(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "rows.csv", questions(50))
     kept = tmp_path / "kept"
