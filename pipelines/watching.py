@@ -8,6 +8,7 @@ from typing import Any
 from pipelines.work import PrepareBlock
 from t5prep import caches, kept
 from t5prep.blocks import Block
+from t5prep.gathering import Gathered
 from t5prep.placing import Run
 from t5prep.progress import Progress
 
@@ -23,14 +24,18 @@ class Watch:
         self._kept = Path(work.kept) if work.kept else None
         self._limit = caches.limit()
         self._began = time.time()
-        self._blocks = self._found = self._bytes_found = 0
+        self._blocks = self._found = self._bytes_found = self._placed = 0
+        self._writing: Progress | None = None
         self._bound()
 
     def __call__(self, element: Any, result: Any) -> None:
         """An element is done."""
+        if isinstance(result, Gathered):
+            self._written(result)
         if not (isinstance(element, Block) and isinstance(result, Run)):
             return
         self._progress.add(bytes=element.size, rows=element.rows)
+        self._placed += sum(result.sizes.values())
         self._blocks += 1
         self._found += result.found
         self._bytes_found += element.size if result.found else 0
@@ -39,7 +44,7 @@ class Watch:
 
     def close(self) -> None:
         """Says what was found, where anything was."""
-        self._progress.close()
+        (self._writing or self._progress).close()
         self._bound()
         if self._found:
             print(
@@ -47,6 +52,14 @@ class Watch:
                 "earlier run and used again; --fresh tokenizes them anew",
                 file=sys.stderr,
             )
+
+    def _written(self, gathered: Gathered) -> None:
+        """A shard is written, and nothing is read any more: a line of its own, which times what comes after the first."""
+        if self._writing is None:
+            self._progress.close()
+            self._writing = Progress("writing shards", total=self._placed - gathered.spec.bytes)
+        else:
+            self._writing.add(bytes=gathered.spec.bytes, rows=gathered.counts.records)
 
     def _bound(self) -> None:
         if self._kept:

@@ -4,6 +4,7 @@ import concurrent.futures
 import fnmatch
 import functools
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from t5prep import manifest, storage
@@ -13,10 +14,16 @@ from t5prep.errors import DatasetError
 _SIDE_BY_SIDE = 8
 
 
-def verify(data: str | Path) -> manifest.Manifest:
+def verify(
+    data: str | Path,
+    *,
+    started: Callable[[int], None] = lambda total: None,
+    progress: Callable[[int], None] = lambda read: None,
+) -> manifest.Manifest:
     """The manifest of a dataset whose every shard has the size and SHA-256 it says, with no shard missing or too many.
 
-    The dataset is in a directory or under gs://, where all of it is read.
+    The dataset is in a directory or under gs://, where all of it is read. `started` hears how many bytes there are,
+    `progress` of each piece that was read, in any thread.
     Raises DatasetError naming the first shard that differs, OutputError where a bucket may not be read.
     """
     made = manifest.load(data)
@@ -27,13 +34,14 @@ def verify(data: str | Path) -> manifest.Manifest:
         raise DatasetError(
             f"{storage.within(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."
         )
+    started(sum(shard.bytes for shard in shards))
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        for _ in pool.map(functools.partial(_check, data), shards):
+        for _ in pool.map(functools.partial(_check, data, progress=progress), shards):
             pass
     return made
 
 
-def _check(data: str | Path, shard: manifest.Shard) -> None:
+def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int], None]) -> None:
     again = "Prepare the dataset again, or copy this file again from where it was made."
     path, read, size = storage.within(data, shard.name), hashlib.sha256(), 0
     try:
@@ -41,6 +49,7 @@ def _check(data: str | Path, shard: manifest.Shard) -> None:
             while piece := file.read(1 << 20):
                 read.update(piece)
                 size += len(piece)
+                progress(len(piece))
     except OSError as error:
         raise DatasetError(
             f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {again}"

@@ -1,11 +1,21 @@
 """Progress is one line on a terminal, and nothing anywhere else."""
 
 import io
+import sys
+from types import SimpleNamespace
 
 import pytest
 
+from pipelines.watching import Watch
 from t5prep import progress
+from t5prep.blocks import Block
+from t5prep.formats import Format
+from t5prep.gathering import Gathered, ShardSpec
+from t5prep.manifest import Shard
+from t5prep.placing import Run
 from t5prep.progress import Progress
+from t5prep.sources import RawFile
+from t5prep.statistics import Counts
 
 
 class Terminal(io.StringIO):
@@ -24,6 +34,22 @@ def test_a_terminal_sees_rate_share_and_time_left(monkeypatch: pytest.MonkeyPatc
     shown.add(bytes=3_000_000, rows=1500)
     assert "40%  2,000 rows  500 rows/s  1.0 MB/s  6 s left" in terminal.getvalue()
     shown.close()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, terminal = [100.0], Terminal()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys, "stderr", terminal)
+    watch = Watch(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
+    block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
+    watch(block, Run("a.csv", 1, 40, 40, {"train": (0, 40)}, {"train": 4_000_000}, b"", {}))
+    for number in range(3):
+        spec = ShardSpec("train", number, 4, 1_000_000)
+        watch((spec, []), Gathered(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", 0))
+        now[0] += 4
+    assert terminal.getvalue().endswith("writing shards   67%  20 rows  2 rows/s  0.2 MB/s  4 s left")
+    watch.close()
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 

@@ -1,5 +1,7 @@
 """`t5prep verify`."""
 
+import threading
+
 import click
 
 from t5prep.cli import _output
@@ -17,9 +19,21 @@ def command(data: str, as_json: bool) -> None:
     Example:
       t5prep verify data/sample
     """
+    from t5prep.progress import Progress
     from t5prep.verify import verify
 
-    made = verify(data)
+    shown: list[Progress] = []
+    lock = threading.Lock()
+
+    def progress(read: int) -> None:
+        with lock:
+            shown[0].add(bytes=read)
+
+    try:
+        made = verify(data, started=lambda total: shown.append(Progress("verifying", total=total)), progress=progress)
+    finally:
+        for line in shown:
+            line.close()
     shards = sum(len(split.shards) for split in made.splits.values())
     records = sum(split.records for split in made.splits.values())
     if as_json:
