@@ -1,5 +1,6 @@
 """verify finds what was altered; inspect shows what a model sees."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from preparing import prepared, questions, write_csv
 from t5prep import inspection, manifest, sample
 from t5prep.cli import main
 from t5prep.tokenizer import Tokenizer
+from t5prep.verify import verify
 
 SAMPLE = sample.tokenizer_path()
 
@@ -30,6 +32,14 @@ def test_a_whole_dataset_is_verified(data: Path) -> None:
     result = CliRunner().invoke(main, ["verify", str(data)])
     assert result.exit_code == 0
     assert "40 records" in result.stdout
+
+
+def test_a_long_verification_says_how_far_it_is(data: Path) -> None:
+    heard: list[int] = []
+    made = verify(data, started=heard.append, progress=lambda read: heard.append(-read))
+    assert heard[0] == sum(shard.bytes for split in made.splits.values() for shard in split.shards) > 0
+    assert sum(heard) == 0
+    assert len(heard) == 1 + sum(len(split.shards) for split in made.splits.values())
 
 
 def test_anything_altered_is_found(data: Path) -> None:
@@ -66,6 +76,23 @@ def test_inspect_shows_text_ids_and_mask(data: Path) -> None:
     assert "quality: Title" in result.output
     assert "<pad> × " in result.output
     assert 'has no split "trian". Did you mean "train"?' in refused("inspect", data, "--split", "trian")
+
+
+def test_nothing_is_wider_than_the_terminal(tmp_path: Path) -> None:
+    """Not the ids of a packed row, nor answers as long as a text."""
+    rows = [{"q": f"why {i}", "a": [f"answer {i}", "because of it " * 20]} for i in range(60)]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"inputs_column": "q", "targets_column": "a"}
+    for layout in ("padded", "packed"):
+        out = tmp_path / layout
+        prepared(
+            source, out, tokenizer="sample:", task="text2text", options=columns, layout=layout, splits={"test": 1.0}
+        )
+        result = CliRunner().invoke(main, ["inspect", str(out), "--split", "test", "-n", "2"], env={"COLUMNS": "60"})
+        assert result.exit_code == 0
+        assert [line for line in result.output.splitlines() if len(line) > 60] == []
+        assert ("also right: because" in result.output) == (layout == "padded")
 
 
 def test_tokens_and_ids_stand_under_each_other() -> None:

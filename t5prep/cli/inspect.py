@@ -31,7 +31,8 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
     words = inspection.open_tokenizer(made, tokenizer)
     width = shutil.get_terminal_size((100, 24)).columns
     for record in shown:
-        click.echo(_output.colour(f"── {record.id} ".ljust(width, "─"), bold=True))
+        title = f"── {record.id} ".ljust(width, "─")  # of a packed row, all ids of its examples
+        click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))
         for what, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
@@ -40,4 +41,6 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))
         for answer in record.references:
-            click.echo(f"  also right: {answer}")
+            click.echo(
+                click.wrap_text(f"also right: {answer}", width=width - 2, initial_indent="  ", subsequent_indent="  ")
+            )
