@@ -188,5 +188,6 @@ def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> tup
         (settings.truncation, settings.marker),
         settings.newlines,
         settings.seed,
+        settings.masks,
         sorted((file.name, file.bytes) for file in source.files),
     )

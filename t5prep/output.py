@@ -91,6 +91,7 @@ def identity(made: manifest.Manifest) -> tuple:
         (made.truncation.policy, made.truncation.marker),
         made.newlines,
         made.seed,
+        "attention_mask" in made.features,
         sorted((file.name, file.bytes) for file in made.source.files),
     )
 
@@ -123,7 +124,7 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: tuple) -> None:
 # What stands in an identity, in its order, as a person would say that it differs.
 _DIFFERS = (
     *("another task", "other options of the task", "another tokenizer", "another --layout", "other lengths"),
-    *("another --truncation", "newlines otherwise", "another --seed", "another source"),
+    *("another --truncation", "newlines otherwise", "another --seed", "masks otherwise", "another source"),
 )
 
 

@@ -167,6 +167,7 @@ def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Pat
     said = refused(*so(rows, other, "--input-length", 64, "--seed", 3))
     assert "holds another dataset (task so_quality, 30 records), prepared with lengths 512 and 2, --seed 0." in said
     assert "with --truncation head_tail --marker extra_id_1." in refused(*so(rows, other, "--truncation", "head"))
+    assert "prepared with masks otherwise." in refused(*so(rows, other, "--masks"))
     assert (other / manifest.NAME).read_bytes() == before
     assert run(*so(rows, other)).exit_code == 0  # the same one may be prepared again
 
