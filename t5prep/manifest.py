@@ -32,13 +32,18 @@ class SourceFile:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved."""
+    """Where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved.
+
+    `format` and `encoding` are how it was said to be read; "" where a file's name says the format.
+    """
 
     uri: str
     revision: str
     files: list[SourceFile]
     licence: str
     citation: str
+    format: str
+    encoding: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -136,6 +136,17 @@ def test_characters_that_vanish_are_named_where_the_source_is_at_hand(tmp_path: 
     assert told("data") == ""
 
 
+def test_characters_of_a_source_whose_encoding_and_format_were_said(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", [{**row, "Body": "café þ"} for row in questions(30)])
+    named_otherwise = tmp_path / "rows.export"
+    named_otherwise.write_bytes(source.read_text().encode("cp1252"))
+    prepared(named_otherwise, tmp_path / "data", tokenizer="sample:", format="csv", encoding="cp1252")
+    page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+    assert "examples of rows.export" in page
+    assert '<td>þ U+00FE LATIN SMALL LETTER THORN</td><td class="n">30</td>' in page
+    assert "U+00C3" not in page
+
+
 def test_the_same_data_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:
     one, two = (report.write(data, out=tmp_path / f"{i}.html").read_bytes() for i in range(2))
     assert one == two

@@ -35,7 +35,7 @@ def write(
         task="toy",
         options={},
         created_by="test",
-        source=Source("file:toy", "1", [], "CC0-1.0", ""),
+        source=Source("file:toy", "1", [], "CC0-1.0", "", format="", encoding="utf-8"),
         tokenizer=Tokenizer("toy", SHA, 1000, 1152, 0, 1, 2),
         layout=layout,
         features=features(layout, length),

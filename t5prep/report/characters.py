@@ -28,8 +28,7 @@ class Characters:
 def look(made: Manifest, words: Tokenizer) -> Characters | None:
     """The characters of inputs and targets that the tokenizer makes something else of.
 
-    None where the source is not on this machine, is another by now, or is read with an encoding or a format that had to
-    be said: the manifest does not know those.
+    None where the source is not on this machine, or is another by now.
     """
     if made.source.uri != "sample:" and ":" in made.source.uri:
         return None
@@ -55,7 +54,7 @@ def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
     if any((file.name, file.bytes) not in known for file in read):
         raise T5prepError(f"{read[0].name} is another file than the one that was prepared.")
     columns = task.column_names(this.columns(options))
-    found = pairs.scan(element, kind="", encoding="utf-8", otherwise=this.format)
+    found = pairs.scan(element, kind=made.source.format, encoding=made.source.encoding, otherwise=this.format)
 
     def examples() -> Iterator[Example]:
         for block in found:
