@@ -13,7 +13,8 @@ from t5prep.errors import UsageError
 RUNNERS = ("local", "prism", "flink", "dataflow")
 BEAM = "2.77.0"
 FLINK = "1.19"
-_SCRIPT = "bash .ci/engines"
+# In a clone; who has installed the package has none, and Beam fetches its own release of Flink's job server.
+_SCRIPT = Path(__file__).parents[1] / ".ci" / "engines"
 _JAVA = "sudo apt-get install -y default-jre-headless   (or any Java 11 or 17: https://adoptium.net)"
 
 
@@ -70,11 +71,12 @@ def missing() -> list[Missing]:
     lacks = []
     if not prism():
         command = f"GOBIN={folder()}/bin go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{BEAM}"
-        lacks.append(Missing("Prism", "prism", command if shutil.which("go") else _SCRIPT))
+        go = "" if shutil.which("go") else "sudo apt-get install -y golang-go && "
+        lacks.append(Missing("Prism", "prism", go + command))
     if not shutil.which("java"):
         lacks.append(Missing("Java", "flink", _JAVA))
-    if not flink_job_server():
-        lacks.append(Missing("Flink's job server", "flink", _SCRIPT))
+    if not flink_job_server() and _SCRIPT.exists():
+        lacks.append(Missing("Flink's job server", "flink", f"bash {_SCRIPT}"))
     if not _installed("google.cloud.dataflow"):
         lacks.append(Missing("the Dataflow client", "dataflow", "pip install 't5prep[dataflow]'"))
     return lacks

@@ -134,6 +134,14 @@ def test_what_is_missing_comes_with_the_command_that_gets_it(tmp_path: Path, mon
         engines.require("flink")
 
 
+def test_who_has_no_clone_is_not_sent_to_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed from a package, there is no `.ci`: Beam fetches its own job server then."""
+    monkeypatch.setenv("T5PREP_ENGINES", str(tmp_path))
+    monkeypatch.setattr(engines, "_SCRIPT", tmp_path / ".ci" / "engines")
+    assert not [missing for missing in engines.missing() if ".ci" in missing.command]
+    assert "Flink's job server" not in [missing.what for missing in engines.missing()]
+
+
 def test_a_limit_is_so_many_rows_of_all_or_of_each_split(tmp_path: Path) -> None:
     rows = questions(30)
     for folder, names in (("parts", ("a.csv", "b.csv")), ("splits", ("train.csv", "valid.csv"))):
