@@ -47,10 +47,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--pairs", type=int, default=PAIRS)
     chosen = parser.parse_args()
-    questions = SHARED / "stackoverflow/questions_cp1252.csv"
-    model = SHARED / "t5_tokenizer/spiece.model"
-    rows = _rows(questions, encoding="cp1252") if questions.exists() else _sample_rows()
-    model = model if model.exists() else sample.tokenizer_path()
+    rows, model = questions()
     print(f"{os.cpu_count()} cores, {model.name} of {model.parent.name}, {chosen.megabytes} MB, {chosen.pairs} pairs")
     corpora = [
         Row("questions as they are", rows),
@@ -64,8 +61,8 @@ def main() -> None:
         corpora.append(Row("span_corruption of these", lines, joined=8, suffix="jsonl", task="span_corruption"))
     with tempfile.TemporaryDirectory() as folder:
         for row in corpora:
-            corpus, size = _corpus(row, Path(folder), megabytes=chosen.megabytes)
-            pairs = [(_ours(row.task, corpus, Path(folder), model), _raw(corpus, model)) for _ in range(chosen.pairs)]
+            path, size = corpus(row, Path(folder), megabytes=chosen.megabytes)
+            pairs = [(_ours(row.task, path, Path(folder), model), _raw(path, model)) for _ in range(chosen.pairs)]
             ratios = [raw / ours for ours, raw in pairs]
             shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
             print(
@@ -73,15 +70,24 @@ def main() -> None:
                 f"{statistics.median(ratios):.2f}  ({shown})",
                 flush=True,
             )
-            if row is corpora[0] and (theirs := _datasets(corpus, model)) is not None:
+            if row is corpora[0] and (theirs := _datasets(path, model)) is not None:
                 print(
                     f"{'':<26} {'':>9}   speed / datasets.map + fast tokenizer + tf.train.Example: "
                     f"{theirs / statistics.median(ours for ours, _ in pairs):.1f}"
                 )
-            corpus.unlink()
+            path.unlink()
     bare = min(_timed([sys.executable, "-c", "pass"]) for _ in range(7))
     help_ = min(_timed([sys.executable, "-m", "t5prep", "--help"]) for _ in range(7))
     print(f"t5prep --help: {help_ / bare:.1f} times a bare `python -c pass`")
+
+
+def questions() -> tuple[list[dict[str, str]], Path]:
+    """Rows of so_quality and a tokenizer: the seeds' where they are at hand, else those that are built in."""
+    path, model = SHARED / "stackoverflow/questions_cp1252.csv", SHARED / "t5_tokenizer/spiece.model"
+    return (
+        _rows(path, encoding="cp1252") if path.exists() else _sample_rows(),
+        model if model.exists() else sample.tokenizer_path(),
+    )
 
 
 def _rows(path: Path, *, encoding: str) -> list[dict[str, str]]:
@@ -95,7 +101,7 @@ def _sample_rows() -> list[dict[str, str]]:
         return _rows(sample.write(Path(folder) / "questions.csv"), encoding="utf-8")
 
 
-def _corpus(row: Row, folder: Path, *, megabytes: int) -> tuple[Path, int]:
+def corpus(row: Row, folder: Path, *, megabytes: int) -> tuple[Path, int]:
     """Rows repeated and shuffled, with ids of their own, as one file of about so many megabytes."""
     chooser = random.Random(0)
     path = folder / f"corpus.{row.suffix}"
