@@ -53,6 +53,7 @@ def main() -> None:
         Row("questions as they are", rows),
         Row("the same as JSON lines", rows, suffix="jsonl"),
         Row("the same as Parquet", rows, suffix="parquet"),
+        Row("documents of 2 questions", rows, joined=2),
         Row("documents of 8 questions", rows, joined=8),
     ]
     if PROSE.exists():
