@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import gc
+import itertools
 import multiprocessing
 import os
 import sys
@@ -45,6 +46,7 @@ class Window:
         self._pool = named(pool)
         self._work = work
         self._pending: collections.deque[tuple[Any, concurrent.futures.Future, int]] = collections.deque()
+        self._behind: list[tuple[Any, int]] = []  # lost with a worker, to be given out when the first of them is done
 
     def put(self, element: Any) -> Iterator[Any]:
         """Hands an element in; yields results while more than the window holds are on their way."""
@@ -82,11 +84,15 @@ class Window:
                         "If the machine ran out of memory, try fewer: --workers 1"
                     ) from None
                 self._pool.restart()
-                again, self._pending = list(self._pending), collections.deque()
-                for number, (lost, _, died) in enumerate(again):
-                    self._submit(lost, deaths=died + (number == 0))
+                # Alone, so that another death is known to be its own: all that is on its way is lost with a worker.
+                self._behind += [(lost, died) for lost, _, died in itertools.islice(self._pending, 1, None)]
+                self._pending.clear()
+                self._submit(element, deaths=deaths + 1)
                 continue
             self._pending.popleft()
+            behind, self._behind = self._behind, []
+            for lost, died in behind:
+                self._submit(lost, deaths=died)
             self._pool.done(element, result)
             return result
 

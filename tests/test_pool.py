@@ -92,7 +92,15 @@ def test_what_was_begun_early_survives_a_worker(two: pool.Pool) -> None:
     assert through(two, twice, range(60)) == [2 * element for element in range(60)]
 
 
+def slow_beside_deadly(element: int) -> int:
+    time.sleep(0.4 * (element == 2))
+    return deadly(element)
+
+
 def test_work_that_kills_every_worker_is_said_in_a_sentence(two: pool.Pool) -> None:
+    """And no other work, which was lost with it each time."""
+    with pytest.raises(T5prepError, match=r"died 3 times on the same work \(3\)"):
+        through(two, slow_beside_deadly, range(6))
     with pytest.raises(T5prepError, match=r"died 3 times on the same work \(3\)\. If the machine ran out of memory"):
         through(two, deadly, range(6))
 
