@@ -34,6 +34,8 @@ class Progress:
         """What the line says after so many seconds."""
         done = f"{min(1.0, self._bytes / self._total):4.0%}  " if self._total else ""
         rows = f"{self._rows:,} rows  {self._rows / seconds:,.0f} rows/s  " if self._rows else ""
+        if self._total and not self._rows:
+            rows = f"{self._bytes / 1e6:,.1f} of {self._total / 1e6:,.1f} MB  "
         rate = f"{self._bytes / seconds / 1e6:.1f} MB/s"
         left = ""
         if self._total > self._bytes > 0:

@@ -53,6 +53,12 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
+def test_where_there_are_no_rows_bytes_are_counted() -> None:
+    sending = Progress("uploading", total=8_500_000_000, stream=Terminal())
+    sending.add(bytes=2_125_000_000)
+    assert sending.line(100.0) == "uploading   25%  2,125.0 of 8,500.0 MB  21.2 MB/s  300 s left"
+
+
 def test_a_file_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
