@@ -76,8 +76,8 @@ def test_advice_comes_in_the_order_of_its_cost_and_only_where_it_fits():
         "--set accumulate=4",
         "--set remat=true (activations are computed again)",
         "--input-length 128 --target-length 16",
-        "--tpu v6e-1",
-    ] or words(a_question(), arithmetic(1, 4)[0])[-1].startswith("--tpu v5p")
+        "--tpu v5p-2",  # 33 GiB are too much for a v6e
+    ]
     # Not even one row: recomputing makes it fit, together with accumulation.
     assert words(a_question(), arithmetic(8, 12)[0])[0] == "--set remat=true --set accumulate=4"
     # Weights alone are too large: only another chip helps.
