@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import browser
 import pytest
 from preparing import prepared, questions, write_csv
 
@@ -150,3 +151,8 @@ def test_what_only_evaluation_measures_says_so(run: Path, tmp_path: Path) -> Non
     page = report.write(run, out=tmp_path / "a.html").read_text()
     assert "<figcaption>accuracy, of evaluation</figcaption>" in page
     assert "<figcaption>loss</figcaption>" in page
+
+
+def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:
+    answers = _answers(tmp_path / "eval.json")
+    browser.look(report.write(run, out=tmp_path / "report.html", answers=answers))
