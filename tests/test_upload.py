@@ -290,3 +290,28 @@ def test_reading_a_bucket_survives_faults(data, bucket, front):
     front.fault = lambda seen: "403" if seen.kind == "read" else ""
     with pytest.raises(OutputError, match=r"storage\.objects\.get on the bucket"):
         verify(bucket)
+
+
+def test_a_read_that_stalls_is_made_again_and_a_spoiled_one_is_never_believed(data, bucket, front, monkeypatch):
+    from t5prep.verify import verify
+
+    upload(data, bucket)
+    monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
+    front.stalled = 0.6
+    stalled = set()
+
+    def once(seen):
+        if seen.kind == "read" and seen.name not in stalled:
+            stalled.add(seen.name)
+            return "stall"
+        return ""
+
+    front.fault = once
+    assert verify(bucket) == verify(data)
+    assert stalled == {path.name for path in data.iterdir()} - {"rejected.jsonl"}
+    for name in ("train.tfrecord-00001-of-00004", "manifest.json"):
+        front.fault = lambda seen, name=name: "spoil" if seen.kind == "read" and seen.name == name else ""
+        with pytest.raises(T5prepError) as raised:
+            verify(bucket)
+        assert name in str(raised.value)
+        assert "\n" not in str(raised.value)
