@@ -49,7 +49,10 @@ def command(
     if file == "-":
         if sys.stdin.isatty():
             _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
-        items = read_items(sys.stdin, jsonl=jsonl)
+        try:
+            items = read_items(sys.stdin, jsonl=jsonl)
+        except UnicodeDecodeError as error:
+            raise SourceError(f"Standard input cannot be read ({error}). Inputs are UTF-8 text, one a line.") from error
     else:
         try:
             with open(file, encoding="utf-8") as lines:

@@ -5,7 +5,6 @@ configurations (t5x/examples/t5) say the same.
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,10 +69,7 @@ def shape_of(model: str) -> ModelConfig:
     path = Path(model)
     file = path if path.suffix == ".json" else path / "config.json"
     if file.is_file():
-        try:
-            return ModelConfig.from_json(json.loads(file.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise UsageError(f"{file} is not the configuration of a model ({error}).") from error
+        return ModelConfig.read(file.read_bytes(), where=file)
     name = model.rsplit("/", 1)[-1].lower()
     if name in MODELS:
         return MODELS[name]
@@ -112,4 +108,4 @@ def _on_the_hub(model: str) -> ModelConfig | None:
         file = Path(hf_hub_download(model, "config.json"))
     except (OSError, ValueError):  # the Hub's own errors are OSErrors, a name that cannot be one a ValueError
         return None
-    return ModelConfig.from_json(json.loads(file.read_text(encoding="utf-8")))
+    return ModelConfig.read(file.read_bytes(), where=file)

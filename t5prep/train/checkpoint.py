@@ -57,11 +57,8 @@ class State:
 
 def versions() -> dict[str, str]:
     """What decides the arithmetic besides the configuration."""
-    return {
-        "t5prep": __version__,
-        "tensorflow": tf.__version__,
-        "python": ".".join(platform.python_version_tuple()[:2]),
-    }
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"t5prep": __version__, "tensorflow": tf.__version__, "python": python}
 
 
 def folder(run: str) -> str:
@@ -258,13 +255,16 @@ def _prune(run: str, *, keep: int) -> None:
 
 
 def _state(path: str) -> State:
-    with tf.io.gfile.GFile(f"{path}/{MARKER}") as file:
-        said = json.loads(file.read())
-    if said.get("schema") != SCHEMA:
-        raise OutputError(
-            f"{path} has schema {said.get('schema')!r}; this t5prep reads {SCHEMA}: pip install -U t5prep"
-        )
-    state = State(**said)
+    with tf.io.gfile.GFile(f"{path}/{MARKER}", "rb") as file:
+        content = file.read()
+    try:
+        said = dict(json.loads(content))
+        schema = said.get("schema")
+        state = State(**said) if schema == SCHEMA else None
+    except (ValueError, TypeError) as error:
+        raise OutputError(f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.") from error
+    if state is None:
+        raise OutputError(f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: pip install -U t5prep")
     for name, size in state.files.items():
         there = tf.io.gfile.stat(f"{path}/{name}").length if tf.io.gfile.exists(f"{path}/{name}") else 0
         if there != size:

@@ -6,6 +6,7 @@ A recipe is a TOML file of the values that differ, in t5prep/recipes or anywhere
 import dataclasses
 import importlib.resources
 import json
+import math
 import tomllib
 import types
 import typing
@@ -163,7 +164,10 @@ def _read(key: str, value: Any, kind: Any) -> Any:
     try:
         if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
             parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
-            return tuple(kind.__args__[0](part) for part in parts)
+            found = tuple(kind.__args__[0](part) for part in parts)
+            if not all(math.isfinite(part) for part in found if isinstance(part, float)):
+                raise ValueError(value)
+            return found
         if kind is bool and isinstance(value, str):
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
         if kind is int and not isinstance(value, int):
@@ -171,6 +175,8 @@ def _read(key: str, value: Any, kind: Any) -> Any:
                 raise ValueError(value)
             return int(float(value))
         if isinstance(value, bool) != (kind is bool):
+            raise ValueError(value)
+        if kind is float and not math.isfinite(float(value)):
             raise ValueError(value)
         return kind(value)
     except (ValueError, KeyError, TypeError, OverflowError):
@@ -189,6 +195,8 @@ def _check(config: TrainConfig) -> None:
     for key in ("steps", "epochs", "warmup", "eval_every", "eval_batch", "patience", "save_every", "clip_norm"):
         if getattr(config, key) < 0:
             raise UsageError(f"{key} is {getattr(config, key)}, and cannot be negative.")
+    if not 0 <= config.seed < 2**31:  # dropout's masks are drawn from an int32
+        raise UsageError(f"seed is {config.seed}, and must be at least 0 and below {2**31:,}.")
     if not 0 <= config.dropout < 1:
         raise UsageError(f"dropout is {config.dropout}, and must be at least 0 and below 1.")
     if config.batch % config.accumulate:

@@ -5,6 +5,7 @@ T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and m
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
@@ -89,6 +90,21 @@ class ModelConfig:
             values["eos_token_id"] = values["eos_token_id"][0]
         values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
         return cls(**values)
+
+    @classmethod
+    def read(cls, content: bytes, *, where: object) -> "ModelConfig":
+        """What a file says that should be a `config.json`. Raises UsageError, naming `where`, when it is none."""
+        try:
+            config = cls.from_json(json.loads(content))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
+        for field in dataclasses.fields(cls):
+            value, least = getattr(config, field.name), 0 if field.name.endswith("_id") else 1
+            if field.type is int and (type(value) is not int or value < least):
+                raise UsageError(
+                    f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
+                )
+        return config
 
     def to_json(self) -> dict[str, Any]:
         """A `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""

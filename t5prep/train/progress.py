@@ -109,14 +109,14 @@ def _lines_until(path: str, *, step: int) -> list[str]:
     """What an earlier start wrote, up to the step that was restored; a last line cut short is dropped with the rest."""
     if not tf.io.gfile.exists(path):
         return []
-    with tf.io.gfile.GFile(path) as file:
-        lines = file.read().splitlines()
+    with tf.io.gfile.GFile(path, "rb") as file:
+        lines = file.read().decode(errors="replace").splitlines()
     kept = []
     for line in lines:
         try:
             if json.loads(line)["step"] > step:
                 break
-        except ValueError:
+        except (ValueError, TypeError, KeyError):
             break
         kept.append(line)
     return kept

@@ -94,7 +94,7 @@ def open_model(name: str, *, which: str = "best") -> Model:
     path, state = checkpoints.choose(name, which=which)
     # As of a model.safetensors, its tensors settle what a config cannot say of T5 1.1: whether it has one matrix or two.
     config = dataclasses.replace(
-        ModelConfig.from_json(json.loads(_read(f"{name}/{SHAPE}"))),
+        ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}"),
         tie_word_embeddings=not checkpoints.has_weight(path, "lm_head"),
     )
     weights = checkpoints.read_weights(path, weight_layouts(config))

@@ -58,7 +58,7 @@ def load_config(name: str | Path) -> ModelConfig:
                 f"{path.parent} is a prepared dataset. A model is a run, an exported model, or a Hub name."
             )
         raise UsageError(f'"{path.parent}" holds no config.json: pass a directory in Hugging Face layout.')
-    return ModelConfig.from_json(json.loads(path.read_text(encoding="utf-8")))
+    return ModelConfig.read(path.read_bytes(), where=path)
 
 
 def load_weights(name: str | Path) -> tuple[ModelConfig, dict[str, np.ndarray]]:
@@ -138,8 +138,11 @@ def _tensor_files(directory: Path) -> dict[str, Path]:
     if (directory / WEIGHTS_NAME).is_file():
         files = [directory / WEIGHTS_NAME]
     elif (directory / INDEX_NAME).is_file():
-        index = json.loads((directory / INDEX_NAME).read_text(encoding="utf-8"))
-        files = sorted({directory / file for file in index["weight_map"].values()})
+        try:
+            index = json.loads((directory / INDEX_NAME).read_bytes())
+            files = sorted({directory / file for file in index["weight_map"].values()})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f'"{directory / INDEX_NAME}" is damaged ({error}): fetch it again.') from error
     elif any(directory.glob("pytorch_model*.bin")):
         raise UsageError(
             f'"{directory}" has its weights pickled (pytorch_model.bin), which can run code when opened: convert them'
