@@ -17,10 +17,15 @@ UNFINISHED = ".unfinished-"
 def whole(path: Path) -> Iterator[BinaryIO]:
     """A file to write that takes its name only when all of it is on disk; on any error nothing is left.
 
+    What is no file, /dev/null or a pipe, is written to: taking its name would take it from all who use it.
     Raises OutputError where the disk is full or the place cannot be written.
     """
     temporary = None
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            with open(path, "wb") as file:
+                yield file
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.name}-", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
