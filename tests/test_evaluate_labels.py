@@ -28,6 +28,27 @@ def echo(*_: Any) -> Any:
     return answered
 
 
+def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filled up, a batch of a hundred billion rows would end the process."""
+    rows = [{"q": f"question {i}", "a": "yes"} for i in range(5)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+    )  # fmt: skip
+    sizes = []
+
+    def counted(*given: Any) -> Any:
+        return lambda batch: (sizes.append(len(batch["input_ids"])), echo()(batch))[1]
+
+    monkeypatch.setattr(evaluate, "on_replicas", counted)
+    score = evaluate.Evaluator(
+        {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation",
+        batch=10**11, tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    assert score().metrics["records"] == 5
+    assert set(sizes) == {5}
+
+
 @pytest.mark.parametrize("labelled", [True, False])
 def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool) -> None:
     names = ("a backend team", "the web team")

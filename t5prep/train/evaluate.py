@@ -84,6 +84,7 @@ class Evaluator:
                 f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: eval_batch=…"
             )
         self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
+        batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # more would be rows that weigh nothing
         self._packed = self._opened.manifest.layout == "packed"
         self._labels = self._opened.manifest.splits[split].labels
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
