@@ -21,9 +21,9 @@ from t5prep.train import run, trainer
 from t5prep.train.config import TrainConfig
 from t5prep.train.weights import create_variables, load_config, random_weights
 
-CASES = 150
+CASES = 60
 # Numbers that are one by their type, and not by their size. Beyond ODD, which has what is no number at all.
-NUMBERS = ["2", "-2", "0.5", "1e-30", "1e30", "2147483648", "1e18", "-0.0", "1_000", "1,2", "0,0"]
+NUMBERS = ["-1", "0", "1e30", "2147483648", "nan", "1,nan"]
 # Where things lie is what tests/test_fuzz_cli.py draws; here data and model are good ones.
 SETTINGS = [
     field.name for field in dataclasses.fields(TrainConfig) if field.name not in ("data", "model", "out", "tokenizer")
@@ -41,13 +41,13 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A training that ends where its first step would be compiled."""
+    """A training that ends where its first step would be made."""
 
     def stop(*_: object) -> None:
         raise UsageError("here the first step would be made")
 
-    monkeypatch.setattr(trainer, "compile_loop", stop)
-    said = ["--set=weights=random", "--set=batch=8", "--set=steps=4", "--set=tensorboard=false"]
+    monkeypatch.setattr(trainer, "_Signals", stop)
+    said = ["--set=weights=random", "--set=batch=8", "--set=epochs=1", "--set=tensorboard=false"]
     return [
         "train",
         "--data",
@@ -61,15 +61,20 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
 
 
 def test_no_setting_ends_in_a_traceback(line: list[str], tmp_path: Path) -> None:
+    """Every number in every setting, and anything in two of them."""
     draw, reached = random.Random(SEED), 0
-    for case in range(CASES):
-        drawn = [(draw.choice(SETTINGS), draw.choice(draw.choice((ODD, NUMBERS)))) for _ in range(draw.choice((1, 2)))]
-        typed = [*line, *(f"--set={name}={value}" for name, value in drawn)]
+    numeric = [name for name in SETTINGS if not isinstance(getattr(TrainConfig, name, ()), str)]
+    cases = [[(name, number)] for name in numeric for number in NUMBERS]
+    cases += [[(name, draw.choice(ODD)) for name in draw.sample(SETTINGS, 2)] for _ in range(CASES)]
+    for case in cases:
+        typed = [*line, *(f"--set={name}={value}" for name, value in case)]
+        if any(name == "steps" for name, _ in case):
+            typed.remove("--set=epochs=1")
         if wrong := _wrong(CliRunner(), typed):
-            pytest.fail(f"case {case}: {' '.join(map(ascii, typed))}\n{wrong}", pytrace=False)
+            pytest.fail(f"{' '.join(map(ascii, typed))}\n{wrong}", pytrace=False)
         reached += (tmp_path / "r").exists()
         shutil.rmtree(tmp_path / "r", ignore_errors=True)
-    assert 10 < reached < CASES - 10  # some settings are good ones
+    assert 20 < reached < len(cases) - 20  # some settings are good ones
 
 
 DAMAGE = [b"", b"{", b"[]", b"null", b"7\n", b"{}\n", b'{"schema": 1}', b'{"step": "x"}\n', b"\xff\xfe\x00", None]

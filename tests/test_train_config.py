@@ -46,6 +46,7 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
         ({"epochs": "nan"}, "epochs is 'nan', and should be a number"),
         ({"epochs": float("inf")}, "should be a number"),
         ({"data": "a,b", "rates": "1,inf"}, "should be a list"),
+        ({"data": "a,b", "rates": "1,0"}, "must each be above 0"),
         ({"seed": "-1"}, "seed is -1, and must be at least 0"),
         ({"seed": 2**31}, "below 2,147,483,648"),
         ({"steps": -1}, "cannot be negative"),

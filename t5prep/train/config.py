@@ -203,6 +203,8 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
     if config.rates and len(config.rates) != len(config.data):
         raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
+    if config.rates and min(config.rates) <= 0:
+        raise UsageError(f"rates are {', '.join(map(str, config.rates))}, and must each be above 0.")
     if config.steps and config.epochs:
         raise UsageError("Both steps and epochs are set; set the other to 0.")
 
