@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,16 @@ def read(data: str | Path, names: list[str]) -> Iterator[bytes]:
             ) from error
 
 
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide character, none for a mark on the one before it.
+
+    >>> columns("▁the"), columns("日本"), columns("e\u0301")
+    (4, 4, 1)
+    """
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
+
+
 def _bytes(values: list[int] | list[bytes]) -> list[bytes]:
     return [value for value in values if isinstance(value, bytes)]
 
@@ -93,10 +104,10 @@ def aligned(ids: list[int], tokenizer: Tokenizer, *, width: int) -> Iterator[tup
         cells[last:] = [(f"{cells[-1][0]} × {repeated}", cells[-1][1])]
     top, bottom = "", ""
     for piece, number in cells:
-        size = max(len(piece), len(number))
-        if top and len(top) + size > width:
+        size = max(columns(piece), len(number))
+        if top and len(bottom) + size > width:
             yield top.rstrip(), bottom.rstrip()
             top, bottom = "", ""
-        top += piece.ljust(size + 1)
+        top += piece + " " * (size + 1 - columns(piece))
         bottom += number.ljust(size + 1)
     yield top.rstrip(), bottom.rstrip()

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -105,6 +106,19 @@ def test_tokens_and_ids_stand_under_each_other() -> None:
         assert all(top[column] != " " and (column == 0 or top[column - 1] == " ") for column in columns)
         seen += map(int, bottom.split())
     assert seen == ids[:-2]  # the padding is shown once
+
+
+def test_wide_characters_and_marks_take_the_columns_that_a_terminal_gives_them() -> None:
+    pieces = ["▁日本語", "e\u0301", "の", "▁the", "漢字漢字", "x"] * 5
+    words = SimpleNamespace(piece=pieces.__getitem__, pad_id=-1)
+    for top, bottom in inspection.aligned(list(range(30)), words, width=40):  # type: ignore[arg-type]
+        assert inspection.columns(top) <= 40
+        place, starts = 0, []
+        for cell in top.split():
+            place = top.index(cell, place)
+            starts.append(inspection.columns(top[:place]))
+            place += len(cell)
+        assert starts == [i for i, letter in enumerate(bottom) if letter != " " and (i == 0 or bottom[i - 1] == " ")]
 
 
 def test_another_tokenizer_is_refused(data: Path, shared_data: Path) -> None:
