@@ -113,6 +113,12 @@ def test_a_batch_that_devices_cannot_share_is_refused():
     check(question.with_(batch=16))
 
 
+@pytest.mark.parametrize("changed", [{"batch": 10**20}, {"lengths": (10**20, 8)}, {"lengths": (8, 2**31)}])
+def test_a_number_that_no_program_takes_is_refused(changed):
+    with pytest.raises(UsageError, match=r"no program takes more than 2,147,483,647"):
+        check(a_question().with_(**changed))
+
+
 @pytest.mark.parametrize(
     ("name", "millions"),
     # Published parameter counts: Raffel et al. 2020 (table 14), Xue et al. 2021 and 2022.

@@ -132,8 +132,12 @@ def recall(question: Question) -> Answer | None:
 
 
 def check(question: Question) -> None:
-    """Raises UsageError when the batch cannot be cut into equal parts."""
+    """Raises UsageError when the batch cannot be cut into equal parts, or a number is too large for any program."""
     batch, devices, parts = question.settings.batch, question.tpu.devices, question.settings.accumulate
+    lengths = {"input length": question.input_length, "target length": question.target_length}
+    for what, number in {"batch": batch, **lengths}.items():
+        if number >= 2**31:
+            raise UsageError(f"The {what} is {number:,}, and no program takes more than {2**31 - 1:,}.")
     if batch < 1 or batch % (devices * parts):
         unit = devices * parts
         raise UsageError(
