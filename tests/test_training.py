@@ -147,8 +147,17 @@ def test_items_of_files() -> None:
     assert read_items(["a\n", "\n", "b"], jsonl=False) == [Item("1", ("a",)), Item("3", ("b",))]
     with pytest.raises(UsageError, match="Line 2"):
         read_items(['{"input": "a"}', '{"text": "b"}'], jsonl=True)
-    with pytest.raises(UsageError, match="Line 1"):
-        read_items(["[1"], jsonl=True)
+    for line in ("[1", '{"input": []}', '{"input": {"a": 1}}', '{"input": null}', '{"input": "\\ud800"}', "7"):
+        with pytest.raises(UsageError, match="Line 1 is not"):
+            read_items([line], jsonl=True)
+    with pytest.raises(UsageError, match="Line 2 is not text in UTF-8"):
+        read_items(["a", "b\udcff"], jsonl=False)
+
+
+def test_input_that_is_no_text_is_one_sentence() -> None:
+    result = CliRunner().invoke(cli.main, ["predict", "--model", "nowhere"], input=b"a\n\xff\xfe\n")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: Standard input cannot be read")
 
 
 def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_path: Path) -> None:

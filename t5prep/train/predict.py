@@ -45,19 +45,17 @@ def read_items(lines: Iterable[str], *, jsonl: bool) -> list[Item]:
         text = line.rstrip("\r\n")
         if not text.strip():
             continue
-        if not jsonl:
-            items.append(Item(str(number), (text,)))
-            continue
         try:
-            said = json.loads(text)
+            said = json.loads(text) if jsonl else {"input": text}
             given = said["input"]
-            items.append(
-                Item(str(said.get("id", number)), (given,) if isinstance(given, str) else tuple(map(str, given)))
-            )
+            fields = (given,) if isinstance(given, str) else tuple(map(str, given))
+            if not fields or isinstance(given, dict):
+                raise ValueError(given)
+            "".join(fields).encode()  # half of a surrogate pair is no text
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f'Line {number} is not {{"input": "…"}}: {text[:60]!r} ({type(error).__name__}).'
-            ) from error
+            wanted = '{"input": "…"}' if jsonl else "text in UTF-8"
+            raise UsageError(f"Line {number} is not {wanted}: {text[:60]!r} ({type(error).__name__}).") from error
+        items.append(Item(str(said.get("id", number)), fields))
     return items
 
 
