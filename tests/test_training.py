@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep import cli, manifest  # noqa: E402
 from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError  # noqa: E402
 from t5prep.train import checkpoint as checkpoints  # noqa: E402
-from t5prep.train import export, progress, run, trainer  # noqa: E402
+from t5prep.train import device, export, progress, run, trainer  # noqa: E402
 from t5prep.train.evaluate import evaluate  # noqa: E402
 from t5prep.train.predict import Item, answer, predict, read_items  # noqa: E402
 from t5prep.train.weights import load_weights  # noqa: E402
@@ -320,6 +321,13 @@ def test_a_tpu_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch
     assert "TPU_NAME is not set" in result.output
     assert "--tpu NAME" in result.output
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_tpu_that_does_not_answer_is_one_sentence() -> None:
+    with socket.socket() as closed:  # a port that is bound and not listened at refuses
+        closed.bind(("127.0.0.1", 0))
+        with pytest.raises(UsageError, match=r'the TPU "grpc://.*" does not answer: .*Connection refused'):
+            device.strategy(tpu=f"grpc://127.0.0.1:{closed.getsockname()[1]}")
 
 
 def test_gpus_that_are_not_there_are_one_sentence() -> None:

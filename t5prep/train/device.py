@@ -2,6 +2,8 @@
 
 import glob
 import os
+import socket
+import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -57,6 +59,7 @@ def _tpu(name: str) -> tf.distribute.Strategy:
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         if name != "local":
+            _reach(resolver.master())
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
@@ -66,6 +69,13 @@ def _tpu(name: str) -> tf.distribute.Strategy:
             f'--tpu: the TPU "{name}" does not answer: {reason[0][:200]}. Check that it is READY '
             "(gcloud compute tpus tpu-vm list), that this is its VM, and that `pip install t5prep[tpu]` was done here."
         ) from error
+
+
+def _reach(master: str) -> None:
+    """Raises OSError where nobody listens: TensorFlow would wait there, without a word."""
+    address = urllib.parse.urlsplit(master)
+    if address.hostname:
+        socket.create_connection((address.hostname, address.port or 8470), timeout=10).close()
 
 
 def on_replicas(
