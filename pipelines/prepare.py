@@ -189,5 +189,9 @@ def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> tup
         settings.newlines,
         settings.seed,
         settings.masks,
+        settings.splits,
+        settings.limit,
+        settings.dedup,
+        (settings.format, settings.encoding),
         sorted((file.name, file.bytes) for file in source.files),
     )

@@ -105,7 +105,11 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """A prepared dataset, whole. `newlines` says what a newline of a text is in its ids: a space, or a sentinel."""
+    """A prepared dataset, whole.
+
+    `newlines` says what a newline of a text is in its ids: a space, or a sentinel. `shares` are those by which splits
+    were drawn, None where the source's files are splits. `limit` is how many rows were asked for, None for all.
+    """
 
     schema: int
     task: str
@@ -119,6 +123,9 @@ class Manifest:
     truncation: Truncation
     newlines: Newlines
     seed: int
+    shares: dict[str, float] | None
+    limit: int | None
+    dedup: str
     splits: dict[str, Split]
     rejected: dict[str, int]
     warnings: list[str]

@@ -92,6 +92,10 @@ def identity(made: manifest.Manifest) -> tuple:
         made.newlines,
         made.seed,
         "attention_mask" in made.features,
+        made.shares,
+        made.limit,
+        made.dedup,
+        (made.source.format, made.source.encoding),
         sorted((file.name, file.bytes) for file in made.source.files),
     )
 
@@ -124,7 +128,8 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: tuple) -> None:
 # What stands in an identity, in its order, as a person would say that it differs.
 _DIFFERS = (
     *("another task", "other options of the task", "another tokenizer", "another --layout", "other lengths"),
-    *("another --truncation", "newlines otherwise", "another --seed", "masks otherwise", "another source"),
+    *("another --truncation", "newlines otherwise", "another --seed", "masks otherwise"),
+    *("other --splits", "another --limit", "another --dedup", "another format or encoding", "another source"),
 )
 
 
@@ -138,6 +143,8 @@ def _otherwise(there: tuple, here: tuple) -> str:
             said = f"lengths {one['inputs']} and {one['targets']}"
         elif said == "another --truncation":
             said = f"--truncation {one[0]} --marker {one[1]}"
+        elif said == "another --limit" and one is None:
+            said = "no --limit"
         elif isinstance(one, int | str) and said.startswith("another --"):
             said = f"{said.removeprefix('another ')} {one}"
         differing.append(said)

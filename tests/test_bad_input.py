@@ -168,6 +168,10 @@ def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Pat
     assert "holds another dataset (task so_quality, 30 records), prepared with lengths 512 and 2, --seed 0." in said
     assert "with --truncation head_tail --marker extra_id_1." in refused(*so(rows, other, "--truncation", "head"))
     assert "prepared with masks otherwise." in refused(*so(rows, other, "--masks"))
+    assert "prepared with no --limit." in refused(*so(rows, other, "--limit", 10))
+    assert "prepared with other --splits." in refused(*so(rows, other, "--splits", "train=1.0"))
+    assert "prepared with --dedup none." in refused(*so(rows, other, "--dedup", "exact"))
+    assert "prepared with another format or encoding." in refused(*so(rows, other, "--encoding", "utf-8-sig"))
     assert (other / manifest.NAME).read_bytes() == before
     assert run(*so(rows, other)).exit_code == 0  # the same one may be prepared again
 
