@@ -182,6 +182,25 @@ def compute(names: Iterable[str], *, references: Sequence[References], predictio
     return values
 
 
+# Those that are means over items; BLEU and confusion are of a whole corpus.
+_OF_EACH = ("squad", "rouge", "normalized_rouge", "diacritics")
+
+
+def of_each(
+    names: Iterable[str], *, references: Sequence[References], predictions: Sequence[str]
+) -> list[dict[str, float]]:
+    """What these metrics say of each item alone, for those that say something of one.
+
+    >>> of_each(["squad", "bleu"], references=["the tape", "a head"], predictions=["Tape.", "no"])
+    [{'em': 1.0, 'f1': 1.0}, {'em': 0.0, 'f1': 0.0}]
+    """
+    own = [name for name in names if name in _OF_EACH]
+    return [
+        compute(own, references=[right], predictions=[said])
+        for right, said in zip(references, predictions, strict=True)
+    ]
+
+
 def _items(references: Sequence[References], predictions: Sequence[str]) -> list[tuple[list[str], str]]:
     """Each item's references, at least one, beside its prediction."""
     if len(references) != len(predictions) or not predictions:

@@ -61,3 +61,9 @@ def test_lines_come_back_in_scores_and_predictions(
     monkeypatch.setattr(run, "open_model", lambda name, which: Model(name, TINY, {}, WORDS, (made,)))
     (said,) = predict.predict("toy", items=[predict.Item("0", ("question 0\nwhy so",))])
     assert said["prediction"] == f"question 0{newline}why so"
+
+    _, found = evaluate.evaluate("toy", data=str(tmp_path / "data"), batch=4)
+    assert {name for one in found.predictions for name in one["scores"]} >= {"em", "f1", "rougeL_precision"}
+    for name in ("f1", "rougeL_f1", "rougeL_recall"):
+        each = [one["scores"][name] for one in found.predictions]
+        assert found.metrics[name] == pytest.approx(sum(each) / len(each))

@@ -90,7 +90,7 @@ class Evaluator:
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
         name = self._opened.manifest.task
         wanted = task.get(name).metrics if name in task.names() else ()
-        self._wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
+        self.wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
         # A task that asks for nothing but loss and token accuracy (span corruption) has no answers to look at.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
         self._generating = generating and of_answers and not self._packed
@@ -153,9 +153,9 @@ class Evaluator:
         return newlines.decode(ids, tokenizer=self._tokenizer, newlines=self._opened.manifest.newlines)
 
     def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
-        values = metrics.compute(self._wanted, references=references, predictions=answers)
+        values = metrics.compute(self.wanted, references=references, predictions=answers)
         if self._bootstrap:
-            values |= metrics.rouge(references, answers, normalize="normalized_rouge" in self._wanted, bootstrap=True)
+            values |= metrics.rouge(references, answers, normalize="normalized_rouge" in self.wanted, bootstrap=True)
         return values
 
 
@@ -254,6 +254,7 @@ def evaluate(
 ) -> tuple[str, Evaluation]:
     """Score a run's checkpoint, a Hugging Face directory or a Hub model on one split: what was scored, and how well.
 
+    Each prediction has its own `scores` too, where the task's metrics are means over records.
     `data` may be left out for a run: the first dataset that it was trained on. Raises T5prepError.
     """
     strategy = strategy_for(tpu=tpu, gpus=gpus)
@@ -276,4 +277,11 @@ def evaluate(
         beams=beams,
         bootstrap=bootstrap,
     )
-    return opened.name, evaluator(worst=worst)
+    found = evaluator(worst=worst)
+    each = metrics.of_each(
+        evaluator.wanted,
+        references=[one["references"] for one in found.predictions],
+        predictions=[one["prediction"] for one in found.predictions],
+    )
+    scored = [one | ({"scores": scores} if scores else {}) for one, scores in zip(found.predictions, each, strict=True)]
+    return opened.name, dataclasses.replace(found, predictions=scored)
