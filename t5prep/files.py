@@ -14,9 +14,10 @@ UNFINISHED = ".unfinished-"
 
 
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
     """A file to write that takes its name only when all of it is on disk; on any error nothing is left.
 
+    `option` is what named the place on the command line.
     What is no file, /dev/null or a pipe, is written to: taking its name would take it from all who use it.
     Raises OutputError where the disk is full or the place cannot be written.
     """
@@ -36,24 +37,24 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
-        raise OutputError(explain(error, path)) from error
+        raise OutputError(explain(error, path, option=option)) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
     """`data` as a file that appears whole. Raises OutputError."""
-    with whole(path) as file:
+    with whole(path, option=option) as file:
         file.write(data)
 
 
-def explain(error: OSError, path: Path) -> str:
+def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
     """What went wrong with a place to write, and what to do."""
     if error.errno in (28, 122):  # ENOSPC, EDQUOT
-        return f"no space left for {path}. Free some, or choose another place with --out."
-    return f"{path} cannot be written ({error.strerror}). Choose another place with --out."
+        return f"no space left for {path}. Free some, or choose another place with {option}."
+    return f"{path} cannot be written ({error.strerror}). Choose another place with {option}."
 
 
 def _umask() -> int:

@@ -172,6 +172,24 @@ METRICS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
+# The numbers that an evaluation can have, and a best checkpoint be picked by: of loss, of classes, of generated texts.
+NUMBERS = (
+    *(
+        "loss",
+        "perplexity",
+        "token_accuracy",
+        "accuracy",
+        "macro_f1",
+        "em",
+        "f1",
+        "bleu",
+        "word_accuracy",
+        "char_accuracy",
+    ),
+    *("rouge1_f1", "rouge2_f1", "rougeL_f1", "rougeL_precision", "rougeL_recall"),
+)
+
+
 def compute(names: Iterable[str], *, references: Sequence[References], predictions: Sequence[str]) -> dict[str, Any]:
     """All that these metrics say, in one dictionary. Raises UsageError for a metric that is none."""
     values: dict[str, Any] = {}

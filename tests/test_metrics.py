@@ -172,6 +172,12 @@ def test_an_unknown_metric_is_a_sentence():
         metrics.compute(["rogue"], references=["a"], predictions=["a"])
 
 
+def test_the_numbers_to_pick_by_are_those_that_there_are():
+    made = metrics.compute(metrics.METRICS, references=["low", "high"], predictions=["low", "none"])
+    made |= metrics.perplexity([1.0], [1]) | metrics.token_accuracy([[5]], [[5]])
+    assert sorted(metrics.NUMBERS) == sorted(name for name, value in made.items() if isinstance(value, float))
+
+
 def test_importing_metrics_loads_no_heavy_library():
     import subprocess
 

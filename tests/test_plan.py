@@ -361,6 +361,11 @@ def data(tmp_path) -> str:
     return str(tmp_path / "data")
 
 
+def test_a_price_is_a_number(data):
+    result = CliRunner().invoke(main, ["plan", "--model", "t5-base", "--data", data, "--price", "nan"])
+    assert (result.exit_code, "--price nan is no price" in result.output) == (1, True)
+
+
 def test_an_epoch_has_its_price(answered, data):
     arguments = ["--model", "t5-base", "--data", data, "--batch", "8", "--tpu", "v5e-8", "--quick", "--price", "1.5"]
     result = invoke(*arguments)

@@ -43,6 +43,7 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
         ({"remat": "maybe"}, "should be true or false"),
         ({"optimizer": "adafacto"}, 'Did you mean "adafactor"?'),
         ({"dropout": 1.0}, "below 1"),
+        ({"metric": "acuracy"}, 'metric is "acuracy". Did you mean "accuracy"? It can be auto, loss, '),
         ({"epochs": "nan"}, "epochs is 'nan', and should be a number"),
         ({"epochs": float("inf")}, "should be a number"),
         ({"data": "a,b", "rates": "1,inf"}, "should be a list"),

@@ -101,7 +101,7 @@ def _kind(one: click.Option) -> str:
         return ""
     if isinstance(one.type, click.Choice):
         return "\\|".join(map(str, one.type.choices))
-    return one.metavar or {"integer": "N", "integer range": "N", "float": "X", "path": "PATH"}.get(
+    return one.metavar or {"integer": "N", "integer range": "N", "float": "X", "float range": "X", "path": "PATH"}.get(
         one.type.name, "TEXT"
     )
 

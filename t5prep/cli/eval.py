@@ -72,7 +72,9 @@ def command(
         "worst": [dataclasses.asdict(one) for one in scored.worst],
     }
     if file:
-        files.write_whole(Path(file), (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode())
+        files.write_whole(
+            Path(file), (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode(), option="--predictions"
+        )
     if as_json:
         _output.print_json(whole)
         return

@@ -1,6 +1,7 @@
 """`t5prep plan`."""
 
 import importlib.util
+import math
 import os
 from typing import Any
 
@@ -26,7 +27,7 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 @click.option("--recipe", help="A recipe of `t5prep train`.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of `t5prep train`: remat=true.")
 @click.option("--packed", is_flag=True, help="Rows hold several examples each.")
-@click.option("--price", type=float, help="What one chip costs for an hour, in any currency.")
+@click.option("--price", type=click.FloatRange(min=0), help="What one chip costs for an hour, in any currency.")
 @click.option("--sweep", is_flag=True, help="A table over every --tpu and --batch.")
 @click.option("--lengths", is_flag=True, help="Which lengths to prepare, or buckets, or packing; needs --data.")
 @click.option("--quick", is_flag=True, help="No search for the largest batch, and no advice.")
@@ -56,6 +57,8 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     data = planning.read(given["data"], split=given["split"]) if given["data"] else None
     if lengths and data is None:
         raise UsageError("--lengths plans from a dataset's histogram: say which with --data.")
+    if given["price"] is not None and not math.isfinite(given["price"]):
+        raise UsageError(f"--price {given['price']} is no price. Write it like this: --price 1.20")
     if not sweep and (len(given["tpus"]) > 1 or len(given["batches"]) > 1):
         raise UsageError("Several --tpu or --batch make a table: add --sweep.")
     settings = [configs.read_recipe(given["recipe"])] if given["recipe"] else []

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from t5prep import metrics
 from t5prep.errors import UsageError, did_you_mean
 
 
@@ -189,6 +190,11 @@ def _check(config: TrainConfig) -> None:
         value = getattr(config, key)
         if value not in choices:
             raise UsageError(f'{key} is "{value}".{did_you_mean(value, choices)} It can be {", ".join(choices)}.')
+    if config.metric not in ("auto", *metrics.NUMBERS):
+        raise UsageError(
+            f'metric is "{config.metric}".{did_you_mean(config.metric, metrics.NUMBERS)} '
+            f"It can be auto, {', '.join(metrics.NUMBERS)}."
+        )
     for key in ("batch", "accumulate", "steps_per_loop", "keep", "log_every", "beams"):
         if getattr(config, key) < 1:
             raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 1.")
