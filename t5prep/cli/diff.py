@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _output
+from t5prep.cli import _output, _progress
 
 
 @click.command("diff")
@@ -23,19 +23,9 @@ def command(data_a: str, data_b: str, as_json: bool) -> None:
       t5prep diff data/sample gs://my-bucket/sample
     """
     from t5prep import diff
-    from t5prep.progress import Progress
 
-    shown: list[Progress] = []
-    try:
-        found = diff.diff(
-            data_a,
-            data_b,
-            started=lambda total: shown.append(Progress("comparing", total=total)),
-            progress=lambda read: shown[0].add(bytes=read),
-        )
-    finally:
-        for line in shown:
-            line.close()
+    with _progress.Line("comparing") as line:
+        found = diff.diff(data_a, data_b, started=line.started, progress=line.progress)
     if as_json:
         changes = [change._asdict() for change in found.manifest]
         _output.print_json({**dataclasses.asdict(found), "manifest": changes})

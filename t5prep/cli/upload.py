@@ -1,11 +1,10 @@
 """`t5prep upload`."""
 
 import dataclasses
-import threading
 
 import click
 
-from t5prep.cli import _output
+from t5prep.cli import _output, _progress
 
 
 @click.command("upload")
@@ -23,24 +22,12 @@ def command(data: str, to: str, workers: int, delete_stale: bool, as_json: bool)
     Example:
       t5prep upload data/sample gs://my-bucket/sample
     """
-    from t5prep.progress import Progress
     from t5prep.upload import upload
 
-    shown: list[Progress] = []
-    lock = threading.Lock()
-
-    def started(total: int) -> None:
-        shown.append(Progress("uploading", total=total))
-
-    def progress(sent: int) -> None:
-        with lock:
-            shown[0].add(bytes=sent)
-
-    try:
-        done = upload(data, to, workers=workers, delete_stale=delete_stale, started=started, progress=progress)
-    finally:
-        for line in shown:
-            line.close()
+    with _progress.Line("uploading") as line:
+        done = upload(
+            data, to, workers=workers, delete_stale=delete_stale, started=line.started, progress=line.progress
+        )
     if as_json:
         _output.print_json(dataclasses.asdict(done))
         return

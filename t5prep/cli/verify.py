@@ -1,10 +1,8 @@
 """`t5prep verify`."""
 
-import threading
-
 import click
 
-from t5prep.cli import _output
+from t5prep.cli import _output, _progress
 
 
 @click.command("verify")
@@ -19,21 +17,10 @@ def command(data: str, as_json: bool) -> None:
     Example:
       t5prep verify data/sample
     """
-    from t5prep.progress import Progress
     from t5prep.verify import verify
 
-    shown: list[Progress] = []
-    lock = threading.Lock()
-
-    def progress(read: int) -> None:
-        with lock:
-            shown[0].add(bytes=read)
-
-    try:
-        made = verify(data, started=lambda total: shown.append(Progress("verifying", total=total)), progress=progress)
-    finally:
-        for line in shown:
-            line.close()
+    with _progress.Line("verifying") as line:
+        made = verify(data, started=line.started, progress=line.progress)
     shards = sum(len(split.shards) for split in made.splits.values())
     records = sum(split.records for split in made.splits.values())
     if as_json:
