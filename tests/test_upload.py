@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from servers.gcs_emulator import every
+from servers.gcs_emulator import every, once_each
 from toy_dataset import write
 
 from t5prep import gcs, resumable
@@ -109,14 +109,7 @@ def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch
     monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
     front.stalled = 0.6
     struck = set()
-
-    def once(seen):
-        if seen.kind == "put" and seen.name not in struck:
-            struck.add(seen.name)
-            return fault
-        return ""
-
-    front.fault = once
+    front.fault = once_each("put", fault, struck)
     upload(data, bucket)
     assert struck == {path.name for path in data.iterdir()}
     front.fault = lambda seen: ""
@@ -299,14 +292,7 @@ def test_a_read_that_stalls_is_made_again_and_a_spoiled_one_is_never_believed(da
     monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
     front.stalled = 0.6
     stalled = set()
-
-    def once(seen):
-        if seen.kind == "read" and seen.name not in stalled:
-            stalled.add(seen.name)
-            return "stall"
-        return ""
-
-    front.fault = once
+    front.fault = once_each("read", "stall", stalled)
     assert verify(bucket) == verify(data)
     assert stalled == {path.name for path in data.iterdir()} - {"rejected.jsonl"}
     for name in ("train.tfrecord-00001-of-00004", "manifest.json"):

@@ -77,8 +77,8 @@ def main() -> None:
                     f"{theirs / statistics.median(ours for ours, _ in pairs):.1f}"
                 )
             path.unlink()
-    bare = min(_timed([sys.executable, "-c", "pass"]) for _ in range(7))
-    help_ = min(_timed([sys.executable, "-m", "t5prep", "--help"]) for _ in range(7))
+    bare = min(timed([sys.executable, "-c", "pass"]) for _ in range(7))
+    help_ = min(timed([sys.executable, "-m", "t5prep", "--help"]) for _ in range(7))
     print(f"t5prep --help: {help_ / bare:.1f} times a bare `python -c pass`")
 
 
@@ -133,10 +133,11 @@ def _ours(task: str, corpus: Path, folder: Path, model: Path) -> float:
     out = folder / "out"
     subprocess.run(["rm", "-rf", out], check=True)
     command = [sys.executable, "-m", "t5prep", "prepare", task, "--source", corpus, "--tokenizer", model]
-    return _timed([*map(str, command), "--out", str(out), "--fresh"])
+    return timed([*map(str, command), "--out", str(out), "--fresh"])
 
 
-def _timed(command: list[str]) -> float:
+def timed(command: list[str]) -> float:
+    """Seconds that a command takes; what it prints is not shown."""
     began = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
@@ -188,7 +189,7 @@ def _datasets(corpus: Path, model: Path) -> float | None:
     if subprocess.run([python, "-c", "import datasets, tokenizers, tensorflow"], capture_output=True).returncode:
         return None
     script = Path(__file__).with_name("peer_datasets.py")
-    return _timed([python, str(script), str(corpus), str(model.parent / "tokenizer.json")])
+    return timed([python, str(script), str(corpus), str(model.parent / "tokenizer.json")])
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ AutoTokenizer loads; the reference is handed the file. Each is a process of its 
 import argparse
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.benchmarks import bench_prepare
@@ -40,7 +38,8 @@ def main() -> None:
         size = str(given.vocab_size)
         ours = [sys.executable, "-m", "t5prep", "tokenizer", "train", "--source", str(corpus), "--vocab-size", size]
         raw = [sys.executable, "-c", RAW, str(corpus), f"{folder}/raw", size]
-        ratios = [_timed([*ours, "--out", f"{folder}/ours-{number}"]) / _timed(raw) for number in range(given.pairs)]
+        timed = bench_prepare.timed
+        ratios = [timed([*ours, "--out", f"{folder}/ours-{number}"]) / timed(raw) for number in range(given.pairs)]
     shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
     print(
         f"Training a tokenizer of {given.vocab_size:,} pieces on {given.megabytes} MB takes "
@@ -60,12 +59,6 @@ def _lines(size: int) -> str:
         lines.append(line)
         total += len(line.encode()) + 1
     return "\n".join(lines) + "\n"
-
-
-def _timed(command: list[str]) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -82,6 +82,18 @@ def every(number: int, *faults: str) -> Fault:
     return lambda seen: "" if next(turns) % number else next(coming)
 
 
+def once_each(kind: str, fault: str, struck: set[str]) -> Fault:
+    """The first request of that kind for each object meets the fault; `struck` are the objects whose request did."""
+
+    def first(seen: Seen) -> str:
+        if seen.kind != kind or seen.name in struck:
+            return ""
+        struck.add(seen.name)
+        return fault
+
+    return first
+
+
 class Front:
     """Passes requests on to the emulator. `fault` decides what goes wrong, `seen` is what came."""
 
