@@ -177,21 +177,21 @@ def _columns(block: Block | None) -> Sequence[str]:
     return tuple(first or ())
 
 
-def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> tuple:
-    """What output.identity says of the dataset that these would make."""
-    return (
-        settings.task,
-        dict(settings.options),
-        tokenizer.sha256,
-        settings.layout,
-        {"inputs": settings.input_length, "targets": settings.target_length},
-        (settings.truncation, settings.marker),
-        settings.newlines,
-        settings.seed,
-        settings.masks,
-        settings.splits,
-        settings.limit,
-        settings.dedup,
-        (settings.format, settings.encoding),
-        sorted((file.name, file.bytes) for file in source.files),
+def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> output.Identity:
+    """That of the dataset that these would make."""
+    return output.Identity(
+        task=settings.task,
+        options=dict(settings.options),
+        tokenizer=tokenizer.sha256,
+        layout=settings.layout,
+        lengths={"inputs": settings.input_length, "targets": settings.target_length},
+        truncation=(settings.truncation, settings.marker),
+        newlines=settings.newlines,
+        seed=settings.seed,
+        masks=settings.masks,
+        shares=settings.splits,
+        limit=settings.limit,
+        dedup=settings.dedup,
+        read_as=(settings.format, settings.encoding),
+        files=sorted((file.name, file.bytes) for file in source.files),
     )

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from t5prep import claims, files, gcs, manifest
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
@@ -19,8 +20,30 @@ SPOOL = f"{files.UNFINISHED}spool"
 _OURS = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}|rejected\.jsonl|report\.html|manifest\.json")
 
 
+class Identity(NamedTuple):
+    """What makes two preparations the same dataset, as far as it can be told before running one.
+
+    `tokenizer` is its SHA-256; `truncation` policy and marker; `read_as` format and encoding; `files` names and bytes.
+    """
+
+    task: str
+    options: dict[str, Any]
+    tokenizer: str
+    layout: str
+    lengths: dict[str, int]
+    truncation: tuple[str, str]
+    newlines: str
+    seed: int
+    masks: bool
+    shares: dict[str, float] | None
+    limit: int | None
+    dedup: str
+    read_as: tuple[str, str]
+    files: list[tuple[str, int]]
+
+
 @contextlib.contextmanager
-def claimed(out: str | Path, *, same: tuple) -> Iterator[None]:
+def claimed(out: str | Path, *, same: Identity) -> Iterator[None]:
     """A directory or prefix, swept of an earlier run and claimed; `same` is held against what a dataset there says.
 
     A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
@@ -41,7 +64,7 @@ def scratch(out: str | Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _bucket(out: str, same: tuple) -> Iterator[None]:
+def _bucket(out: str, same: Identity) -> Iterator[None]:
     """No object is read before the manifest, so shards are replaced where they are, and stale ones go at the end."""
     out = out.rstrip("/")
     there = gcs.objects(out)
@@ -58,7 +81,7 @@ def _bucket(out: str, same: tuple) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _directory(out: Path, same: tuple) -> Iterator[None]:
+def _directory(out: Path, same: Identity) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(out, {path.name for path in out.iterdir()}, same)
@@ -80,27 +103,27 @@ def _directory(out: Path, same: tuple) -> Iterator[None]:
         os.close(marker)
 
 
-def identity(made: manifest.Manifest) -> tuple:
-    """What makes two preparations the same dataset, as far as it can be told before running one."""
-    return (
-        made.task,
-        made.options,
-        made.tokenizer.sha256,
-        made.layout,
-        made.lengths,
-        (made.truncation.policy, made.truncation.marker),
-        made.newlines,
-        made.seed,
-        "attention_mask" in made.features,
-        made.shares,
-        made.limit,
-        made.dedup,
-        (made.source.format, made.source.encoding),
-        sorted((file.name, file.bytes) for file in made.source.files),
+def identity(made: manifest.Manifest) -> Identity:
+    """That of a prepared dataset."""
+    return Identity(
+        task=made.task,
+        options=made.options,
+        tokenizer=made.tokenizer.sha256,
+        layout=made.layout,
+        lengths=made.lengths,
+        truncation=(made.truncation.policy, made.truncation.marker),
+        newlines=made.newlines,
+        seed=made.seed,
+        masks="attention_mask" in made.features,
+        shares=made.shares,
+        limit=made.limit,
+        dedup=made.dedup,
+        read_as=(made.source.format, made.source.encoding),
+        files=sorted((file.name, file.bytes) for file in made.source.files),
     )
 
 
-def _refuse_foreign(out: str | Path, entries: set[str], same: tuple) -> None:
+def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
     foreign = sorted(name for name in entries if not _OURS.fullmatch(name) and not name.startswith(files.UNFINISHED))
     if manifest.NAME in entries:
         try:
@@ -125,30 +148,25 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: tuple) -> None:
         )
 
 
-# What stands in an identity, in its order, as a person would say that it differs.
-_DIFFERS = (
-    *("another task", "other options of the task", "another tokenizer", "another --layout", "other lengths"),
-    *("another --truncation", "newlines otherwise", "another --seed", "masks otherwise"),
-    *("other --splits", "another --limit", "another --dedup", "another format or encoding", "another source"),
-)
-
-
-def _otherwise(there: tuple, here: tuple) -> str:
+def _otherwise(there: Identity, here: Identity) -> str:
     """In which of its choices a dataset that is there differs from one that is asked for; "" where it does not."""
-    differing = []
-    for said, one, other in zip(_DIFFERS, there, here, strict=True):
-        if one == other:
-            continue
-        if said == "other lengths":
-            said = f"lengths {one['inputs']} and {one['targets']}"
-        elif said == "another --truncation":
-            said = f"--truncation {one[0]} --marker {one[1]}"
-        elif said == "another --limit" and one is None:
-            said = "no --limit"
-        elif isinstance(one, int | str) and said.startswith("another --"):
-            said = f"{said.removeprefix('another ')} {one}"
-        differing.append(said)
-    return ", ".join(differing)
+    said = {
+        "task": "another task",
+        "options": "other options of the task",
+        "tokenizer": "another tokenizer",
+        "layout": f"--layout {there.layout}",
+        "lengths": f"lengths {there.lengths['inputs']} and {there.lengths['targets']}",
+        "truncation": "--truncation {} --marker {}".format(*there.truncation),
+        "newlines": "newlines otherwise",
+        "seed": f"--seed {there.seed}",
+        "masks": "masks otherwise",
+        "shares": "other --splits",
+        "limit": "no --limit" if there.limit is None else f"--limit {there.limit}",
+        "dedup": f"--dedup {there.dedup}",
+        "read_as": "another format or encoding",
+        "files": "another source",
+    }
+    return ", ".join(said[name] for name, one, other in zip(Identity._fields, there, here, strict=True) if one != other)
 
 
 def _records(made: manifest.Manifest) -> int:
