@@ -62,7 +62,7 @@ format: $(VENV)/dev  ## format the code
 	$(BIN)/ruff format .
 
 golden: $(VENV)/dev  ## write every task's golden examples anew, to be read before they are committed
-	T5PREP_GOLDEN=1 $(BIN)/python -m pytest -q tests/test_tasks.py
+	T5PREP_GOLDEN=1 $(BIN)/python -m pytest -q tests/tasks/test_tasks.py
 
 reference: $(VENV)/base  ## write REFERENCE.md from the commands
 	$(BIN)/python -m t5prep.cli._reference > REFERENCE.md

@@ -45,7 +45,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
-    package_data={"t5prep": ["py.typed", "sample/*", "recipes/*.toml", "report/templates/*"]},
+    package_data={"t5prep": ["py.typed", "sources/sample/*", "train/recipes/*.toml", "report/templates/*"]},
     install_requires=BASE,
     extras_require={
         "dataflow": ["apache-beam[gcp]>=2.77,<2.78"],

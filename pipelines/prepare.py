@@ -10,16 +10,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import costs, failures, pool, staging
-from pipelines.watching import Watch
+from pipelines import cost_estimate, engines, failures, pool, staging
+from pipelines.local_progress import Watch
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload, scan
-from t5prep import blocks, budget, caches, engines, manifest, output, pairs, places, task, tokenizer_files
-from t5prep.blocks import Block
-from t5prep.budget import Budget
+from t5prep.dataset import manifest
 from t5prep.errors import SourceError, TokenizerError
-from t5prep.settings import Settings
+from t5prep.io import cache_folder, paths
+from t5prep.prepare import memory_budget, output_folder
+from t5prep.prepare.memory_budget import Budget
+from t5prep.prepare.settings import Settings
+from t5prep.reading import blocks, parallel_files
+from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
-from t5prep.tokenizer import Tokenizer
+from t5prep.tasks import registry, task
+from t5prep.tokens import loading
+from t5prep.tokens.tokenizer import Tokenizer
 
 # Elements for each worker to go on with while Beam is imported: two seconds of work.
 HEAD_START = 12
@@ -48,25 +53,27 @@ def prepare(
     pool.end_where_it_starts()
     out = str(out)
     engines.require(runner, arguments=arguments, out=out)
-    loaded = tokenizer_files.load(tokenizer)
+    loaded = loading.load(tokenizer)
     check(settings, source=source, tokenizer=loaded)
-    with output.claimed(out, same=_identity(settings, source, loaded)):
-        folder = places.at(out, output.SPOOL)
+    with output_folder.claimed(out, same=_identity(settings, source, loaded)):
+        folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = staging.shared(source, folder=folder)
         staged = staging.stage(source=source, tokenizer=loaded, folder=folder)
         finish = Finish(settings, dataclasses.replace(source, files=()), staged, out)
         if runner == "local":
             count = os.cpu_count() or 1 if workers is None else workers
-            shared = budget.share(memory or caches.parse_bytes(budget.DEFAULT, name="--memory"), workers=count)
-            with output.scratch(out) as scratch:
+            shared = memory_budget.share(
+                memory or cache_folder.parse_bytes(memory_budget.DEFAULT, name="--memory"), workers=count
+            )
+            with output_folder.scratch(out) as scratch:
                 work = PrepareBlock(settings, staged, str(kept or ""), scratch, fresh)
                 with _pool(work, source=source, shared=shared) as processes:
                     _run(runner, work=work, finish=finish, shared=shared, pool=processes)
         else:
             work = PrepareBlock(settings, staged)
             if runner == "dataflow":
-                print(f"dataflow: {costs.estimate(work, source=source).line()}", file=sys.stderr)
+                print(f"dataflow: {cost_estimate.estimate(work, source=source).line()}", file=sys.stderr)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers)
         return manifest.load(out)
 
@@ -76,7 +83,7 @@ def _run(
     *,
     work: PrepareBlock,
     finish: Finish,
-    shared: Budget = budget.LARGEST,
+    shared: Budget = memory_budget.LARGEST,
     pool: str = "",
     arguments: Sequence[str] = (),
     workers: int | None = None,
@@ -98,7 +105,7 @@ def wired(
     *,
     work: PrepareBlock,
     finish: Finish,
-    shared: Budget = budget.LARGEST,
+    shared: Budget = memory_budget.LARGEST,
     pool: str = "",
     spread: bool = False,
 ) -> Any:
@@ -151,7 +158,7 @@ def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None
 
     Raises SourceError, UsageError or TokenizerError.
     """
-    this = task.get(settings.task)
+    this = registry.get(settings.task)
     options = task.make_options(this, settings.options)
     wanted = this.columns(options)
     if not source.files:
@@ -163,11 +170,11 @@ def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None
                 f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
                 f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
             )
-    first = pairs.match(source.files, this.pairs)[0]
-    found = pairs.scan(first, kind=settings.format, encoding=settings.encoding, otherwise=this.format)
+    first = parallel_files.match(source.files, this.pairs)[0]
+    found = parallel_files.scan(first, kind=settings.format, encoding=settings.encoding, otherwise=this.format)
     columns = _columns(next(found, None))
     if columns and (missing := task.missing_column(wanted, columns)):
-        raise SourceError(f"{pairs.files(first)[0].name} has no column {missing}")
+        raise SourceError(f"{parallel_files.files(first)[0].name} has no column {missing}")
 
 
 def _columns(block: Block | None) -> Sequence[str]:
@@ -177,9 +184,9 @@ def _columns(block: Block | None) -> Sequence[str]:
     return tuple(first or ())
 
 
-def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> output.Identity:
+def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> output_folder.Identity:
     """That of the dataset that these would make."""
-    return output.Identity(
+    return output_folder.Identity(
         task=settings.task,
         options=dict(settings.options),
         tokenizer=tokenizer.sha256,

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from t5prep import __version__, engines
+from pipelines import engines
+from t5prep import __version__
 from t5prep.errors import UsageError
 
 # Beam options that Beam would otherwise choose so that a user's machine stumbles.

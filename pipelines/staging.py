@@ -10,11 +10,13 @@ import hashlib
 import json
 from collections.abc import Iterator
 
-from t5prep import limiting, places, sources
-from t5prep.limiting import Wanted
-from t5prep.settings import Settings
+from t5prep import sources
+from t5prep.io import paths
+from t5prep.prepare import row_limit
+from t5prep.prepare.row_limit import Wanted
+from t5prep.prepare.settings import Settings
 from t5prep.sources import RawFile, Resolved
-from t5prep.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer import Tokenizer
 
 FILES, MODEL = "files.jsonl", "tokenizer.model"
 
@@ -31,8 +33,8 @@ class Staged:
 def stage(*, source: Resolved, tokenizer: Tokenizer, folder: str) -> Staged:
     """Writes the files of a source and the tokenizer's model into a folder that every worker can read."""
     lines = "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode()
-    places.write(places.at(folder, FILES), lines)
-    places.write(places.at(folder, MODEL), tokenizer.model)
+    paths.write(paths.at(folder, FILES), lines)
+    paths.write(paths.at(folder, MODEL), tokenizer.model)
     return Staged(folder, tokenizer.name, hashlib.sha256(lines + tokenizer.model).hexdigest())
 
 
@@ -48,7 +50,7 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
             moved.append(file)
             continue
         if file.path not in there:
-            there[file.path] = places.copy(file.path, places.at(folder, f"source-{len(there):06d}"))
+            there[file.path] = paths.copy(file.path, paths.at(folder, f"source-{len(there):06d}"))
         sha256 = file.sha256 or sources.sha256(file)
         moved.append(dataclasses.replace(file, path=there[file.path], sha256=sha256))
     return dataclasses.replace(source, files=tuple(moved))
@@ -56,15 +58,15 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
 
 def files(staged: Staged) -> list[RawFile]:
     """The files, in order of their names."""
-    return [RawFile(*json.loads(line)) for line in places.read(places.at(staged.folder, FILES)).splitlines()]
+    return [RawFile(*json.loads(line)) for line in paths.read(paths.at(staged.folder, FILES)).splitlines()]
 
 
 def wanted(staged: Staged, *, settings: Settings) -> Iterator[Wanted]:
     """The files and pairs of files that are to be read, and how far."""
-    yield from limiting.wanted(files(staged), settings)
+    yield from row_limit.wanted(files(staged), settings)
 
 
 @functools.lru_cache(maxsize=1)
 def tokenizer(staged: Staged) -> Tokenizer:
     """The tokenizer, under the name the user gave it; a process loads it once."""
-    return Tokenizer(places.read(places.at(staged.folder, MODEL)), name=staged.tokenizer)
+    return Tokenizer(paths.read(paths.at(staged.folder, MODEL)), name=staged.tokenizer)

@@ -11,10 +11,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 from pipelines import pool, staging
 from pipelines.staging import Staged
 from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock, scan
-from t5prep import cutting, planning
-from t5prep.gathering import Gathered, ShardSpec
-from t5prep.placing import Run
-from t5prep.settings import Settings
+from t5prep.prepare import partition, shard_plan
+from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.settings import Settings
+from t5prep.prepare.shard_writer import Gathered, ShardSpec
 
 
 @dataclasses.dataclass
@@ -159,7 +159,7 @@ def slim_run(run: Run) -> Run:
 
 def plan(_: None, *, runs: Sequence[Run], shards: int | None, drawn: bool) -> list[ShardSpec]:
     """The shards of all runs."""
-    return planning.plan_shards(runs, shards=shards, drawn=drawn)
+    return shard_plan.plan_shards(runs, shards=shards, drawn=drawn)
 
 
 def with_runs(spec: ShardSpec, *, runs: Iterable[Run]) -> tuple[ShardSpec, list[Run]]:
@@ -174,7 +174,7 @@ def with_name(spec: ShardSpec) -> tuple[str, ShardSpec]:
 
 def cut(run: Run, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Run]]:
     """The pieces of a run, each under the name of its shard."""
-    yield from cutting.cut(run, specs)
+    yield from partition.cut(run, specs)
 
 
 def gather_group(group: tuple[str, Iterable[ShardSpec | Run]], *, work: GatherShard) -> Gathered:

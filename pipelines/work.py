@@ -9,15 +9,20 @@ from typing import NamedTuple
 
 from pipelines import staging
 from pipelines.staging import Staged
-from t5prep import arranging, assembling, files, gathering, limiting, manifest, pairs, places, sources, splits, task
-from t5prep.blocks import Block
-from t5prep.gathering import Gathered, ShardSpec
-from t5prep.limiting import Wanted
-from t5prep.manifest import Manifest
-from t5prep.placing import Placer, Run
-from t5prep.settings import Settings
+from t5prep import sources
+from t5prep.dataset import manifest
+from t5prep.dataset.manifest import Manifest
+from t5prep.io import atomic_files, paths
+from t5prep.prepare import build_manifest, record_layouts, row_limit, shard_writer
+from t5prep.prepare.block_sorter import Placer, Run
+from t5prep.prepare.block_tokenizer import BlockTokenizer
+from t5prep.prepare.row_limit import Wanted
+from t5prep.prepare.settings import Settings
+from t5prep.prepare.shard_writer import Gathered, ShardSpec
+from t5prep.reading import parallel_files, split_files
+from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
-from t5prep.tokenizing import BlockTokenizer
+from t5prep.tasks import registry
 
 
 class Hashed(NamedTuple):
@@ -29,8 +34,8 @@ class Hashed(NamedTuple):
 
 def scan(wanted: Wanted, *, settings: Settings, block_bytes: int) -> Iterator[RawFile | Block]:
     """A file, or both of a pair, and the blocks: what PrepareBlock is applied to."""
-    yield from pairs.files(wanted.element)
-    yield from limiting.scan(wanted, settings, block_bytes=block_bytes)
+    yield from parallel_files.files(wanted.element)
+    yield from row_limit.scan(wanted, settings, block_bytes=block_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +62,9 @@ class PrepareBlock:
             return run
         name = hashlib.blake2b(f"{run.file}\0{run.first_row}".encode(), digest_size=12).hexdigest()
         path = Path(self.spool) / name[:2] / name
-        files.write_scratch(path, run.data)
+        atomic_files.write_scratch(path, run.data)
         if run.rejected:
-            files.write_scratch(path.with_suffix(".rejected"), run.rejected)
+            atomic_files.write_scratch(path.with_suffix(".rejected"), run.rejected)
         return dataclasses.replace(run, data=b"", rejected=b"", path=str(path))
 
 
@@ -81,7 +86,9 @@ def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
 def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
     tokenizer = staging.tokenizer(work.staged)
     kept = Path(work.kept) if work.kept else None
-    own_splits = {} if work.settings.splits else splits.of_files([file.name for file in staging.files(work.staged)])
+    own_splits = (
+        {} if work.settings.splits else split_files.of_files([file.name for file in staging.files(work.staged)])
+    )
     placer = Placer(work.settings, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
     return BlockTokenizer(work.settings, tokenizer, folder=kept, fresh=work.fresh), placer
 
@@ -93,15 +100,15 @@ class GatherShard:
     settings: Settings
     staged: Staged
     out: str
-    range_bytes: int = gathering.RANGE_BYTES
+    range_bytes: int = shard_writer.RANGE_BYTES
 
     def __call__(self, element: tuple[ShardSpec, list[Run]]) -> Gathered:
         """Raises OutputError where the place cannot be written."""
         spec, runs = element
-        arrange = arranging.choose(self.settings, staging.tokenizer(self.staged))
-        several = task.get(self.settings.task).several
+        arrange = record_layouts.choose(self.settings, staging.tokenizer(self.staged))
+        several = registry.get(self.settings.task).several
         same = "text" if self.settings.dedup == "exact" else "id"
-        return gathering.gather(
+        return shard_writer.gather(
             spec, runs, out=self.out, arrange=arrange, several=several, same=same, range_bytes=self.range_bytes
         )
 
@@ -109,7 +116,7 @@ class GatherShard:
 def rejected_lines(run: Run) -> bytes:
     """The JSON lines of a run's rejected rows, wherever they are."""
     if run.path and run.reasons:
-        with files.open_scratch(Path(run.path).with_suffix(".rejected")) as file:
+        with atomic_files.open_scratch(Path(run.path).with_suffix(".rejected")) as file:
             return file.read()
     return run.rejected
 
@@ -153,12 +160,12 @@ class Finish:
 
     def __call__(self, _: None, *, gathered: list[Gathered], runs: list[Run], hashed: list[Hashed]) -> Manifest:
         """Raises OutputError where the place cannot be written."""
-        with places.whole(places.at(self.out, "rejected.jsonl")) as file:
+        with paths.whole(paths.at(self.out, "rejected.jsonl")) as file:
             for run in sorted(runs, key=lambda run: (run.file, run.first_row)):
                 file.write(rejected_lines(run))
             for item in sorted(gathered, key=lambda item: item.spec.name):
                 file.write(item.rejected)
-        made = assembling.assemble(
+        made = build_manifest.assemble(
             self.settings,
             source=self.source,
             files=source_files(hashed),
@@ -166,5 +173,5 @@ class Finish:
             gathered=gathered,
             runs=runs,
         )
-        places.write(places.at(self.out, manifest.NAME), made.dumps().encode())
+        paths.write(paths.at(self.out, manifest.NAME), made.dumps().encode())
         return made

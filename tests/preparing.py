@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from pipelines import engines
 from pipelines.prepare import prepare
-from t5prep import engines, manifest, sources, tfrecord
-from t5prep.planning import default_splits
-from t5prep.settings import Settings
-from t5prep.task import get
+from t5prep import sources
+from t5prep.dataset import manifest, tfrecord
+from t5prep.prepare.settings import Settings
+from t5prep.prepare.shard_plan import default_splits
+from t5prep.tasks.task import get
 
 
 def prepared(

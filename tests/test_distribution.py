@@ -53,7 +53,7 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
     wanted = {
         path.relative_to(ROOT).as_posix() for top in ("t5prep", "pipelines") for path in (ROOT / top).rglob("*.py")
     }
-    wanted |= {"t5prep/py.typed", "t5prep/sample/spiece.model", "t5prep/recipes/tiny.toml"}
+    wanted |= {"t5prep/py.typed", "t5prep/sources/sample/spiece.model", "t5prep/train/recipes/tiny.toml"}
     wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
     assert wanted - names == set()
     assert not [name for name in names if name.startswith(("tests", ".ci"))]

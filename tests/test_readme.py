@@ -17,8 +17,10 @@ from readme import Code, Command
 from servers.corpora import publish
 from servers.internet import Internet
 
-from t5prep import sample, task, tasks
+from t5prep import tasks
 from t5prep.cli import main
+from t5prep.sources import sample
+from t5prep.tasks import registry
 from t5prep.train import config
 
 SHELL = readme.codes("sh")
@@ -31,7 +33,9 @@ QUICK = {
 
 def _trains(code: Code) -> bool:
     """Whether a block wants TensorFlow: these run in a slow test of their own."""
-    return any(words in code.text for words in ("t5prep train", "import tensorflow", "t5prep.dataset", "transformers"))
+    return any(
+        words in code.text for words in ("t5prep train", "import tensorflow", "t5prep.train.data", "transformers")
+    )
 
 
 @pytest.fixture
@@ -141,7 +145,7 @@ def test_make_takes_what_is_said_to_it() -> None:
             for name, _, value in (setting.partition("=") for setting in settings):
                 assert f"$({name})" in makefile, command
                 if name == "TASK":
-                    assert value in task.names()
+                    assert value in registry.names()
     said = [command for code in SHELL for command in readme.commands(code) if "RUNNER=dataflow" in command.arguments]
     assert len(said) == 1
     given = dict(setting.split("=", 1) for setting in said[0].arguments[1:])

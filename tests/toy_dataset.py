@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from t5prep import order, tfrecord
-from t5prep.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, Tokenizer, Truncation
+from t5prep.dataset import tfrecord
+from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, Tokenizer, Truncation
+from t5prep.train.data import order
 
 INPUT, TARGET = 8, 4
 SHA = "f" * 64

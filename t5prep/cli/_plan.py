@@ -15,7 +15,7 @@ def question_of(config: Any, *, tpu: str | None) -> Any:
 
     Raises UsageError where neither says a type, and what reading the data and the model raises.
     """
-    from t5prep.plan import planning
+    from t5prep.plan import planner
 
     here = os.environ.get("TPU_ACCELERATOR_TYPE", "")
     name = here if tpu in (None, "auto", "local") else tpu
@@ -25,8 +25,8 @@ def question_of(config: Any, *, tpu: str | None) -> Any:
         )
     if not config.data:
         raise UsageError("Which data? Give a prepared dataset with --data.")
-    data = planning.read(config.data[0], split=config.split)
-    return planning.questions(
+    data = planner.read(config.data[0], split=config.split)
+    return planner.questions(
         model=config.model, tpus=[name or ""], batches=[config.batch], data=data, settings=[dataclasses.asdict(config)]
     )[0]
 

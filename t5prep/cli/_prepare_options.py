@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from t5prep.budget import DEFAULT
-from t5prep.engines import RUNNERS
-from t5prep.truncation import MARKERS, POLICIES
+from pipelines.engines import RUNNERS
+from t5prep.prepare.memory_budget import DEFAULT
+from t5prep.tokens.truncation import MARKERS, POLICIES
 
 SOURCES = "sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name"
 SPLITS = "Shares drawn by the id's hash [default: train=0.9,validation=0.1, unless files are splits themselves]."
@@ -14,7 +14,7 @@ SPLITS = "Shares drawn by the id's hash [default: train=0.9,validation=0.1, unle
 
 def common(task: Any) -> list[click.Parameter]:
     """The options, with the defaults of a task."""
-    from t5prep.settings import DEDUPS, LAYOUTS
+    from t5prep.prepare.settings import DEDUPS, LAYOUTS
 
     lengths = {"inputs": task.input_length, "targets": task.target_length}
     return [

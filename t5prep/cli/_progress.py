@@ -3,7 +3,7 @@
 import threading
 from types import TracebackType
 
-from t5prep.progress import Progress
+from t5prep.io.progress import Progress
 
 
 class Line:

@@ -28,15 +28,15 @@ def show(as_json: bool) -> None:
     Example:
       t5prep cache show
     """
-    from t5prep import caches
+    from t5prep.io import cache_folder
 
-    kept = caches.show()
+    kept = cache_folder.show()
     if as_json:
         said = {item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in kept}
-        _output.print_json({"limit": caches.limit(), **said})
+        _output.print_json({"limit": cache_folder.limit(), **said})
         return
     for item in kept:
-        bound = f" of at most {_output.bytes_text(caches.limit())}" if item.kind == "tokenized" else ""
+        bound = f" of at most {_output.bytes_text(cache_folder.limit())}" if item.kind == "tokenized" else ""
         click.echo(f"{item.kind:<10} {_output.bytes_text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
 
 
@@ -49,7 +49,7 @@ def clear(kinds: tuple[str, ...]) -> None:
     Example:
       t5prep cache clear tokenized
     """
-    from t5prep import caches
+    from t5prep.io import cache_folder
 
-    for item in caches.clear(list(kinds)):
+    for item in cache_folder.clear(list(kinds)):
         click.echo(f"{item.kind}: {_output.bytes_text(item.bytes)} removed")

@@ -22,7 +22,7 @@ def command(data_a: str, data_b: str, as_json: bool) -> None:
     Example:
       t5prep diff data/sample gs://my-bucket/sample
     """
-    from t5prep import diff
+    from t5prep.dataset import diff
 
     with _progress.Line("comparing") as line:
         found = diff.diff(data_a, data_b, started=line.started, progress=line.progress)
@@ -35,7 +35,7 @@ def command(data_a: str, data_b: str, as_json: bool) -> None:
 
 
 def _tell(found: Any) -> None:
-    from t5prep import diff
+    from t5prep.dataset import diff
 
     for change in found.manifest:
         dim = not diff.decides(change)

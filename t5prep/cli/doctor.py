@@ -27,10 +27,10 @@ def command(tpu: str | None, bucket: str | None, zone: str, service_account: str
     Example:
       t5prep doctor --bucket gs://my-bucket
     """
-    from t5prep import doctor
+    from t5prep.cli import _checks
 
     found = []
-    for one in doctor.examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
+    for one in _checks.examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
         found.append(one)
         if as_json:
             continue
@@ -38,7 +38,7 @@ def command(tpu: str | None, bucket: str | None, zone: str, service_account: str
         click.echo(_output.colour(f"{sign:<6}", fg=colour, bold=one.state == "wrong") + f"{one.what:<18} {one.seen}")
         if one.mend:
             click.echo(f"{'':<25}→ {one.mend}")
-    healthy = doctor.healthy(found)
+    healthy = _checks.healthy(found)
     if as_json:
         _output.print_json({"ok": healthy, "findings": [dataclasses.asdict(one) for one in found]})
     sys.exit(0 if healthy else 1)

@@ -48,7 +48,7 @@ def command(
       t5prep eval --model runs/sample --data data/sample --split validation
     """
     _device.need_tensorflow()
-    from t5prep import files
+    from t5prep.io import atomic_files
     from t5prep.train.evaluate import evaluate
 
     checkpoint, scored = evaluate(
@@ -72,7 +72,7 @@ def command(
         "worst": [dataclasses.asdict(one) for one in scored.worst],
     }
     if file:
-        files.write_whole(
+        atomic_files.write_whole(
             Path(file), (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode(), option="--predictions"
         )
     if as_json:

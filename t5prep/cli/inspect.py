@@ -21,14 +21,14 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
     Example:
       t5prep inspect data/sample --split validation -n 1
     """
-    from t5prep import inspection, manifest
+    from t5prep.dataset import inspect_records, manifest
 
-    shown = inspection.records(data, split=split, count=count, tokenizer=tokenizer)
+    shown = inspect_records.records(data, split=split, count=count, tokenizer=tokenizer)
     if as_json:
         _output.print_json({"records": [dataclasses.asdict(record) for record in shown]})
         return
     made = manifest.load(data)
-    words = inspection.open_tokenizer(made, tokenizer)
+    words = inspect_records.open_tokenizer(made, tokenizer)
     width = shutil.get_terminal_size((100, 24)).columns
     for record in shown:
         title = f"── {record.id} ".ljust(width, "─")  # of a packed row, all ids of its examples
@@ -37,7 +37,7 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(click.wrap_text(line, width=width - 2, initial_indent="  ", subsequent_indent="  "))
-            for tokens, numbers in inspection.aligned(ids, words, width=width - 4):
+            for tokens, numbers in inspect_records.aligned(ids, words, width=width - 4):
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))
         for answer in record.references:

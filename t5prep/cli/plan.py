@@ -51,10 +51,10 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     from t5prep.errors import UsageError
-    from t5prep.plan import planning
+    from t5prep.plan import planner
     from t5prep.train import config as configs
 
-    data = planning.read(given["data"], split=given["split"]) if given["data"] else None
+    data = planner.read(given["data"], split=given["split"]) if given["data"] else None
     if lengths and data is None:
         raise UsageError("--lengths plans from a dataset's histogram: say which with --data.")
     if given["price"] is not None and not math.isfinite(given["price"]):
@@ -62,7 +62,7 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     if not sweep and (len(given["tpus"]) > 1 or len(given["batches"]) > 1):
         raise UsageError("Several --tpu or --batch make a table: add --sweep.")
     settings = [configs.read_recipe(given["recipe"])] if given["recipe"] else []
-    asked = planning.questions(
+    asked = planner.questions(
         model=given["model"],
         tpus=given["tpus"] or (SWEEP if sweep else ("v5e-8",)),
         batches=given["batches"],
@@ -97,9 +97,9 @@ def _sweep(asked: Any, *, rows: int | None, price: float | None, as_json: bool) 
 
 
 def _lengths(question: Any, data: Any, *, as_json: bool) -> None:
-    from t5prep.plan import planning, report
+    from t5prep.plan import planner, report
 
-    found = planning.plan_lengths(question, data)
+    found = planner.plan_lengths(question, data)
     if as_json:
         _output.print_json({"choices": [report.choice_json(choice, answers) for choice, answers in found]})
         return

@@ -4,9 +4,9 @@ import sys
 
 import click
 
-from t5prep import nearby
 from t5prep.cli import _device, _output
 from t5prep.errors import SourceError
+from t5prep.io import suggestions
 
 
 @click.command("predict")
@@ -59,7 +59,7 @@ def command(
                 items = read_items(lines, jsonl=jsonl)
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", "") or error
-            meant = nearby.mistyped(file)
+            meant = suggestions.mistyped(file)
             raise SourceError(f"{file} cannot be read ({why}).{meant} Inputs are UTF-8 text, one a line.") from error
     predictions = predict(
         model,

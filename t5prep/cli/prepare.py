@@ -27,16 +27,16 @@ class _Tasks(click.Group):
             ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from t5prep import task
+        from t5prep.tasks import registry
 
-        return task.names()
+        return registry.names()
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
-        from t5prep import task
+        from t5prep.tasks import registry
 
-        this = task.get(name)
+        this = registry.get(name)
         params = [*common(this), *map(_option, dataclasses.fields(this.options))]
-        summary = task.summary(name)
+        summary = registry.summary(name)
         usual = f"t5prep prepare {name} --tokenizer google-t5/t5-base --out data/{name}"
         example = f"\b\nExample:\n  {_EXAMPLES.get(name, usual)}"
         return click.Command(
@@ -68,9 +68,9 @@ def _option(field: dataclasses.Field) -> click.Parameter:
 
 def _callback(name: str) -> Any:
     def run(**given: Any) -> None:
-        from t5prep import task
+        from t5prep.tasks import registry
 
-        fields = [field.name for field in dataclasses.fields(task.get(name).options)]
+        fields = [field.name for field in dataclasses.fields(registry.get(name).options)]
         _prepare(name, options={field: given.pop(field) for field in fields}, **given)
 
     return run
@@ -78,25 +78,29 @@ def _callback(name: str) -> Any:
 
 def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str, out: str, **given: Any) -> None:
     from pipelines.prepare import prepare
-    from t5prep import caches, corpus, noise, planning, settings, task
-    from t5prep.hashing import parse_splits
+    from t5prep import sources
+    from t5prep.io import cache_folder
+    from t5prep.prepare import settings, shard_plan
+    from t5prep.prepare.placement import parse_splits
+    from t5prep.tasks import registry, task
+    from t5prep.tokens import span_corruption
 
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
     as_json, workers, fresh = (given.pop(key) for key in ("as_json", "workers", "fresh"))
     runner, beam_options = given.pop("runner"), given.pop("beam_options")
-    memory = caches.parse_bytes(given.pop("memory"), name="--memory")
-    this = task.get(name)
+    memory = cache_folder.parse_bytes(given.pop("memory"), name="--memory")
+    this = registry.get(name)
     chosen_options = task.make_options(this, options)
     if this.documents and given["target_length"] == this.target_length:  # not given: as long as these inputs need
         hide = {"density": chosen_options.density, "mean_span": chosen_options.mean_span}
-        _, given["target_length"] = noise.lengths(given["input_length"], **hide)
-    resolved = corpus.resolve(source, include=task.files(this, chosen_options))
+        _, given["target_length"] = span_corruption.lengths(given["input_length"], **hide)
+    resolved = sources.resolve(source, include=task.files(this, chosen_options))
     shares = given.pop("splits")
     chosen = settings.Settings(
         task=name,
         options={key: list(value) if isinstance(value, tuple) else value for key, value in options.items()},
-        splits=parse_splits(shares) if shares else planning.default_splits(resolved),
-        shards=planning.parse_shards(given.pop("shards")),
+        splits=parse_splits(shares) if shares else shard_plan.default_splits(resolved),
+        shards=shard_plan.parse_shards(given.pop("shards")),
         **given,
     )
     began = time.monotonic()
@@ -109,7 +113,7 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
         arguments=beam_options,
         workers=workers,
         memory=memory,
-        kept=caches.tokenized(),
+        kept=cache_folder.tokenized(),
         fresh=fresh,
     )
     if as_json:

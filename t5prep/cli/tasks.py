@@ -14,14 +14,14 @@ def command(as_json: bool) -> None:
     Example:
       t5prep tasks
     """
-    from t5prep import task
+    from t5prep.tasks import registry
 
-    found = {name: task.get(name) for name in task.names()}
+    found = {name: registry.get(name) for name in registry.names()}
     if as_json:
         _output.print_json(
             {
                 name: {
-                    "summary": task.summary(name),
+                    "summary": registry.summary(name),
                     "source": one.source,
                     "licence": one.licence,
                     "citation": one.citation,
@@ -33,7 +33,7 @@ def command(as_json: bool) -> None:
         return
     for name, one in found.items():
         click.echo(_output.colour(name, bold=True))
-        click.echo(f"  {task.summary(name)}")
+        click.echo(f"  {registry.summary(name)}")
         click.echo(f"  source    {one.source or 'yours: --source'}")
         for what in ("licence", "citation"):
             if value := getattr(one, what):

@@ -62,9 +62,9 @@ def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None
       t5prep tokenizer train --source wiki.txt --vocab-size 16000 --out data/tokenizer
     """
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
-    from pipelines import vocabulary
-    from t5prep import corpus
-    from t5prep.train.model_config import ModelConfig
+    from pipelines import train_tokenizer
+    from t5prep import sources
+    from t5prep.train.model.t5_config import ModelConfig
 
     d_model, d_ff, layers, heads = SIZES[size]
     shape = ModelConfig(
@@ -78,7 +78,7 @@ def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None
         tie_word_embeddings=False,
         scale_decoder_outputs=False,
     )
-    trained = vocabulary.train(corpus.resolve(source), out=Path(out), config=shape.to_json(), **given)
+    trained = train_tokenizer.train(sources.resolve(source), out=Path(out), config=shape.to_json(), **given)
     tokenizer = trained.tokenizer
     facts = {
         "out": out,
@@ -120,12 +120,14 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
     Example:
       t5prep tokenizer check sample: --source sample: --column Title --column Body
     """
-    from t5prep import comparison, corpus, honesty, text_columns, tokenizer_files
+    from t5prep import sources
+    from t5prep.reading import text_columns
+    from t5prep.tokens import audit, comparison, loading
 
-    loaded = tokenizer_files.load(tokenizer)
-    texts = text_columns.texts(corpus.resolve(source), **given)
-    others = comparison.libraries(loaded, name=str(tokenizer_files.find(tokenizer)))
-    report = honesty.examine(texts, loaded, others=others)
+    loaded = loading.load(tokenizer)
+    texts = text_columns.texts(sources.resolve(source), **given)
+    others = comparison.libraries(loaded, name=str(loading.find(tokenizer)))
+    report = audit.examine(texts, loaded, others=others)
     if as_json:
         _output.print_json({"tokenizer": tokenizer, "source": source, **report.to_json()})
     else:
@@ -133,7 +135,7 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
 
 
 def _tell(report: Any) -> None:
-    from t5prep import honesty
+    from t5prep.tokens import audit
 
     rows = [
         ("texts", f"{report.texts:,}", f"{report.characters:,} characters, {report.words:,} words"),
@@ -159,5 +161,5 @@ def _tell(report: Any) -> None:
         click.echo(f"  {lost.name[:32]:<32} {lost.count:>8,}  {lost.becomes:<12}  {shown}")
     if len(report.lost) > LOST_SHOWN:
         click.echo(f"  and {len(report.lost) - LOST_SHOWN} characters more: --json lists them")
-    for sentence in honesty.advice(report):
+    for sentence in audit.advice(report):
         click.echo(_output.colour(f"  advice  {sentence}", fg="yellow"))

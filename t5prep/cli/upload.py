@@ -22,7 +22,7 @@ def command(data: str, to: str, workers: int, delete_stale: bool, as_json: bool)
     Example:
       t5prep upload data/sample gs://my-bucket/sample
     """
-    from t5prep.upload import upload
+    from t5prep.dataset.upload import upload
 
     with _progress.Line("uploading") as line:
         done = upload(

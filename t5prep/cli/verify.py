@@ -17,7 +17,7 @@ def command(data: str, as_json: bool) -> None:
     Example:
       t5prep verify data/sample
     """
-    from t5prep.verify import verify
+    from t5prep.dataset.verify import verify
 
     with _progress.Line("verifying") as line:
         made = verify(data, started=line.started, progress=line.progress)

@@ -1,0 +1,1 @@
+"""Planning: a model, settings and a TPU in; does it fit, how fast and for how much, out, by the real TPU compiler."""

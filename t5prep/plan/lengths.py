@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from t5prep.dataset.manifest import Split
 from t5prep.errors import DatasetError
-from t5prep.manifest import Split
-from t5prep.packing import first_fit
+from t5prep.tokens.packing import first_fit
 
 # A TPU lays a sequence out in tiles of 8 rows: a finer step buys nothing.
 STEP = 8

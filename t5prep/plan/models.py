@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train.model_config import ModelConfig
+from t5prep.train.model.t5_config import ModelConfig
 
 # d_model, d_ff, encoder layers, decoder layers, heads, d_kv
 _T5 = {

@@ -15,7 +15,7 @@ from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import training_flops
 from t5prep.train.config import FREE, TrainConfig
-from t5prep.train.model_config import ModelConfig
+from t5prep.train.model.t5_config import ModelConfig
 
 # Replicas that the step is compiled for: one host's. More hosts add to the all-reduce what no single program shows.
 MOST_REPLICAS = 8
@@ -167,7 +167,7 @@ def _computes(question: Question) -> dict[str, Any]:
 @functools.cache
 def _source() -> list[str]:
     """What else decides the program: TensorFlow's version and the trainer's own source."""
-    files = sorted(Path(t5prep.train.__file__).parent.glob("*.py"))
+    files = sorted(Path(t5prep.train.__file__).parent.rglob("*.py"))
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     for name in ("tensorflow", "tensorflow-cpu", "tensorflow-tpu"):
         try:

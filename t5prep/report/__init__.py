@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from t5prep import files, manifest
+from t5prep.dataset import manifest
 from t5prep.errors import UsageError
+from t5prep.io import atomic_files
 
 
 def write(
@@ -32,7 +33,7 @@ def write(
     else:
         page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)
-    files.write_whole(path, page.encode("utf-8", "replace"))
+    atomic_files.write_whole(path, page.encode("utf-8", "replace"))
     return path
 
 

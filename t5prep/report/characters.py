@@ -4,12 +4,15 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from t5prep import blocks, corpus, honesty, newlines, pairs, task
+from t5prep import sources
+from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, T5prepError
-from t5prep.manifest import Manifest
+from t5prep.reading import blocks, parallel_files
 from t5prep.sources import RawFile
-from t5prep.tokenizer import Tokenizer
-from t5prep.types import Example, Protected
+from t5prep.tasks import registry, task
+from t5prep.tasks.example import Example, Protected
+from t5prep.tokens import audit, newlines
+from t5prep.tokens.tokenizer import Tokenizer
 
 _ROWS = 2000
 _SHOWN = 10
@@ -21,7 +24,7 @@ class Characters:
 
     file: str
     rows: int
-    lost: list[honesty.Lost]
+    lost: list[audit.Lost]
     more: int = 0
 
 
@@ -37,7 +40,7 @@ def look(made: Manifest, words: Tokenizer) -> Characters | None:
         texts = [list(_texts(example)) for example in itertools.islice(examples, _ROWS)]
     except (T5prepError, OSError, KeyError):
         return None
-    lost = honesty.examine(itertools.chain.from_iterable(texts), words).lost
+    lost = audit.examine(itertools.chain.from_iterable(texts), words).lost
     if made.newlines != newlines.SPACE:
         lost = [one for one in lost if one.character != "\n"]
     return Characters(name, len(texts), lost[:_SHOWN], len(lost[_SHOWN:]))
@@ -45,16 +48,16 @@ def look(made: Manifest, words: Tokenizer) -> Characters | None:
 
 def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
     """The name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
-    this = task.get(made.task)
+    this = registry.get(made.task)
     options = task.make_options(this, made.options)
-    source = corpus.resolve(made.source.uri, include=task.files(this, options))
-    element = pairs.match(source.files, this.pairs)[0]
+    source = sources.resolve(made.source.uri, include=task.files(this, options))
+    element = parallel_files.match(source.files, this.pairs)[0]
     known = {(file.name, file.bytes) for file in made.source.files}
-    read: tuple[RawFile, ...] = pairs.files(element)
+    read: tuple[RawFile, ...] = parallel_files.files(element)
     if any((file.name, file.bytes) not in known for file in read):
         raise T5prepError(f"{read[0].name} is another file than the one that was prepared.")
     columns = task.column_names(this.columns(options))
-    found = pairs.scan(element, kind=made.source.format, encoding=made.source.encoding, otherwise=this.format)
+    found = parallel_files.scan(element, kind=made.source.format, encoding=made.source.encoding, otherwise=this.format)
 
     def examples() -> Iterator[Example]:
         for block in found:

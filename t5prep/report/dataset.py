@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep import inspection, manifest, newlines, statistics, storage
+from t5prep.dataset import inspect_records, manifest
+from t5prep.dataset.manifest import Manifest
 from t5prep.errors import DatasetError, TokenizerError
-from t5prep.manifest import Manifest
+from t5prep.io import storage
 from t5prep.plan import lengths
-from t5prep.report import characters, charts, pages, sampling, tokens
-from t5prep.report.sampling import Drawn
-from t5prep.tokenizer import Tokenizer
+from t5prep.prepare import record_counts
+from t5prep.report import characters, charts, pages, record_sample, tokens
+from t5prep.report.record_sample import Drawn
+from t5prep.tokens import newlines
+from t5prep.tokens.tokenizer import Tokenizer
 
 # Lines of rejected.jsonl that are looked through for examples, and how many of each reason are shown.
 _LINES, _EXAMPLES = 200_000, 3
@@ -33,14 +36,14 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
     why = ""
     words: Tokenizer | None = None
     try:
-        words = inspection.open_tokenizer(made, tokenizer)
+        words = inspect_records.open_tokenizer(made, tokenizer)
     except TokenizerError as error:
         if tokenizer:
             raise
         why = str(error)
     if words:
         order = [first, *(split for split in made.splits if split != first)]
-        drawn = [sampling.draw(data, made, words, split=split, tokenizer=tokenizer) for split in order[:3]]
+        drawn = [record_sample.draw(data, made, words, split=split, tokenizer=tokenizer) for split in order[:3]]
     return pages.render(
         "dataset.html",
         title=f"{made.task} · t5prep",
@@ -53,7 +56,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         charts=_charts(made),
         choices=_choices(made, first),
         first=first,
-        marker=sampling.marked(made) and bool(made.truncation.ledger["inputs"]["rows_cut"]),
+        marker=record_sample.marked(made) and bool(made.truncation.ledger["inputs"]["rows_cut"]),
         kept_newlines=made.newlines != newlines.SPACE,
         labels=_labels(made),
         characters=characters.look(made, words) if words else None,
@@ -67,7 +70,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
 def _charts(made: Manifest) -> dict[str, str]:
     before: collections.Counter[int] = collections.Counter()
     targets: collections.Counter[int] = collections.Counter()
-    steps = statistics.STEPS
+    steps = record_counts.STEPS
     for split in made.splits.values():
         steps = tuple(split.lengths["step"])
         before.update(dict(split.lengths["inputs_before"]))
@@ -137,9 +140,9 @@ def _lines(data: str | Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _pieces(record: inspection.Shown, made: Manifest, words: Tokenizer | None) -> dict[str, list[tokens.Piece]]:
+def _pieces(record: inspect_records.Shown, made: Manifest, words: Tokenizer | None) -> dict[str, list[tokens.Piece]]:
     assert words is not None, "records are only drawn with a tokenizer"
-    marker = words.sentinel(1) if sampling.marked(made) else None
+    marker = words.sentinel(1) if record_sample.marked(made) else None
     return {
         "input": tokens.inputs(record.input_ids, words, marker=marker),
         "target": tokens.labels(record.labels, words),

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from t5prep.tfrecord import IGNORED_LABEL
-from t5prep.tokenizer import Tokenizer
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.tokens.tokenizer import Tokenizer
 
 # More pieces of one text than this, and its middle is left out of the page.
 _SHOWN = 600

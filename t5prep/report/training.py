@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep import manifest, storage
+from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
+from t5prep.io import storage
 from t5prep.report import charts, pages
 
 SETTINGS, ANSWERS = "train.json", "eval.json"

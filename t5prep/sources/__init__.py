@@ -8,8 +8,8 @@ from pathlib import Path
 
 from t5prep.sources import redact
 from t5prep.sources.grammar import parse
+from t5prep.sources.opening import open_random, open_stream, sha256, unpacked_name
 from t5prep.sources.raw import RawFile, Resolved, patterns
-from t5prep.sources.reading import open_random, open_stream, sha256, unpacked_name
 
 __all__ = ["RawFile", "Resolved", "open_random", "open_stream", "resolve", "sha256", "unpacked_name"]
 
@@ -34,6 +34,10 @@ def resolve(
     Raises SourceError, one sentence: what is wrong, and what to type next.
     """
     redact.quiet_logs()
+    if uri == "sample:":
+        return _sample()
+    if Path(uri).is_file() and not uri.lower().endswith(".zip"):
+        include = ()  # one file that the user names is read whatever its name
     place, include = parse(uri), patterns(include)
     match place.scheme:
         case "":
@@ -41,9 +45,9 @@ def resolve(
 
             return local.resolve(place, include=include)
         case "gs":
-            from t5prep.sources import gcs
+            from t5prep.sources import buckets
 
-            return gcs.resolve(place, include=include)
+            return buckets.resolve(place, include=include)
         case "hf":
             from t5prep.sources import hub
 
@@ -60,3 +64,19 @@ def resolve(
             from t5prep.sources import web
 
             return web.resolve(place, url=uri, cache=cache, include=include, progress=progress)
+
+
+def _sample() -> Resolved:
+    """Write the built-in sample into the cache and return it as a source."""
+    from t5prep.io import cache_folder
+    from t5prep.sources import sample
+
+    path = sample.write(cache_folder.root() / "sample" / "questions.csv")
+    file = RawFile(name="questions.csv", path=str(path), bytes=path.stat().st_size)
+    return Resolved(
+        uri="sample:",
+        revision="1",
+        files=(file,),
+        licence="Apache-2.0",
+        citation="t5prep's own generator, t5prep/sample",
+    )

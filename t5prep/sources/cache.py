@@ -16,8 +16,8 @@ from pathlib import Path
 
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
-from t5prep import caches
 from t5prep.errors import SourceError
+from t5prep.io import cache_folder
 from t5prep.sources.download import Fetched
 
 _PATIENCE = 5.0  # seconds after which someone who waits is told for whom
@@ -34,7 +34,7 @@ class Blob:
 
 def root(cache: Path | None) -> Path:
     """Where downloads are kept: as given, or `sources` where t5prep keeps what it may need again."""
-    return Path(cache).expanduser() if cache else caches.root() / "sources"
+    return Path(cache).expanduser() if cache else cache_folder.root() / "sources"
 
 
 def fetch(key: str, download: Callable[[Path], Fetched], *, cache: Path | None) -> Blob:

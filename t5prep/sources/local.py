@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5prep import nearby
 from t5prep.errors import SourceError
+from t5prep.io import suggestions
 from t5prep.sources import archives
 from t5prep.sources.grammar import Place
 from t5prep.sources.raw import RawFile, Resolved, checked, wanted
@@ -60,7 +60,7 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
         raise SourceError(f"{source} is neither a file nor a directory; what comes by a pipe must be saved to a file.")
     else:
         raise SourceError(
-            f"{source} does not exist. Name a file, a directory, or a glob in quotes.{nearby.instead(path)}"
+            f"{source} does not exist. Name a file, a directory, or a glob in quotes.{suggestions.instead(path)}"
         )
 
 

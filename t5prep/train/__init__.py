@@ -1,0 +1,1 @@
+"""Training: a prepared dataset in, a run with checkpoints, metrics and an exported model out."""

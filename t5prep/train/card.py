@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from t5prep.manifest import Manifest
+from t5prep.dataset.manifest import Manifest
 from t5prep.train.run import Model
 
 _TOLD = [

@@ -1,6 +1,6 @@
 """Every number of a training run, in one flat record; each default with the place it comes from.
 
-A recipe is a TOML file of the values that differ, in t5prep/recipes or anywhere; `--set key=value` differs from the recipe.
+A recipe is a TOML file of the values that differ, in t5prep/train/recipes or anywhere; `--set key=value` differs from the recipe.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from t5prep import metrics
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.train import metrics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ _CHOICES = {
 
 def recipes() -> dict[str, str]:
     """Name → first comment line of every built-in recipe."""
-    found = sorted(importlib.resources.files("t5prep").joinpath("recipes").iterdir(), key=lambda file: file.name)
+    found = sorted(importlib.resources.files("t5prep.train").joinpath("recipes").iterdir(), key=lambda file: file.name)
     return {
         file.name.removesuffix(".toml"): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
         for file in found
@@ -113,7 +113,7 @@ def read_recipe(name: str) -> dict[str, Any]:
         except OSError as error:
             raise UsageError(f"The recipe {name} cannot be read ({error.strerror}).") from error
     elif name in recipes():
-        text = importlib.resources.files("t5prep").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
+        text = importlib.resources.files("t5prep.train").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
     else:
         raise UsageError(
             f'No recipe is named "{name}".{did_you_mean(name, recipes())} There are {", ".join(recipes())}; '

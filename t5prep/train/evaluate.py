@@ -14,19 +14,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep import manifest, metrics, newlines, task
-from t5prep.dataset import eval_batches, opening
+from t5prep.dataset import manifest
+from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
-from t5prep.tfrecord import IGNORED_LABEL
-from t5prep.tokenizer import Tokenizer
-from t5prep.train import run
+from t5prep.tasks import registry
+from t5prep.tokens import newlines
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train import metrics, run
+from t5prep.train.data import eval_batches, opening
 from t5prep.train.device import on_replicas
 from t5prep.train.device import strategy as strategy_for
-from t5prep.train.generate import generate
 from t5prep.train.loss import token_losses
-from t5prep.train.model import forward
-from t5prep.train.model_config import ModelConfig
-from t5prep.train.weights import create_variables
+from t5prep.train.model.generate import generate
+from t5prep.train.model.t5 import forward
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weights import create_variables
 
 MOST_CLASSES = 100  # more different words than this are answers, and a confusion matrix of them no help
 DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
@@ -89,7 +91,7 @@ class Evaluator:
         self._labels = self._opened.manifest.splits[split].labels
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
         name = self._opened.manifest.task
-        wanted = task.get(name).metrics if name in task.names() else ()
+        wanted = registry.get(name).metrics if name in registry.names() else ()
         self.wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
         # A task that asks for nothing but loss and token accuracy (span corruption) has no answers to look at.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)

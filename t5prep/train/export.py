@@ -13,12 +13,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep import files, tokenizer_directory
 from t5prep.errors import OutputError
+from t5prep.io import atomic_files
+from t5prep.tokens import huggingface_files
 from t5prep.train import card, run
-from t5prep.train.generate import generate
+from t5prep.train.model.generate import generate
+from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict import INPUT_LENGTH, TARGET_LENGTH, answer_length
-from t5prep.train.weights import create_variables, save_weights
 
 
 def export_hf(model: str, *, out: str, which: str = "best") -> str:
@@ -30,7 +31,7 @@ def export_hf(model: str, *, out: str, which: str = "best") -> str:
     with _whole_directory(Path(out)) as place:
         shape = opened.config.to_json()
         if opened.tokenizer:
-            tokenizer_directory.write(place, opened.tokenizer, config=shape)
+            huggingface_files.write(place, opened.tokenizer, config=shape)
         target = opened.manifests[0].lengths["targets"] if opened.manifests else TARGET_LENGTH
         generation = {
             "decoder_start_token_id": opened.config.decoder_start_token_id,
@@ -41,8 +42,8 @@ def export_hf(model: str, *, out: str, which: str = "best") -> str:
         _write_json(place / "config.json", shape)
         _write_json(place / "generation_config.json", generation)
         for number, made in enumerate(opened.manifests):
-            files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
-        files.write_whole(place / "README.md", card.model_card(opened, name=Path(out).name).encode())
+            atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
+        atomic_files.write_whole(place / "README.md", card.model_card(opened, name=Path(out).name).encode())
         save_weights(place, opened.config, opened.weights)
     return opened.name
 
@@ -72,7 +73,7 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
         serving = tf.function(serve, input_signature=signature)
         tf.saved_model.save(module, str(place), signatures={"serving_default": serving})
         if opened.tokenizer:
-            files.write_whole(place / "assets" / tokenizer_directory.MODEL_NAME, opened.tokenizer.model)
+            atomic_files.write_whole(place / "assets" / huggingface_files.MODEL_NAME, opened.tokenizer.model)
     return opened.name
 
 
@@ -81,7 +82,7 @@ def _whole_directory(out: Path) -> Iterator[Path]:
     """A directory to fill beside `out`, renamed when all of it is there. Raises OutputError where something is at `out`."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
-    place = out.with_name(f"{files.UNFINISHED}{out.name}-{os.getpid()}")
+    place = out.with_name(f"{atomic_files.UNFINISHED}{out.name}-{os.getpid()}")
     try:
         place.mkdir(parents=True)
         yield place
@@ -89,10 +90,10 @@ def _whole_directory(out: Path) -> Iterator[Path]:
             out.rmdir()
         os.replace(place, out)
     except OSError as error:
-        raise OutputError(files.explain(error, out)) from error
+        raise OutputError(atomic_files.explain(error, out)) from error
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    files.write_whole(path, (json.dumps(value, indent=2) + "\n").encode())
+    atomic_files.write_whole(path, (json.dumps(value, indent=2) + "\n").encode())

@@ -12,10 +12,10 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from t5prep.train.config import TrainConfig
-from t5prep.train.model_config import ModelConfig
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.parts import optimizer_of, options_of, schedule_of
 from t5prep.train.step import Batch, Tensors, TrainStep, batch_specs
-from t5prep.train.weight_layout import weight_layouts
 
 # Of a schedule only its shape is in the program; its length is a constant there.
 STEPS = 1_000_000

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from t5prep.train.sums import row_and_column_sums, sum_of_squares, weighted_sum
-from t5prep.train.weight_layout import WeightLayout
+from t5prep.train.model.sums import row_and_column_sums, sum_of_squares, weighted_sum
+from t5prep.train.model.weight_layout import WeightLayout
 
 Slots = dict[str, tf.Tensor]
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep import newlines
-from t5prep.encode import Encoder
 from t5prep.errors import Reject, UsageError
-from t5prep.newlines import SPACE, Newlines
-from t5prep.tokenizer import Tokenizer
+from t5prep.tasks.example import EOS, Example, Part
+from t5prep.tokens import newlines
+from t5prep.tokens.encoder import Encoder
+from t5prep.tokens.newlines import SPACE, Newlines
+from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import run
 from t5prep.train.device import on_replicas, strategy
-from t5prep.train.generate import generate
-from t5prep.train.weights import create_variables
-from t5prep.types import EOS, Example, Part
+from t5prep.train.model.generate import generate
+from t5prep.train.model.weights import create_variables
 
 INPUT_LENGTH, TARGET_LENGTH = 512, 128  # of a model that comes without a manifest
 LENGTH_STEP = 64  # inputs are padded to a multiple of it, so that few programs are compiled
@@ -80,9 +80,9 @@ def predict(
     opened = run.open_model(model, which=which)
     words = opened.tokenizer
     if tokenizer or words is None:
-        from t5prep import tokenizer_files
+        from t5prep.tokens import loading
 
-        words = tokenizer_files.load(tokenizer or model)
+        words = loading.load(tokenizer or model)
     lengths = {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
     policy, marker = "head", "none"
     kept: Newlines = SPACE

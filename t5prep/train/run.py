@@ -15,17 +15,18 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from t5prep import manifest, tokenizer_files
+from t5prep.dataset import manifest
+from t5prep.dataset.manifest import Manifest
 from t5prep.errors import OutputError, TokenizerError, UsageError
-from t5prep.manifest import Manifest
-from t5prep.tokenizer import Tokenizer
+from t5prep.tokens import loading
+from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train import config as configs
 from t5prep.train.checkpoint import State, write_text
 from t5prep.train.config import TrainConfig
-from t5prep.train.model_config import ModelConfig
-from t5prep.train.weight_layout import weight_layouts
-from t5prep.train.weights import find_model, load_config, load_weights, random_weights
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.model.weights import find_model, load_config, load_weights, random_weights
 
 SETTINGS, SHAPE, WORDS = "train.json", "config.json", "spiece.model"
 
@@ -125,7 +126,7 @@ def start_from(config: TrainConfig, *, vocabulary: int) -> tuple[ModelConfig, di
 def open_tokenizer(made: Manifest, *, name: str) -> Tokenizer:
     """The tokenizer that a dataset was made with, from `name` or where the manifest says. Raises TokenizerError."""
     try:
-        words = tokenizer_files.load(name or made.tokenizer.name)
+        words = loading.load(name or made.tokenizer.name)
     except TokenizerError as error:
         raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
     if words.sha256 != made.tokenizer.sha256:
@@ -138,7 +139,7 @@ def open_tokenizer(made: Manifest, *, name: str) -> Tokenizer:
 
 def _tokenizer_in(place: Path) -> Tokenizer | None:
     try:
-        return tokenizer_files.load(str(place))
+        return loading.load(str(place))
     except TokenizerError:
         return None  # a directory of weights alone; whoever needs a tokenizer says so
 

@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.loss import Sums, summed_loss
-from t5prep.train.model import forward
-from t5prep.train.model_config import ModelConfig
+from t5prep.train.model.sums import row_and_column_sums
+from t5prep.train.model.t5 import forward
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.optimizer import Optimizer
 from t5prep.train.schedules import Schedule
-from t5prep.train.sums import row_and_column_sums
-from t5prep.train.weight_layout import weight_layouts
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]

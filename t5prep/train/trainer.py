@@ -11,19 +11,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.dataset import opening, steps_per_epoch, train_batches
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train import device, run
 from t5prep.train.checkpoint import State
 from t5prep.train.config import TrainConfig
+from t5prep.train.data import opening, steps_per_epoch, train_batches
 from t5prep.train.evaluate import Evaluation, Evaluator
+from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.model.weights import create_variables
 from t5prep.train.optimizer import create_slots
 from t5prep.train.parts import optimizer_of, options_of, schedule_of
 from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.step import TrainStep
-from t5prep.train.weight_layout import weight_layouts
-from t5prep.train.weights import create_variables
 
 STEP_METRICS = ("loss", "accuracy", "gradient_norm", "learning_rate")
 

@@ -17,15 +17,16 @@ from pathlib import Path
 
 import click
 
-from t5prep import caches, sample
-from t5prep.manifest import load
+from t5prep.dataset.manifest import load
+from t5prep.io import cache_folder
+from t5prep.sources import sample
 
 FILE_BYTES = 64_000_000
 
 
 def rows_to_repeat(rows_of: str) -> list[list[str]]:
     """Header and rows to repeat: of a CSV file, or of the built-in sample."""
-    path = Path(rows_of) if rows_of else sample.write(caches.root() / "sample" / "questions.csv")
+    path = Path(rows_of) if rows_of else sample.write(cache_folder.root() / "sample" / "questions.csv")
     encoding = "cp1252" if "cp1252" in path.name else "utf-8"
     csv.field_size_limit(1 << 30)
     with open(path, newline="", encoding=encoding) as file:
@@ -91,16 +92,16 @@ def peak(command: list[str]) -> tuple[int, float]:
 def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, scratch: str) -> None:
     """Prints a line for each size."""
     rows = rows_to_repeat(rows_of)
-    budget = caches.parse_bytes(memory, name="--memory")
+    budget = cache_folder.parse_bytes(memory, name="--memory")
     click.echo(f"{'corpus':>10} {'rows':>12} {'peak, all processes':>20} {'of budget':>10} {'seconds':>8} {'MB/s':>6}")
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
-            bytes_ = caches.parse_bytes(size, name="size")
+            bytes_ = cache_folder.parse_bytes(size, name="size")
             (Path(folder) / "rows").mkdir()
             made = corpus(Path(folder) / "rows", size=bytes_, rows=rows)
             os.environ["T5PREP_CACHE"] = str(Path(folder) / "cache")
             out = str(Path(folder) / "out")
-            command = [sys.executable, "-m", "t5prep", "prepare", "so_quality", "--source", f"{folder}/rows"]
+            command = [sys.executable, "-m", "t5prep.cli", "prepare", "so_quality", "--source", f"{folder}/rows"]
             command += ["--tokenizer", tokenizer, "--out", out, "--memory", memory]
             most, seconds = peak(command)
             there = load(out)

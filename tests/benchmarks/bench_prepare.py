@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet
 
-from t5prep import sample
+from t5prep.sources import sample
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 PROSE = SHARED / "english/wikitext2_valid.txt"
@@ -78,7 +78,7 @@ def main() -> None:
                 )
             path.unlink()
     bare = min(timed([sys.executable, "-c", "pass"]) for _ in range(7))
-    help_ = min(timed([sys.executable, "-m", "t5prep", "--help"]) for _ in range(7))
+    help_ = min(timed([sys.executable, "-m", "t5prep.cli", "--help"]) for _ in range(7))
     print(f"t5prep --help: {help_ / bare:.1f} times a bare `python -c pass`")
 
 
@@ -132,7 +132,7 @@ def corpus(row: Row, folder: Path, *, megabytes: int) -> tuple[Path, int]:
 def _ours(task: str, corpus: Path, folder: Path, model: Path) -> float:
     out = folder / "out"
     subprocess.run(["rm", "-rf", out], check=True)
-    command = [sys.executable, "-m", "t5prep", "prepare", task, "--source", corpus, "--tokenizer", model]
+    command = [sys.executable, "-m", "t5prep.cli", "prepare", task, "--source", corpus, "--tokenizer", model]
     return timed([*map(str, command), "--out", str(out), "--fresh"])
 
 

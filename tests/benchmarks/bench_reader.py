@@ -53,7 +53,7 @@ def main() -> None:
     given = options.parse_args()
     from toy_dataset import write
 
-    from t5prep.dataset import train_batches
+    from t5prep.train.data import train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         each = given.records // given.shards

@@ -16,25 +16,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep import corpus
-from t5prep.settings import Settings
+from t5prep import sources
+from t5prep.prepare.settings import Settings
 from tests.benchmarks import bench_prepare
 
 # What is done, and the function that does it, as `module:name`.
 STEPS = {
-    "finding blocks": "t5prep.blocks:scan",
-    "reading rows": "t5prep.blocks:read",
-    "making examples": "t5prep.tokenizing:BlockTokenizer._example",
-    "SentencePiece, whole texts": "t5prep.tokenizer:Tokenizer.encode_all",
-    "SentencePiece, ends of texts": "t5prep.tokenizer:Tokenizer.encode_array",
-    "looking up ends of texts": "t5prep.ends:EndsEncoder.encode",
-    "truncation and counts": "t5prep.encode:Encoder.__call__",
-    "tables of features": "t5prep.tokenizing:BlockTokenizer._table",
-    "keeping them for the next run": "t5prep.tokenizing:BlockTokenizer.__call__",
-    "writing records": "t5prep.records:RecordWriter.__call__",
-    "placing": "t5prep.placing:Placer.__call__",
-    "spooling": "t5prep.files:write_scratch",
-    "gathering shards": "t5prep.gathering:gather",
+    "finding blocks": "t5prep.reading.blocks:scan",
+    "reading rows": "t5prep.reading.blocks:read",
+    "making examples": "t5prep.prepare.block_tokenizer:BlockTokenizer._example",
+    "SentencePiece, whole texts": "t5prep.tokens.tokenizer:Tokenizer.encode_all",
+    "SentencePiece, ends of texts": "t5prep.tokens.tokenizer:Tokenizer.encode_array",
+    "looking up ends of texts": "t5prep.tokens.long_text:EndsEncoder.encode",
+    "truncation and counts": "t5prep.tokens.encoder:Encoder.__call__",
+    "tables of features": "t5prep.prepare.block_tokenizer:BlockTokenizer._table",
+    "keeping them for the next run": "t5prep.prepare.block_tokenizer:BlockTokenizer.__call__",
+    "writing records": "t5prep.prepare.record_writer:RecordWriter.__call__",
+    "placing": "t5prep.prepare.block_sorter:Placer.__call__",
+    "spooling": "t5prep.io.atomic_files:write_scratch",
+    "gathering shards": "t5prep.prepare.shard_writer:gather",
     "hashing the source": "pipelines.work:hash_file",
 }
 
@@ -94,7 +94,7 @@ def main() -> None:
     for what, joined in (("questions", 1), ("documents of 8 questions", 8)):
         with tempfile.TemporaryDirectory() as folder:
             path, size = bench_prepare.corpus(bench_prepare.Row(what, rows, joined), Path(folder), megabytes=megabytes)
-            source = corpus.resolve(str(path))
+            source = sources.resolve(str(path))
             stopwatch.spent.clear()
             began = time.process_time()
             prepare(

@@ -37,12 +37,12 @@ def draw_batch() -> dict[str, np.ndarray]:
 def tensorflow_step():
     import tensorflow as tf
 
-    from t5prep.train.model_config import ModelConfig
+    from t5prep.train.model.t5_config import ModelConfig
+    from t5prep.train.model.weight_layout import weight_layouts
+    from t5prep.train.model.weights import create_variables, random_weights
     from t5prep.train.optimizer import AdamW, create_slots
     from t5prep.train.schedules import schedule
     from t5prep.train.step import StepOptions, TrainStep
-    from t5prep.train.weight_layout import weight_layouts
-    from t5prep.train.weights import create_variables, random_weights
 
     config = ModelConfig.from_json({"model_type": "t5", **SHAPE})
     step = TrainStep(

@@ -36,7 +36,7 @@ def main() -> None:
         corpus = Path(folder) / "corpus.txt"
         corpus.write_text(_lines(given.megabytes * 1_000_000))
         size = str(given.vocab_size)
-        ours = [sys.executable, "-m", "t5prep", "tokenizer", "train", "--source", str(corpus), "--vocab-size", size]
+        ours = [sys.executable, "-m", "t5prep.cli", "tokenizer", "train", "--source", str(corpus), "--vocab-size", size]
         raw = [sys.executable, "-c", RAW, str(corpus), f"{folder}/raw", size]
         timed = bench_prepare.timed
         ratios = [timed([*ours, "--out", f"{folder}/ours-{number}"]) / timed(raw) for number in range(given.pairs)]

@@ -23,21 +23,22 @@ def main() -> None:
     import tensorflow as tf
 
     from pipelines.prepare import prepare
-    from t5prep import corpus, manifest
-    from t5prep.dataset import train_batches
-    from t5prep.settings import Settings
+    from t5prep import sources
+    from t5prep.dataset import manifest
+    from t5prep.prepare.settings import Settings
     from t5prep.train import config as configs
     from t5prep.train import run, trainer
+    from t5prep.train.data import train_batches
+    from t5prep.train.model.weight_layout import weight_layouts
+    from t5prep.train.model.weights import create_variables
     from t5prep.train.optimizer import Adafactor, create_slots
     from t5prep.train.schedules import schedule
     from t5prep.train.step import StepOptions, TrainStep
-    from t5prep.train.weight_layout import weight_layouts
-    from t5prep.train.weights import create_variables
 
     with tempfile.TemporaryDirectory() as place:
         data = Path(place) / "sample"
         settings = Settings(task="so_quality", options={}, input_length=512, target_length=2, splits={"train": 1.0})
-        prepare(settings, source=corpus.resolve("sample:"), tokenizer="sample:", out=data, workers=1, kept=None)
+        prepare(settings, source=sources.resolve("sample:"), tokenizer="sample:", out=data, workers=1, kept=None)
         config = configs.build(configs.read_recipe("tiny"), {"data": (str(data),)})
         shape, weights, _ = run.start_from(config, vocabulary=manifest.load(data).tokenizer.padded_vocab_size)
         step = TrainStep(

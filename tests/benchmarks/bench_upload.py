@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 def bare(folder: Path, to: str) -> None:
     """What a user of google-cloud-storage writes first."""
-    from t5prep import gcs
+    from t5prep.io import gcs
 
     for path in sorted(folder.iterdir()):
         gcs.blob(f"{to}/{path.name}").upload_from_filename(str(path))
@@ -41,8 +41,8 @@ def main() -> None:
     from servers import gcs_emulator
     from toy_dataset import write
 
-    from t5prep import gcs
-    from t5prep.upload import upload
+    from t5prep.dataset.upload import upload
+    from t5prep.io import gcs
 
     try:
         gcs_emulator.binary()

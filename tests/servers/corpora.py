@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from servers.internet import Internet
 from servers.kaggle import zip_of
-from t5prep import sample
+from t5prep.sources import sample
 
 CLASSES = ("LQ_CLOSE", "LQ_EDIT", "HQ")
 TOKENIZERS = (

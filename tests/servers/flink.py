@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep import engines
+from pipelines import engines
 
 _MAIN = "org.apache.flink.runtime"
 _OPENS = [

@@ -1,0 +1,67 @@
+"""What a local run has done so far: shown on a terminal, and what it keeps held within its bounds."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pipelines.work import PrepareBlock
+from t5prep.io import cache_folder
+from t5prep.io.progress import Progress
+from t5prep.prepare import token_cache
+from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.shard_writer import Gathered
+from t5prep.reading.blocks import Block
+
+# Looking through what is kept takes some milliseconds for ten thousand blocks.
+_LOOK_EVERY = 128
+
+
+class Watch:
+    """Hears of each element and its result, in the process that runs the pipeline."""
+
+    def __init__(self, work: PrepareBlock, *, total: int) -> None:
+        self._progress = Progress("preparing", total=total)
+        self._kept = Path(work.kept) if work.kept else None
+        self._limit = cache_folder.limit()
+        self._began = time.time()
+        self._blocks = self._found = self._bytes_found = self._placed = 0
+        self._writing: Progress | None = None
+        self._bound()
+
+    def __call__(self, element: Any, result: Any) -> None:
+        """An element is done."""
+        if isinstance(result, Gathered):
+            self._written(result)
+        if not (isinstance(element, Block) and isinstance(result, Run)):
+            return
+        self._progress.add(bytes=element.size, rows=element.rows)
+        self._placed += sum(result.sizes.values())
+        self._blocks += 1
+        self._found += result.found
+        self._bytes_found += element.size if result.found else 0
+        if self._blocks % _LOOK_EVERY == 0:
+            self._bound()
+
+    def close(self) -> None:
+        """Says what was found, where anything was."""
+        (self._writing or self._progress).close()
+        self._bound()
+        if self._found:
+            print(
+                f"{self._found:,} of {self._blocks:,} blocks ({self._bytes_found / 1e6:,.1f} MB) were tokenized by an "
+                "earlier run and used again; --fresh tokenizes them anew",
+                file=sys.stderr,
+            )
+
+    def _written(self, gathered: Gathered) -> None:
+        """A shard is written, and nothing is read any more: a line of its own, which times what comes after the first."""
+        if self._writing is None:
+            self._progress.close()
+            self._writing = Progress("writing shards", total=self._placed - gathered.spec.bytes)
+        else:
+            self._writing.add(bytes=gathered.spec.bytes, rows=gathered.counts.records)
+
+    def _bound(self) -> None:
+        if self._kept:
+            token_cache.bound(self._kept, limit=self._limit, began=self._began)

@@ -1,0 +1,256 @@
+"""What of this machine works for t5prep: one line each, with the one command that mends what does not.
+
+Beam, TensorFlow and libtpu are asked about by their metadata, or in a process of their own: importing them may take
+seconds, or end the process.
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from pipelines import engines
+from t5prep.errors import UsageError
+from t5prep.io import bucket_access as buckets
+from t5prep.io import cache_folder
+
+# A tokenizer, a corpus of some gigabytes, and their tokenized blocks.
+ENOUGH_BYTES = 10 << 30
+# TensorFlow takes a quarter of a minute to load from a cold disk; a TPU that hangs is given up after minutes.
+_TIMEOUT_SECONDS = 180
+EXTRAS = {
+    "train": "training, evaluating and predicting",
+    "tpu": "training on a TPU VM",
+    "plan": "planning with the TPU compiler",
+    "report": "pages with charts",
+    "dataflow": "preparing on Dataflow",
+}
+_DEVICES = """
+import json
+import tensorflow as tf
+kinds = [device.device_type for device in tf.config.list_physical_devices()]
+print(json.dumps({"version": tf.__version__, "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))}}))
+"""
+_TPU = """
+import json, sys
+from t5prep.errors import T5prepError
+from t5prep.train import device
+try:
+    found = device.strategy(tpu=sys.argv[1]).num_replicas_in_sync
+    print(json.dumps({"cores": found}))
+except T5prepError as error:
+    print(json.dumps({"error": str(error)}))
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `state` is ok, absent (something optional is not here) or wrong; `mend` is a command, or ""."""
+
+    what: str
+    state: str
+    seen: str
+    mend: str = ""
+
+
+def examine(
+    *, tpu: str | None = None, bucket: str | None = None, zone: str = "", service_account: str = ""
+) -> Iterator[Finding]:
+    """Looks at one thing after the other. What was asked for and does not work is wrong, what nobody needs is absent.
+
+    `tpu` is a TPU's name, or "local"; `bucket` is gs://NAME[/prefix], looked at from `zone` for `service_account`.
+    """
+    yield from _packages()
+    yield from _runners()
+    yield from _tensorflow()
+    yield from _tpus(tpu)
+    yield from _credentials()
+    yield from _disk()
+    if bucket:
+        yield from _bucket(bucket, zone=zone, service_account=service_account)
+
+
+def healthy(findings: list[Finding]) -> bool:
+    """Whether nothing is wrong; what is absent is nobody's fault."""
+    return all(finding.state != "wrong" for finding in findings)
+
+
+def _packages() -> Iterator[Finding]:
+    """Python and our own requirements, as the installed package states them: the set that is tested lies in their bounds."""
+    here = platform.python_version()
+    try:
+        about = importlib.metadata.metadata("t5prep")
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("Python", "ok", here)
+        seen = "runs from its folder, so which packages it wants is not known"
+        yield Finding("t5prep", "absent", seen, "python -m pip install -e .")
+        return
+    wanted = str(about.json.get("requires_python", ">=3.11"))
+    fits = SpecifierSet(wanted).contains(here, prereleases=True)
+    yield Finding(
+        "Python", "ok" if fits else "wrong", f"{here} (wanted: {wanted})", "" if fits else "uv python install 3.11"
+    )
+    needs = [Requirement(said) for said in about.get_all("Requires-Dist") or []]
+    for extra in ("", *EXTRAS):
+        own = [need for need in needs if _of(need, extra)]
+        if own:
+            yield _fitting(extra, own)
+
+
+def _of(need: Requirement, extra: str) -> bool:
+    """Whether a requirement belongs to an extra ("": to everyone)."""
+    always = need.marker is None or need.marker.evaluate({"extra": ""})
+    return always if not extra else not always and need.marker is not None and need.marker.evaluate({"extra": extra})
+
+
+def _fitting(extra: str, needs: list[Requirement]) -> Finding:
+    bad = []
+    for need in needs:
+        have = _version(need.name)
+        if have is None:
+            bad.append(f"{need.name} is missing")
+        elif not need.specifier.contains(have, prereleases=True):
+            bad.append(f"{need.name} {have} is not {need.specifier}")
+        elif "gcp" in need.extras and _version("google-apitools") is None:
+            bad.append("apache-beam has no Google Cloud in it")
+    name = f"extra {extra}" if extra else "packages"
+    if not bad:
+        purpose = f", for {EXTRAS[extra]}" if extra else ""
+        return Finding(name, "ok", f"{len(needs)} packages, all as tested{purpose}")
+    mend = f"pip install 't5prep[{extra}]'" if extra else "pip install --upgrade t5prep"
+    some = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
+    purpose = f" (for {EXTRAS[extra]})" if extra else ""
+    return Finding(name, "absent" if extra else "wrong", some + purpose, mend)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _runners() -> Iterator[Finding]:
+    yield Finding("runner local", "ok", f"{os.cpu_count()} cores")
+    lacks = engines.missing()
+    for engine in ("prism", "flink"):
+        missing = [lack for lack in lacks if lack.engine == engine]
+        name = f"runner {engine}"
+        if missing:
+            what = " and ".join(lack.what for lack in missing)
+            yield Finding(name, "absent", f"{what} not found", missing[0].command)
+        else:
+            yield Finding(name, "ok", "all it needs is here")
+
+
+def _tensorflow() -> Iterator[Finding]:
+    if _version("tensorflow") is None and _version("tensorflow-tpu") is None:
+        yield Finding(
+            "TensorFlow", "absent", "not installed; preparing does not need it", "pip install 't5prep[train]'"
+        )
+        return
+    said = _asked(_DEVICES)
+    if "error" in said:
+        yield Finding("TensorFlow", "wrong", str(said["error"]), "pip install --force-reinstall 't5prep[train]'")
+        return
+    devices = ", ".join(f"{count} {kind}" for kind, count in said["devices"].items())
+    yield Finding("TensorFlow", "ok", f"{said['version']} sees {devices}")
+
+
+def _tpus(name: str | None) -> Iterator[Finding]:
+    chips = sorted(path for pattern in ("accel*", "vfio/[0-9]*") for path in map(str, Path("/dev").glob(pattern)))
+    if name is None:
+        runtime = f"libtpu {_version('libtpu')}" if _version("libtpu") else "no libtpu"
+        if not chips:
+            yield Finding("TPU", "absent", f"no TPU chip on this machine ({runtime})", "t5prep doctor --tpu NAME")
+            return
+        name = "local"
+    said = _asked(_TPU, name)
+    mend = "gcloud compute tpus tpu-vm list --zone=ZONE"
+    if "error" in said:
+        yield Finding(f"TPU {name}", "wrong", str(said["error"]), mend)
+    else:
+        yield Finding(f"TPU {name}", "ok", f"{said['cores']} cores answer")
+
+
+def _asked(code: str, *arguments: str) -> dict:
+    """What Python code prints as JSON in a process of its own, or {"error": why it did not}."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer in {_TIMEOUT_SECONDS} s"}
+    lines = ran.stdout.splitlines()
+    try:
+        return dict(json.loads(lines[-1]))
+    except (ValueError, IndexError):
+        said = ran.stderr.strip().splitlines() or [f"it ended with code {ran.returncode}"]
+        return {"error": said[-1][:200]}
+
+
+def _credentials() -> Iterator[Finding]:
+    """Where credentials lie, never what they are."""
+    home = Path.home()
+    cloud = Path(os.environ.get("CLOUDSDK_CONFIG") or home / ".config" / "gcloud")
+    hub = Path(os.environ.get("HF_HOME") or home / ".cache" / "huggingface")
+    kaggle = Path(os.environ.get("KAGGLE_CONFIG_DIR") or home / ".kaggle")
+    for what, variables, files, mend in (
+        (
+            "Google Cloud",
+            ("GOOGLE_APPLICATION_CREDENTIALS",),
+            (cloud / "application_default_credentials.json",),
+            "gcloud auth application-default login",
+        ),
+        ("Hugging Face", ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), (hub / "token",), "hf auth login"),
+        (
+            "Kaggle",
+            ("KAGGLE_API_TOKEN", "KAGGLE_KEY"),
+            (kaggle / "kaggle.json", kaggle / "access_token"),
+            "mv ~/Downloads/kaggle.json ~/.kaggle/",
+        ),
+    ):
+        named = next((name for name in variables if os.environ.get(name)), "")
+        if named == "GOOGLE_APPLICATION_CREDENTIALS" and not Path(os.environ[named]).is_file():
+            yield Finding(what, "wrong", f"{named} names a file that does not exist", f"unset {named}")
+        elif named:
+            yield Finding(what, "ok", f"credentials in ${named}")
+        elif found := next((path for path in files if path.is_file()), None):
+            yield Finding(what, "ok", f"credentials in {found}")
+        else:
+            yield Finding(what, "absent", "no credentials; only what is public can be read", mend)
+
+
+def _disk() -> Iterator[Finding]:
+    for what, place, mend in (
+        ("disk here", Path.cwd(), "du -sh * | sort -h"),
+        ("disk of the cache", cache_folder.root(), "t5prep cache clear tokenized"),
+    ):
+        there = next(path for path in (place, *place.absolute().parents) if path.exists())
+        free = shutil.disk_usage(there).free
+        seen = f"{free / 1e9:,.0f} GB free at {there}"
+        yield Finding(what, "ok", seen) if free >= ENOUGH_BYTES else Finding(what, "absent", f"only {seen}", mend)
+
+
+def _bucket(uri: str, *, zone: str, service_account: str) -> Iterator[Finding]:
+    try:
+        found = buckets.check_bucket(uri, zone=zone, service_account=service_account)
+    except UsageError as error:
+        found = [buckets.Finding("name", False, str(error))]
+    for one in found:
+        yield Finding(f"bucket: {one.what}", "ok" if one.ok else "wrong", one.seen, one.mend)

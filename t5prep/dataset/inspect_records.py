@@ -1,0 +1,115 @@
+"""Records as a person reads them: decoded text, and tokens, ids and the label mask aligned under each other."""
+
+import dataclasses
+import functools
+import itertools
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+from t5prep.dataset import manifest, tfrecord
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
+from t5prep.io import storage
+from t5prep.tokens import loading, newlines
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """One decoded record. Ids are as stored, padding included."""
+
+    id: str
+    input_ids: list[int]
+    labels: list[int]
+    inputs: str
+    targets: str
+    references: list[str]
+
+
+def records(data: str | Path, *, split: str, count: int, tokenizer: str | None = None) -> Iterator[Shown]:
+    """The first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
+    made = manifest.load(data)
+    data = manifest.folder_of(data) or "."
+    words = open_tokenizer(made, tokenizer)
+    if split not in made.splits:
+        raise UsageError(
+            f'{data} has no split "{split}".{did_you_mean(split, made.splits)} It has {", ".join(made.splits)}.'
+        )
+    decode = functools.partial(newlines.decode, tokenizer=words, newlines=made.newlines)
+    names = [shard.name for shard in made.splits[split].shards]
+    for record in itertools.islice(read(data, names), count):
+        features = tfrecord.parse(record)
+        inputs = [int(token) for token in features["input_ids"]]
+        labels = [int(token) for token in features["labels"]]
+        yield Shown(
+            id=b", ".join(_bytes(features["id"])).decode(),
+            input_ids=inputs,
+            labels=labels,
+            inputs=decode(inputs),
+            targets=decode([token for token in labels if token != IGNORED_LABEL]),
+            references=[text.decode() for text in _bytes(features.get("references", []))],
+        )
+
+
+def open_tokenizer(made: manifest.Manifest, name: str | None) -> Tokenizer:
+    """The tokenizer that a dataset was made with: where its name still leads to it, else the one of `name`.
+
+    Raises TokenizerError when it is another one.
+    """
+    words = loading.load(name or made.tokenizer.name)
+    if words.sha256 != made.tokenizer.sha256:
+        raise TokenizerError(
+            f"{words.name} is not the tokenizer of these records (SHA-256 {words.sha256[:12]}…, theirs is "
+            f"{made.tokenizer.sha256[:12]}…). Pass theirs: --tokenizer PATH"
+        )
+    return words
+
+
+def read(data: str | Path, names: list[str]) -> Iterator[bytes]:
+    """The records of shards, undecoded. Raises DatasetError."""
+    for name in names:
+        try:
+            with storage.opened(data, name) as file:
+                yield from tfrecord.read(file)
+        except (OSError, ValueError) as error:
+            raise DatasetError(
+                f"{storage.within(data, name)} cannot be read ({error}). Find out more: t5prep verify {data}"
+            ) from error
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide character, none for a mark on the one before it.
+
+    >>> columns("▁the"), columns("日本"), columns("e\u0301")
+    (4, 4, 1)
+    """
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
+
+
+def _bytes(values: list[int] | list[bytes]) -> list[bytes]:
+    return [value for value in values if isinstance(value, bytes)]
+
+
+def aligned(ids: list[int], tokenizer: Tokenizer, *, width: int) -> Iterator[tuple[str, str]]:
+    """Lines of tokens and of their ids beneath them, columns aligned, at most `width` characters wide.
+
+    Padding and ignored labels at the end become one `… × n`.
+    """
+    cells = [("-100" if token == IGNORED_LABEL else tokenizer.piece(token), str(token)) for token in ids]
+    cells = [("∅" if piece == "-100" else piece, number) for piece, number in cells]
+    last = len(cells)
+    while last > 1 and cells[last - 1] == cells[-1] and ids[-1] in (IGNORED_LABEL, tokenizer.pad_id):
+        last -= 1
+    if (repeated := len(cells) - last) > 1:
+        cells[last:] = [(f"{cells[-1][0]} × {repeated}", cells[-1][1])]
+    top, bottom = "", ""
+    for piece, number in cells:
+        size = max(columns(piece), len(number))
+        if top and len(bottom) + size > width:
+            yield top.rstrip(), bottom.rstrip()
+            top, bottom = "", ""
+        top += piece + " " * (size + 1 - columns(piece))
+        bottom += number.ljust(size + 1)
+    yield top.rstrip(), bottom.rstrip()

@@ -1,0 +1,256 @@
+"""The manifest: what a prepared dataset is, and the only thing that preparing and training share.
+
+It is written last, so a directory without one is not a dataset. Its digest covers everything that decides the shards'
+bytes and the shards themselves, so a manifest edited by hand is refused.
+"""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import cattrs
+from cattrs.gen import make_dict_structure_fn
+
+from t5prep import __version__
+from t5prep.errors import DatasetError, OtherVersionError
+from t5prep.io import gcs, storage, suggestions
+from t5prep.tokens.newlines import Newlines
+
+SCHEMA = 1
+NAME = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFile:
+    """One raw file that rows came from: its name inside the source, its bytes and their SHA-256."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved.
+
+    `format` and `encoding` are how it was said to be read; "" where a file's name says the format.
+    """
+
+    uri: str
+    revision: str
+    files: list[SourceFile]
+    licence: str
+    citation: str
+    format: str
+    encoding: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizer:
+    """Which SentencePiece model made the ids. Its SHA-256 is its identity; the name is for people.
+
+    `vocab_size` counts the model's own pieces (32,000 for T5); `padded_vocab_size` what an embedding holds: the pieces,
+    the 100 sentinels, and padding to a multiple of 128 (32,128).
+    """
+
+    name: str
+    sha256: str
+    vocab_size: int
+    padded_vocab_size: int
+    pad_id: int
+    eos_id: int
+    unk_id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One feature of a record: `int64` or `bytes`, and its shape (`[]` is one value, `[None]` any number of them)."""
+
+    dtype: str
+    shape: list[int | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Truncation:
+    """How long inputs were cut (policy and marker), and the ledger: what that cost, per field."""
+
+    policy: str
+    marker: str
+    ledger: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
+
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One split. `lengths` is the joint histogram of (input, target) tokens kept, in steps of 16 and 4: for planning."""
+
+    records: int
+    tokens: dict[str, int]
+    lengths: dict[str, Any]
+    unk_rate: float
+    labels: dict[str, int]
+    rejected: dict[str, int]
+    shards: list[Shard]
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """A prepared dataset, whole.
+
+    `newlines` says what a newline of a text is in its ids: a space, or a sentinel. `shares` are those by which splits
+    were drawn, None where the source's files are splits. `limit` is how many rows were asked for, None for all.
+    """
+
+    schema: int
+    task: str
+    options: dict[str, Any]
+    created_by: str
+    source: Source
+    tokenizer: Tokenizer
+    layout: str
+    features: dict[str, Feature]
+    lengths: dict[str, int]
+    truncation: Truncation
+    newlines: Newlines
+    seed: int
+    shares: dict[str, float] | None
+    limit: int | None
+    dedup: str
+    splits: dict[str, Split]
+    rejected: dict[str, int]
+    warnings: list[str]
+    digest: str = ""
+
+    def sealed(self) -> "Manifest":
+        """The same manifest with its digest filled in."""
+        return dataclasses.replace(self, digest=digest(self))
+
+    def dumps(self) -> str:
+        """As JSON, the same bytes for the same manifest."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+
+_FIELDS = {field.name for field in dataclasses.fields(Manifest)}
+# What every version of a manifest says: without these it is not an older one but a broken one.
+_MARKS = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
+
+
+def digest(manifest: Manifest) -> str:
+    """SHA-256 (hex) of all that the manifest says, except who wrote it and by which path the source was reached."""
+    said = dataclasses.asdict(manifest)
+    del said["digest"], said["created_by"], said["source"]["uri"], said["tokenizer"]["name"]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def loads(text: str | bytes, *, where: str) -> Manifest:
+    """A manifest from its JSON; `where` is named in errors.
+
+    Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
+    """
+    try:
+        said = json.loads(text)
+        if not isinstance(said, dict) or "schema" not in said:
+            raise ValueError("it says no schema")
+        schema = said["schema"]
+    except (ValueError, RecursionError) as error:
+        why = "it is no JSON" if isinstance(error, json.JSONDecodeError) else error
+        raise DatasetError(f"{where} is not a t5prep manifest ({why}). Prepare the dataset again.") from error
+    if schema != SCHEMA:
+        raise DatasetError(
+            f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
+            "Upgrade with `pip install -U t5prep`, or prepare the dataset again."
+        )
+    if (others := sorted(_FIELDS ^ said.keys())) and said.keys() >= _MARKS:
+        lacks = [name for name in others if name in _FIELDS]
+        what = (
+            f"it does not say {' and '.join(lacks)}"
+            if lacks
+            else f"it says {' and '.join(others)}, which this one does not know"
+        )
+        raise OtherVersionError(
+            f"{where} was written by another version of t5prep ({str(said['created_by'])[:40]}; this is {__version__}): {what}. "
+            "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
+        )
+    try:
+        manifest = _converter().structure(said, Manifest)
+    except cattrs.BaseValidationError as error:
+        reason = "; ".join(cattrs.transform_error(error)[:3])
+        raise DatasetError(f"{where} is not a whole manifest: {reason}. Prepare the dataset again.") from error
+    if manifest.digest != digest(manifest):
+        raise DatasetError(
+            f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {digest(manifest)[:12]}…. "
+            "Restore the file, or prepare the dataset again."
+        )
+    return manifest
+
+
+def load(data: str | Path) -> Manifest:
+    """The manifest of the dataset in a directory or under gs://, or the manifest file itself.
+
+    Raises DatasetError, and OutputError where a bucket may not be read.
+    """
+    folder = folder_of(data)
+    where = storage.within(folder or ".", NAME)
+    try:
+        return loads(storage.read(folder or ".", NAME), where=where)
+    except FileNotFoundError:
+        again = (
+            f"Upload it (again): t5prep upload DATA {folder}"
+            if gcs.is_gs(folder)
+            else f"Prepare it (again): t5prep prepare TASK --out {folder}"
+        )
+        if not gcs.is_gs(folder) and folder and not Path(folder).exists():
+            raise DatasetError(f"{folder} does not exist.{suggestions.mistyped(folder)} {again}") from None
+        inside = "" if gcs.is_gs(folder) else _inside(Path(folder or "."))
+        if inside:
+            raise DatasetError(
+                f"{folder} has no {NAME}, so it is not a prepared dataset; but {inside} is one."
+            ) from None
+        raise DatasetError(
+            f"{folder} has no {NAME}, so it is not a prepared dataset, or preparing did not finish. {again}"
+        ) from None
+    except NotADirectoryError:
+        raise DatasetError(f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.") from None
+    except OSError as error:
+        raise DatasetError(f"{where} cannot be read ({error.strerror}).") from error
+
+
+def folder_of(data: str | Path) -> str:
+    """The directory of a dataset that may be named by its manifest; "" for the working directory.
+
+    >>> folder_of("data/sample/manifest.json"), folder_of("manifest.json"), folder_of("data/sample")
+    ('data/sample/', '', 'data/sample')
+    """
+    said = str(data)
+    return said.removesuffix(NAME) if said == NAME or said.endswith("/" + NAME) else said
+
+
+def _inside(folder: Path) -> str:
+    """The first dataset right below a directory, or ""."""
+    try:
+        return next((str(path.parent) for path in sorted(folder.glob(f"*/{NAME}"))), "")
+    except OSError:
+        return ""
+
+
+def _converter() -> cattrs.Converter:
+    """Strict: a field too many or too few is an error, because a reader that guesses trains on the wrong data."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for cls in (SourceFile, Source, Tokenizer, Feature, Truncation, Shard, Split, Manifest):
+        converter.register_structure_hook(
+            cls,
+            make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True),
+        )
+    converter.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
+    return converter

@@ -1,0 +1,165 @@
+"""One file into one object, over a connection that may break: Google's resumable upload protocol.
+
+The session's address is kept on disk, so a process that was killed goes on at the byte where the server stands. The
+library's own resumable upload lives and dies with its process, which is why the sending of bytes is done here.
+https://cloud.google.com/storage/docs/performing-resumable-uploads
+"""
+
+import hashlib
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from t5prep.errors import OutputError
+from t5prep.io import cache_folder, gcs
+
+# The protocol wants multiples of 256 KiB.
+CHUNK_BYTES = 8 << 20
+# Without a byte more for so long, an upload is given up.
+PATIENCE_SECONDS = 300.0
+FIRST_WAIT_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 32.0
+_AGAIN = (408, 429, 500, 502, 503, 504)
+# The session is over, or what it was told does not fit: begin anew.
+_GONE = (404, 410)
+
+
+class Conflict(Exception):  # noqa: N818 - not an error yet: the caller looks what is there
+    """The object is not the generation that was to be replaced."""
+
+
+class Upload:
+    """A file on its way. `sent` hears how many bytes more the server has (fewer than nothing when it lost some).
+
+    `generation` is the one that the object replaces, 0 for none; `stop`, once set, ends the run between two requests.
+    """
+
+    def __init__(
+        self, path: Path, uri: str, *, crc32c: str, generation: int, sent: Callable[[int], None], stop: threading.Event
+    ) -> None:
+        self._path, self._uri, self._crc32c, self._generation = path, uri, crc32c, generation
+        self._sent, self._stop = sent, stop
+        self._size = path.stat().st_size
+        key = hashlib.sha256(json.dumps([os.path.abspath(path), uri, crc32c, generation]).encode()).hexdigest()
+        self._kept = cache_folder.root() / "uploads" / key[:32]
+        # Any request, not only those that google-cloud-storage makes; it renews its token by itself.
+        self._http = gcs.client()._http
+        self._session = self._kept.read_text() if self._kept.exists() else ""
+        self._offset, self._furthest = 0, -1
+        self._known = False  # whether the server's own offset is known
+
+    def run(self) -> None:
+        """Sends it, and checks what the server says it has.
+
+        Raises OutputError when it cannot be done, Conflict when the object was changed by somebody else.
+        """
+        waits, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+        while not self._stop.is_set():
+            trouble = self._step()
+            if trouble is None:
+                return
+            if self._offset > self._furthest:
+                self._furthest, waits, deadline = self._offset, 0, time.monotonic() + PATIENCE_SECONDS
+            if not trouble:
+                continue
+            if time.monotonic() > deadline:
+                raise OutputError(
+                    f"{self._uri} did not grow for {PATIENCE_SECONDS:.0f} s ({trouble}). Run the same upload again: it "
+                    "goes on where it stands."
+                )
+            waits += 1
+            self._stop.wait(random.uniform(0.5, 1) * min(FIRST_WAIT_SECONDS * 2**waits, LONGEST_WAIT_SECONDS))
+
+    def _step(self) -> str | None:
+        """One request. What went wrong and will be tried again, "" if nothing, None when all is done."""
+        import requests
+
+        if not self._session:
+            with gcs.speaking(self._uri, need="storage.objects.create"):
+                self._begin()
+        try:
+            response = self._put() if self._known else self._ask()
+        except requests.RequestException as error:
+            self._known = False
+            return f"{type(error).__name__}: {error}"
+        if response.status_code in (200, 201):
+            self._finish(response.json())
+            return None
+        if response.status_code == 308:
+            self._known = True
+            self._at(_received(response))
+            return ""
+        self._known = False
+        if response.status_code in _AGAIN:
+            return f"{response.status_code} {response.reason}"
+        if response.status_code in _GONE or (response.status_code == 400 and "crc32c" in response.text.lower()):
+            self._forget()
+            return f"{response.status_code} {response.reason}"
+        if response.status_code == 412:
+            self._forget()
+            raise Conflict(self._uri)
+        self._refuse(response)
+
+    def _begin(self) -> None:
+        blob = gcs.blob(self._uri)
+        blob.crc32c = self._crc32c  # the server refuses bytes that do not make this checksum
+        self._session = blob.create_resumable_upload_session(
+            content_type="application/octet-stream",
+            size=self._size,
+            checksum=None,
+            if_generation_match=self._generation,
+            timeout=gcs.TIMEOUT_SECONDS,
+        )
+        self._known = True
+        self._at(0)
+        self._kept.parent.mkdir(parents=True, exist_ok=True)
+        # Whoever knows the address may write the object: it is for its owner's eyes.
+        with open(os.open(self._kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(self._session)
+
+    def _forget(self) -> None:
+        self._session = ""
+        self._kept.unlink(missing_ok=True)
+
+    def _ask(self) -> Any:
+        """Where the server stands: 308 with a range, or 200 when it has all."""
+        headers = {"Content-Range": f"bytes */{self._size}"}
+        return self._http.put(self._session, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
+
+    def _put(self) -> Any:
+        with open(self._path, "rb") as file:
+            chunk = os.pread(file.fileno(), CHUNK_BYTES, self._offset)
+        if not chunk and self._size:
+            raise OutputError(f"{self._path} became shorter while it was uploaded. Prepare the dataset again.")
+        what = f"{self._offset}-{self._offset + len(chunk) - 1}" if chunk else "*"
+        headers = {"Content-Range": f"bytes {what}/{self._size}"}
+        return self._http.put(self._session, data=chunk, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
+
+    def _at(self, offset: int) -> None:
+        self._sent(offset - self._offset)
+        self._offset = offset
+
+    def _finish(self, made: dict[str, Any]) -> None:
+        self._forget()
+        if made.get("crc32c") != self._crc32c:
+            gcs.delete(self._uri, generation=int(made["generation"]))
+            raise OutputError(f"{self._uri} arrived damaged and was removed again. Run the upload once more.")
+        self._at(self._size)
+
+    def _refuse(self, response: Any) -> NoReturn:
+        from google.api_core.exceptions import from_http_response
+
+        with gcs.speaking(self._uri, need="storage.objects.create"):
+            raise from_http_response(response)
+        raise AssertionError
+
+
+def _received(response: Any) -> int:
+    """How many bytes the server has, by its answer `Range: bytes=0-LAST` (none: no header)."""
+    last = response.headers.get("Range", "").rpartition("-")[2]
+    return int(last) + 1 if last else 0

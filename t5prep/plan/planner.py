@@ -1,0 +1,89 @@
+"""A plan: from what a user types to the question, and from its answer to what else is worth asking."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5prep.dataset import manifest
+from t5prep.dataset.manifest import Split
+from t5prep.errors import DatasetError, UsageError
+from t5prep.plan import lengths as planner
+from t5prep.plan.chips import parse
+from t5prep.plan.lengths import Choice
+from t5prep.plan.models import shape_of, training_flops
+from t5prep.plan.question import Answer, Question, ask
+from t5prep.train import config as configs
+
+# Where nothing is said: T5's own lengths (Raffel et al. 2020, 3.1.2) are 512 and 512, and no fine-tuning needs the second.
+LENGTHS = (512, 64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What planning needs of a prepared dataset."""
+
+    where: str
+    lengths: planner.Lengths
+    packed: bool
+    split: Split
+
+
+def read(data: str, *, split: str) -> Data:
+    """A dataset's lengths and rows, from its manifest alone. Raises DatasetError."""
+    made = manifest.load(data)
+    if split not in made.splits:
+        raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(made.splits)}.')
+    lengths = (made.lengths["inputs"], made.lengths["targets"])
+    return Data(data, lengths, made.layout == "packed", made.splits[split])
+
+
+def questions(
+    *,
+    model: str,
+    tpus: Sequence[str],
+    batches: Sequence[int],
+    data: Data | None = None,
+    lengths: tuple[int | None, int | None] = (None, None),
+    packed: bool = False,
+    settings: Sequence[Mapping[str, Any]] = (),
+) -> list[Question]:
+    """Each TPU with each batch; no batch is the recipe's or trainer's own. Raises UsageError."""
+    own = configs.build(*settings)
+    name = model or own.model
+    if not name:
+        raise UsageError("Which model? Name one, such as --model t5-base, or a --recipe that has one.")
+    shape = shape_of(name)
+    given = data.lengths if data else LENGTHS
+    inputs, targets = (said or default for said, default in zip(lengths, given, strict=True))
+    return [
+        Question(
+            shape=shape,
+            settings=dataclasses.replace(own, model=name, batch=batch),
+            tpu=parse(tpu),
+            input_length=inputs,
+            target_length=targets,
+            packed=packed or bool(data and data.packed),
+        )
+        for tpu in tpus
+        for batch in (batches or [own.batch])
+    ]
+
+
+def plan_lengths(question: Question, data: Data) -> list[tuple[Choice, list[Answer]]]:
+    """Each way to lay the dataset out, with the compiler's answer for each of its shapes. Raises DatasetError."""
+    if data.packed:
+        raise DatasetError(f"{data.where} is packed already; lengths are planned from a dataset that is not.")
+    joint = planner.histogram(data.split, where=data.where)
+
+    def cost(inputs: int, targets: int) -> float:
+        return training_flops(question.shape, input_length=inputs, target_length=targets)
+
+    found = []
+    for choice in planner.choices(joint, prepared=data.lengths, cost=cost):
+        packed = choice.name == "packed"
+        asked = [
+            dataclasses.replace(question.with_(lengths=(s.input_length, s.target_length)), packed=packed)
+            for s in choice.shapes
+        ]
+        found.append((choice, [ask(one) for one in asked]))
+    return found

@@ -1,0 +1,1 @@
+"""Preparing: blocks of rows in, sorted shards and their manifest out. The stages that `pipelines` wires with Beam."""

@@ -1,0 +1,202 @@
+"""A table of features becomes a run: finished records of one block, sorted by split and position.
+
+A run is one file (or the same bytes, on a distributed runner): an index, one entry a record, and then the records as
+they will stand in a shard. Because it is sorted, what one shard needs of it is one slice.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.prepare import placement
+from t5prep.prepare.record_writer import RecordWriter
+from t5prep.prepare.settings import Settings
+from t5prep.reading.blocks import Block
+from t5prep.tasks import registry
+
+# One record of a run. `high`, `low` are its position; `begin`, `size` where it stands; `row` where it comes from; the
+# rest is what statistics count. `target` is a digest of the labels: equal targets count as one label.
+ENTRY = np.dtype(
+    [
+        ("high", "u8"),
+        ("low", "u8"),
+        ("begin", "u8"),
+        ("size", "u4"),
+        ("row", "u4"),
+        ("inputs", "u4"),
+        ("targets", "u4"),
+        ("tokens", "u4"),
+        ("target_tokens", "u4"),
+        ("unknown", "u4"),
+        ("target", "u4"),
+        ("exact", "u1"),
+        ("markup", "u1"),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Sorted records of one block. `splits` says which entries a split has; `rejected` are finished JSON lines.
+
+    The bytes are in `data`, or in the file at `path`. `found` where the block was tokenized by an earlier run.
+    """
+
+    file: str
+    first_row: int
+    rows: int
+    records: int
+    splits: Mapping[str, tuple[int, int]]
+    sizes: Mapping[str, int]
+    rejected: bytes
+    reasons: Mapping[str, int]
+    references: bool = False
+    path: str = ""
+    data: bytes = b""
+    found: bool = False
+
+
+class Placer:
+    """Places tables of one preparation. `own_splits` maps a file's name to its split where files are splits."""
+
+    def __init__(self, settings: Settings, *, own_splits: Mapping[str, str], pad_id: int, unk_id: int) -> None:
+        self._settings = settings
+        self._own_splits = own_splits
+        self._unk_id = unk_id
+        this = registry.get(settings.task)
+        self._several, self._whole = this.several, this.whole
+        self._write = RecordWriter(settings, pad_id=pad_id, bare=settings.arranged)
+
+    def __call__(self, table: pa.Table, block: Block) -> Run:
+        """The run of a block's table (tokenizing.SCHEMA), its bytes inside."""
+        rows = table["row"].to_numpy()
+        given = table["id"].to_pylist()
+        if self._whole:
+            table = only_whole(table)
+        reasons = table["reason"].to_pylist()
+        rejected = [i for i, reason in enumerate(reasons) if reason is not None]
+        kept = table.filter(table["reason"].is_null()) if rejected else table
+        kept_rows = kept["row"].to_numpy() + block.first_row
+        ids = [
+            f"{block.file.name}:{row}" if id is None else id
+            for id, row in zip(kept["id"].to_pylist(), kept_rows.tolist(), strict=True)
+        ]
+        keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
+        digests = placement.digests(keys, seed=self._settings.seed)
+        names, of = self._splits(kept, digests, block)
+        positions = placement.positions(digests)
+        order = np.lexsort((positions["low"], positions["high"], of))
+        inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
+        references = self._references(kept, names, of)
+        targets = _target_digests(labels)
+        if self._several:
+            ids = [
+                f"{id}#{target:08x}" if names[split] == "train" else id
+                for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
+            ]
+        records = self._write(ids, inputs, labels, references)
+        sizes = np.fromiter(map(len, records), np.uint32, len(records))[order]
+        entries = np.empty(len(ids), ENTRY)
+        entries["high"], entries["low"] = positions["high"][order], positions["low"][order]
+        entries["size"], entries["begin"] = sizes, np.cumsum(sizes, dtype=np.uint64) - sizes
+        entries["row"] = kept_rows[order]
+        entries["inputs"], entries["targets"] = np.diff(inputs[1])[order], np.diff(labels[1])[order]
+        entries["tokens"], entries["target_tokens"] = (
+            _column(kept, "tokens")[order],
+            _column(kept, "target_tokens")[order],
+        )
+        entries["unknown"] = _count(inputs, self._unk_id)[order]
+        entries["target"] = targets[order]
+        entries["exact"], entries["markup"] = _column(kept, "exact")[order], _column(kept, "markup")[order]
+        bounds = np.searchsorted(of[order], np.arange(len(names) + 1))
+        splits = {
+            name: (int(bounds[i]), int(bounds[i + 1])) for i, name in enumerate(names) if bounds[i] < bounds[i + 1]
+        }
+        lines = [
+            json.dumps(
+                {"file": block.file.name, "row": int(rows[i]) + block.first_row, "id": given[i], "reason": reasons[i]},
+                ensure_ascii=False,
+            )
+            for i in rejected
+        ]
+        counts: dict[str, int] = {}
+        for i in rejected:
+            reason = reasons[i].partition(":")[0]
+            counts[reason] = counts.get(reason, 0) + 1
+        return Run(
+            file=block.file.name,
+            first_row=block.first_row,
+            rows=len(rows),
+            records=len(ids),
+            splits=splits,
+            sizes={name: int(sizes[a:b].sum()) for name, (a, b) in splits.items()},
+            rejected="".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"),
+            reasons=counts,
+            references=any(references),
+            data=b"".join((entries.tobytes(), *(records[i] for i in order.tolist()))),
+        )
+
+    def _splits(self, kept: pa.Table, digests: np.ndarray, block: Block) -> tuple[list[str], np.ndarray]:
+        """Names of splits, sorted, and which of them each record is in: what the task says, else the file, else drawn."""
+        if block.file.name in self._own_splits:
+            drawn = [self._own_splits[block.file.name]] * len(kept)
+        elif self._settings.splits:
+            shares = list(self._settings.splits)
+            drawn = [shares[i] for i in placement.draw_splits(digests, shares=self._settings.splits)]
+        else:
+            drawn = ["train"] * len(kept)
+        said = kept["split"].to_pylist()
+        names = sorted({own or draw for own, draw in zip(said, drawn, strict=True)})
+        rank = {name: i for i, name in enumerate(names)}
+        of = (rank[own or draw] for own, draw in zip(said, drawn, strict=True))
+        return names, np.fromiter(of, np.int64, len(kept))
+
+    @staticmethod
+    def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> list[list[str]]:
+        """The right answers of each record; training has no use for them."""
+        training = names.index("train") if "train" in names else -1
+        said = kept["references"].to_pylist()
+        return [[] if split == training else answers for answers, split in zip(said, of.tolist(), strict=True)]
+
+
+def only_whole(table: pa.Table) -> pa.Table:
+    """A table in which rows that were cut, on either side, are rejected: `too long`."""
+    sides = (("tokens", "inputs"), ("target_tokens", "labels"))
+    cut = [pc.greater(table[before], pc.list_value_length(table[kept])) for before, kept in sides]
+    longest = pc.cast(pc.max_element_wise(table["tokens"], table["target_tokens"]), pa.string())
+    said = pc.binary_join_element_wise("too long:", longest, "tokens, and examples of this task are not cut", " ")
+    reasons = pc.if_else(pc.fill_null(pc.or_(*cut), False), said, table["reason"])
+    return table.set_column(table.column_names.index("reason"), "reason", reasons)
+
+
+def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """A column of lists as all its ids, `int32[total]`, and where each list begins, `int64[n + 1]`."""
+    lists = column.combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], column.type)
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def _column(table: pa.Table, name: str) -> np.ndarray:
+    return table[name].to_numpy()
+
+
+def _count(lists: tuple[np.ndarray, np.ndarray], token: int) -> np.ndarray:
+    """How often a token stands in each list, `int64[n]`."""
+    ids, begins = lists
+    return np.diff(np.searchsorted(np.flatnonzero(ids == token), begins))
+
+
+def _target_digests(labels: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """A polynomial digest of each list of labels, `uint32[n]`: equal lists, equal digests."""
+    ids, begins = labels
+    place = np.arange(len(ids)) - np.repeat(begins[:-1], np.diff(begins))
+    weighted = (ids.astype(np.uint64) + 1) * (np.uint64(0x9E3779B97F4A7C15) ** (place.astype(np.uint64) + 1))
+    total = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(weighted, out=total[1:])
+    return ((total[begins[1:]] - total[begins[:-1]]) >> np.uint64(32)).astype(np.uint32)

@@ -1,0 +1,171 @@
+"""A block of rows becomes a table of features: tokenized once, kept, and placed as often as one likes."""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from t5prep.errors import Reject, SourceError
+from t5prep.prepare import token_cache
+from t5prep.prepare.settings import Settings
+from t5prep.reading import blocks
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Row
+from t5prep.tasks import registry, task
+from t5prep.tasks.example import EOS, Example, Protected
+from t5prep.tasks.html import folded
+from t5prep.tokens.encoder import DocumentEncoder, Encoder, Features
+from t5prep.tokens.tokenizer import Tokenizer
+
+# One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
+# input's text, where a text that stands twice is to be found.
+SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("reason", pa.string()),
+        ("split", pa.string()),
+        ("inputs", pa.list_(pa.int32())),
+        ("labels", pa.list_(pa.int32())),
+        ("references", pa.list_(pa.string())),
+        ("tokens", pa.int32()),
+        ("target_tokens", pa.int32()),
+        ("exact", pa.bool_()),
+        ("markup", pa.bool_()),
+        ("same", pa.string()),
+    ]
+)
+
+
+class BlockTokenizer:
+    """Tokenizes blocks of one task. `folder` is where tables are kept for the next run; `fresh` looks for none there.
+
+    `found` says whether the last block was found.
+    """
+
+    def __init__(
+        self, settings: Settings, tokenizer: Tokenizer, *, folder: Path | None = None, fresh: bool = False
+    ) -> None:
+        self._task = registry.get(settings.task)
+        self._options = task.make_options(self._task, settings.options)
+        self._columns = tuple(self._task.columns(self._options))
+        self._names = task.column_names(self._columns)
+        self._id_column = self._task.id_column(self._options)
+        self._encode: Callable[[Sequence[Example]], list[Features | Reject]] = (
+            DocumentEncoder(tokenizer)
+            if self._task.documents
+            else Encoder(
+                tokenizer,
+                input_length=settings.input_length,
+                target_length=settings.target_length,
+                policy=settings.truncation,
+                marker=settings.marker,
+                newlines=settings.newlines,
+            )
+        )
+        self._dedup = settings.dedup == "exact"
+        self._key = settings.tokenizing(tokenizer.sha256)
+        self._kept, self._fresh, self.found = folder, fresh, False
+
+    def __call__(self, block: Block) -> pa.Table:
+        """The table (SCHEMA) of a block; row numbers count from the block's first row, so that they can be reused."""
+        self.found = False
+        if self._kept is None:
+            return self._tokenize(block)
+        if block.format.kind != "parquet":
+            block = dataclasses.replace(block, data=blocks.content(block))  # read once
+        name = token_cache.digest(self._key, block, columns=self._names)
+        if not self._fresh and (table := token_cache.find(self._kept, name)) is not None:
+            self.found = True
+            return table
+        table = self._tokenize(block)
+        token_cache.keep(self._kept, name, table)
+        return table
+
+    def _tokenize(self, block: Block) -> pa.Table:
+        if block.columns and (missing := task.missing_column(self._columns, block.columns)):
+            raise SourceError(f"{block.file.name} has no column {missing}")
+        read = list(blocks.read(block, columns=self._names))
+        examples = [self._example(row) for row in read]
+        encoded = iter(self._encode([example for example in examples if isinstance(example, Example)]))
+        made = [next(encoded) if isinstance(example, Example) else example for example in examples]
+        return self._table(block, read, examples, made)
+
+    def _example(self, row: Row) -> Example | str:
+        """The example of a row, or why it makes none."""
+        if row.record is None:
+            return row.reason
+        try:
+            return self._task.to_example(row.record, self._options)
+        except Reject as reject:
+            return str(reject)
+        except KeyError as error:
+            if error.args[0] not in self._names:
+                raise
+            return f"missing field: {error.args[0]}"
+
+    def _id(self, row: Row) -> str | None:
+        id = (row.record or {}).get(self._id_column)
+        return None if id is None else str(id)
+
+    def _table(
+        self,
+        block: Block,
+        rows: list[Row],
+        examples: list[Example | str],
+        made: list[Features | Reject | str],
+    ) -> pa.Table:
+        """The table of a block's rows, column by column: a Python loop over rows and columns would cost as much as CSV."""
+        kept = [features if isinstance(features, Features) else _NOTHING for features in made]
+        good = [example if isinstance(example, Example) else _NO_EXAMPLE for example in examples]
+        bad = [i for i, features in enumerate(made) if not isinstance(features, Features)]
+        ids = [example.id for example in good]
+        reasons: list[str | None] = [None] * len(made)
+        for i in bad:
+            ids[i], reasons[i] = self._id(rows[i]), str(made[i])
+        columns = {
+            "row": np.fromiter((row.number for row in rows), np.int64, len(rows)) - block.first_row,
+            "id": ids,
+            "reason": reasons,
+            "split": [example.split for example in good],
+            "inputs": _lists([features.inputs for features in kept]),
+            "labels": _lists([[features.labels] for features in kept]),
+            "references": [example.references for example in good],
+            "tokens": [features.tokens for features in kept],
+            "target_tokens": [features.target_tokens for features in kept],
+            "exact": [features.exact for features in kept],
+            "markup": [features.markup for features in kept],
+            "same": [_digest(example) if self._dedup else None for example in good],
+        }
+        return pa.table(
+            [
+                column if isinstance(column, pa.Array) else pa.array(column, SCHEMA.field(name).type)
+                for name, column in columns.items()
+            ],
+            schema=SCHEMA,
+        )
+
+
+_NOTHING = Features([], np.zeros(0, np.int32), 0, 0, True, False)
+_NO_EXAMPLE = Example(None, "", "")
+
+
+def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:
+    """Lists of ids, each given in pieces, as one array: all pieces are joined once."""
+    lengths = np.fromiter((sum(map(len, parts)) for parts in pieces), np.int32, len(pieces))
+    ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    ids = np.concatenate([np.zeros(0, np.int32), *itertools.chain.from_iterable(pieces)])
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(ids))
+
+
+def _digest(example: Example) -> str:
+    """What is the same for the same text, as 32 hex digits."""
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    said = (part.text if isinstance(part, Protected) else part for part in parts if part is not EOS)
+    return hashlib.blake2b(
+        folded(" ".join(map(str, said))).encode("utf-8", "surrogatepass"), digest_size=16
+    ).hexdigest()

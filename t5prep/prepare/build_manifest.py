@@ -1,0 +1,197 @@
+"""The manifest of a finished preparation, put together from what its steps counted."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5prep import __version__
+from t5prep.dataset import manifest
+from t5prep.prepare import record_counts, record_writer
+from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.settings import Settings
+from t5prep.prepare.shard_writer import Gathered
+from t5prep.sources import Resolved
+from t5prep.tasks import registry
+from t5prep.tokens import newlines
+from t5prep.tokens.tokenizer import Tokenizer
+
+# From this association (Cramér's V) on, markup tells the label well enough to warn.
+STRONG_ASSOCIATION = 0.3
+# So many rows without an example are hardly meant.
+MANY_REJECTED = 0.5
+# So many cut targets are worth a warning; of labels, any.
+MANY_TARGETS_CUT = 0.05
+# Rows of which one side is fuller than the one share, and the other emptier than the other, waste what packing could win.
+FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
+
+
+def assemble(
+    settings: Settings,
+    *,
+    source: Resolved,
+    files: list[manifest.SourceFile],
+    tokenizer: Tokenizer,
+    gathered: Sequence[Gathered],
+    runs: Sequence[Run],
+) -> manifest.Manifest:
+    """The sealed manifest. The same preparation gives the same manifest, whatever ran it."""
+    rejected: dict[str, int] = {}
+    warnings: list[str] = []
+    same = "duplicate text" if settings.dedup == "exact" else "duplicate id"
+    parts = {
+        split: sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
+        for split in sorted({item.spec.split for item in gathered})
+    }
+    counted = {split: sum((part.counts for part in own), record_counts.Counts()) for split, own in parts.items()}
+    total = sum(counted.values(), record_counts.Counts())
+    labelled = record_counts.is_classification(total)
+    splits: dict[str, manifest.Split] = {}
+    for split, counts in counted.items():
+        duplicates = sum(part.duplicates for part in parts[split])
+        own = counts if labelled else dataclasses.replace(counts, labels=None)
+        splits[split] = _split(own, parts[split], {same: duplicates} if duplicates else {}, tokenizer, settings)
+        if duplicates:
+            rejected[same] = rejected.get(same, 0) + duplicates
+    for run in runs:
+        for reason, number in run.reasons.items():
+            rejected[reason] = rejected.get(reason, 0) + number
+    strip = "html" in registry.get(settings.task).options.__annotations__
+    if labelled and total.labels and (strength := record_counts.association(total.labels)) >= STRONG_ASSOCIATION:
+        warnings.append(_markup_warning(total.labels, strength, tokenizer, strip=strip))
+    rows = sum(run.rows for run in runs)
+    if sum(rejected.values()) > MANY_REJECTED * rows:
+        most = max(rejected, key=lambda reason: rejected[reason])
+        warnings.append(
+            f"{100 * sum(rejected.values()) // rows}% of all rows made no example, most of them for: {most} "
+            f"({rejected[most]:,}). What they are is in rejected.jsonl"
+        )
+    warnings += _cut_warnings(total, settings, labelled=labelled)
+    if settings.layout == "packed":
+        warnings += _packed_warnings(total, settings)
+    references = any(run.references for run in runs)
+    return manifest.Manifest(
+        schema=manifest.SCHEMA,
+        task=settings.task,
+        options=dict(settings.options),
+        created_by=f"t5prep {__version__}",
+        source=manifest.Source(
+            source.uri,
+            source.revision,
+            files,
+            source.licence,
+            source.citation,
+            format=settings.format,
+            encoding=settings.encoding,
+        ),
+        tokenizer=describe(tokenizer),
+        layout=settings.layout,
+        features=record_writer.features(settings, references=references),
+        lengths={"inputs": settings.input_length, "targets": settings.target_length},
+        truncation=manifest.Truncation(settings.truncation, settings.marker, _ledger(total, counted)),
+        newlines=settings.newlines,
+        seed=settings.seed,
+        shares=settings.splits,
+        limit=settings.limit,
+        dedup=settings.dedup,
+        splits=splits,
+        rejected=dict(sorted(rejected.items())),
+        warnings=warnings,
+    ).sealed()
+
+
+def _ledger(total: record_counts.Counts, counted: Mapping[str, record_counts.Counts]) -> dict[str, Any]:
+    """What truncation cost in all, and the split of each row that lost most."""
+    ledger = record_counts.ledger(total)
+    for side, field in (("inputs", "worst"), ("targets", "targets_worst")):
+        split_of = {one.place: split for split, counts in counted.items() for one in getattr(counts, field)}
+        for said, one in zip(ledger[side]["worst"], getattr(total, field), strict=True):
+            said["split"] = split_of[one.place]
+    return ledger
+
+
+def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
+    """What the manifest says of a tokenizer."""
+    return manifest.Tokenizer(
+        name=tokenizer.name,
+        sha256=tokenizer.sha256,
+        vocab_size=tokenizer.vocab_size,
+        padded_vocab_size=tokenizer.padded_size,
+        pad_id=tokenizer.pad_id,
+        eos_id=tokenizer.eos_id,
+        unk_id=tokenizer.unk_id,
+    )
+
+
+def _split(
+    counts: record_counts.Counts,
+    parts: Sequence[Gathered],
+    rejected: dict[str, int],
+    tokenizer: Tokenizer,
+    settings: Settings,
+) -> manifest.Split:
+    joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
+    before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
+    said = functools.partial(newlines.decode, tokenizer=tokenizer, newlines=settings.newlines)
+    labels = {said(ids[:-1]): sum(number) for ids, number in sorted((counts.labels or {}).items())}
+    lengths: dict[str, Any] = {"step": list(record_counts.STEPS), "joint": joint, "inputs_before": before}
+    if settings.layout == "packed":
+        lengths["packed"] = _packed(counts, settings)
+    elif settings.arranged:
+        lengths["documents"] = counts.examples
+    return manifest.Split(
+        records=counts.records,
+        tokens={"inputs": counts.inputs, "targets": counts.targets},
+        lengths=lengths,
+        unk_rate=round(counts.unknown / max(1, counts.inputs), 6),
+        labels=labels,
+        rejected=rejected,
+        shards=[part.shard for part in parts],
+    )
+
+
+def _packed(counts: record_counts.Counts, settings: Settings) -> dict[str, Any]:
+    """How many examples the rows hold, and which share of all places is padding, unpacked and packed."""
+    tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
+    shares = (round(1 - tokens / (count * room), 4) for count in (counts.examples, counts.records))
+    return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}
+
+
+def _cut_warnings(counts: record_counts.Counts, settings: Settings, *, labelled: bool) -> list[str]:
+    """A target that is cut teaches to stop in the middle, and a label that is cut is no word any more."""
+    if counts.targets_cut <= (0 if labelled else MANY_TARGETS_CUT * counts.examples):
+        return []
+    longest = counts.targets_worst[0].tokens
+    return [
+        f"{counts.targets_cut / max(1, counts.examples):.0%} of the targets are longer than {settings.target_length} tokens and "
+        f"are cut, which a model learns to do as well. Prepare with --target-length {longest} to keep all of them whole"
+    ]
+
+
+def _packed_warnings(counts: record_counts.Counts, settings: Settings) -> list[str]:
+    """Which side of the rows is full while the other holds mostly padding, and how long it should be instead."""
+    room = {"input": settings.input_length, "target": settings.target_length}
+    tokens = {"input": counts.inputs, "target": counts.targets}
+    filled = {side: tokens[side] / max(1, counts.records * room[side]) for side in room}
+    full, empty = sorted(filled, key=lambda side: filled[side], reverse=True)
+    if filled[empty] > EMPTY_SHARE or filled[full] < FULL_SHARE:
+        return []
+    wanted = -(-room[empty] * tokens[full] // max(1, tokens[empty]))
+    return [
+        f"packed rows are full of {full}s while {1 - filled[empty]:.0%} of their {empty}s is padding. "
+        f"Prepare with --{full}-length {wanted} to fill both"
+    ]
+
+
+def _markup_warning(
+    labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer, *, strip: bool
+) -> str:
+    """Why a model could cheat, in numbers, and what to do: `strip` says that the task can take the markup out."""
+    shares = ", ".join(
+        f"{marked / (marked + plain):.0%} of {tokenizer.decode(ids[:-1])}"
+        for ids, (marked, plain) in sorted(labels.items())
+    )
+    return (
+        f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "
+        f"them instead of the text. {'Prepare without markup: --html strip' if strip else 'Take it out of the source.'}"
+    )

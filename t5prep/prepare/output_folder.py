@@ -1,0 +1,194 @@
+"""The place a dataset is prepared into: claimed by one run at a time, and never somebody else's."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t5prep.dataset import manifest
+from t5prep.errors import DatasetError, OtherVersionError, OutputError
+from t5prep.io import atomic_files, gcs, lock
+
+# Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
+MARKER = lock.MARKER
+SPOOL = f"{atomic_files.UNFINISHED}spool"
+_OURS = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}|rejected\.jsonl|report\.html|manifest\.json")
+
+
+class Identity(NamedTuple):
+    """What makes two preparations the same dataset, as far as it can be told before running one.
+
+    `tokenizer` is its SHA-256; `truncation` policy and marker; `read_as` format and encoding; `files` names and bytes.
+    """
+
+    task: str
+    options: dict[str, Any]
+    tokenizer: str
+    layout: str
+    lengths: dict[str, int]
+    truncation: tuple[str, str]
+    newlines: str
+    seed: int
+    masks: bool
+    shares: dict[str, float] | None
+    limit: int | None
+    dedup: str
+    read_as: tuple[str, str]
+    files: list[tuple[str, int]]
+
+
+@contextlib.contextmanager
+def claimed(out: str | Path, *, same: Identity) -> Iterator[None]:
+    """A directory or prefix, swept of an earlier run and claimed; `same` is held against what a dataset there says.
+
+    A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
+    unfinished run left behind is swept away. Raises OutputError for a place that holds anything else.
+    """
+    with _bucket(str(out), same) if gcs.is_gs(out) else _directory(Path(out), same):
+        yield
+
+
+@contextlib.contextmanager
+def scratch(out: str | Path) -> Iterator[str]:
+    """A directory of this machine for what need not outlive the run: beside the shards, where that is a directory."""
+    if not gcs.is_gs(out):
+        yield str(Path(out) / SPOOL)
+        return
+    with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _bucket(out: str, same: Identity) -> Iterator[None]:
+    """No object is read before the manifest, so shards are replaced where they are, and stale ones go at the end."""
+    out = out.rstrip("/")
+    there = gcs.objects(out)
+    _refuse_foreign(out, set(there), same)
+    lock.claim(out, {"identity": hashlib.sha256(repr(same).encode()).hexdigest()})
+    if manifest.NAME in there:
+        gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
+    yield
+    named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
+    stale = [name for name in gcs.objects(out) if lock.SHARD.fullmatch(name) and name not in named]
+    for name in [*stale, *(f"{SPOOL}/{name}" for name in gcs.objects(f"{out}/{SPOOL}"))]:
+        gcs.delete(f"{out}/{name}")
+    lock.release(out)
+
+
+@contextlib.contextmanager
+def _directory(out: Path, same: Identity) -> Iterator[None]:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _refuse_foreign(out, {path.name for path in out.iterdir()}, same)
+        marker = os.open(out / MARKER, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise OutputError(atomic_files.explain(error, out)) from error
+    try:
+        try:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OutputError(
+                f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
+            ) from None
+        _sweep(out)
+        yield
+        _sweep_unfinished(out)
+        (out / MARKER).unlink(missing_ok=True)
+    finally:
+        os.close(marker)
+
+
+def identity(made: manifest.Manifest) -> Identity:
+    """That of a prepared dataset."""
+    return Identity(
+        task=made.task,
+        options=made.options,
+        tokenizer=made.tokenizer.sha256,
+        layout=made.layout,
+        lengths=made.lengths,
+        truncation=(made.truncation.policy, made.truncation.marker),
+        newlines=made.newlines,
+        seed=made.seed,
+        masks="attention_mask" in made.features,
+        shares=made.shares,
+        limit=made.limit,
+        dedup=made.dedup,
+        read_as=(made.source.format, made.source.encoding),
+        files=sorted((file.name, file.bytes) for file in made.source.files),
+    )
+
+
+def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
+    foreign = sorted(
+        name for name in entries if not _OURS.fullmatch(name) and not name.startswith(atomic_files.UNFINISHED)
+    )
+    if manifest.NAME in entries:
+        try:
+            made = manifest.load(out)
+        except OtherVersionError:
+            raise OutputError(
+                f"{out} holds a dataset that another version of t5prep prepared. Choose another --out, or remove it."
+            ) from None
+        except DatasetError:
+            raise OutputError(
+                f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
+            ) from None
+        if there := _otherwise(identity(made), same):
+            raise OutputError(
+                f"{out} holds another dataset (task {made.task}, {_records(made):,} records), prepared with {there}. "
+                "Choose another --out, or remove it."
+            )
+    elif entries and (foreign or MARKER not in entries):
+        raise OutputError(
+            f"{out} is not empty and holds no dataset of t5prep (it holds {(foreign or sorted(entries))[0]}). "
+            "Choose another --out."
+        )
+
+
+def _otherwise(there: Identity, here: Identity) -> str:
+    """In which of its choices a dataset that is there differs from one that is asked for; "" where it does not."""
+    said = {
+        "task": "another task",
+        "options": "other options of the task",
+        "tokenizer": "another tokenizer",
+        "layout": f"--layout {there.layout}",
+        "lengths": f"lengths {there.lengths['inputs']} and {there.lengths['targets']}",
+        "truncation": "--truncation {} --marker {}".format(*there.truncation),
+        "newlines": "newlines otherwise",
+        "seed": f"--seed {there.seed}",
+        "masks": "masks otherwise",
+        "shares": "other --splits",
+        "limit": "no --limit" if there.limit is None else f"--limit {there.limit}",
+        "dedup": f"--dedup {there.dedup}",
+        "read_as": "another format or encoding",
+        "files": "another source",
+    }
+    return ", ".join(said[name] for name, one, other in zip(Identity._fields, there, here, strict=True) if one != other)
+
+
+def _records(made: manifest.Manifest) -> int:
+    return sum(split.records for split in made.splits.values())
+
+
+def _sweep(out: Path) -> None:
+    """Removes what an earlier run left: the manifest first, so that no moment shows it over half of its shards."""
+    (out / manifest.NAME).unlink(missing_ok=True)
+    _sweep_unfinished(out)
+    for path in out.iterdir():
+        if _OURS.fullmatch(path.name):
+            path.unlink()
+
+
+def _sweep_unfinished(out: Path) -> None:
+    """Removes the spool, and what a worker had begun to write when it was killed."""
+    for path in out.glob(f"{atomic_files.UNFINISHED}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != MARKER:
+            path.unlink()

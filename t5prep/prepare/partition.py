@@ -1,0 +1,58 @@
+"""A run is cut into what each shard needs of it, so that a runner's own shuffle can bring the pieces together."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from t5prep.prepare import placement
+from t5prep.prepare.block_sorter import ENTRY, Run
+from t5prep.prepare.shard_writer import ShardSpec
+
+
+def cut(run: Run, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Run]]:
+    """Shard name → a piece of the run, its bytes inside; shards that it has nothing for are left out.
+
+    Of the splits that a shard must not share ids with, its pieces hold positions only.
+    """
+    entries = np.frombuffer(run.data, ENTRY, run.records)
+    records = memoryview(run.data)[run.records * ENTRY.itemsize :]
+    shards: dict[str, list[ShardSpec]] = {}
+    for spec in specs:
+        shards.setdefault(spec.split, []).append(spec)
+    for split, own in shards.items():
+        for name in (split, *own[0].before):
+            if name not in run.splits:
+                continue
+            first, last = run.splits[name]
+            for number, begin, end in _parts(entries["high"][first:last], len(own)):
+                picked = entries[first + begin : first + end].copy()
+                data = b""
+                if name == split:
+                    origin = int(picked["begin"][0])
+                    data = bytes(records[origin : int(picked["begin"][-1]) + int(picked["size"][-1])])
+                    picked["begin"] -= origin
+                else:
+                    picked["begin"] = picked["size"] = 0
+                yield own[number].name, _piece(run, name, picked, data)
+
+
+def _parts(high: np.ndarray, shards: int) -> Iterator[tuple[int, int, int]]:
+    """Number, begin and end of each shard's part of sorted positions, where there is one."""
+    inner = np.searchsorted(high, np.array(placement.shard_edges(shards)[1:-1], np.uint64))
+    bounds = np.concatenate(([0], inner, [len(high)]))
+    for number in np.flatnonzero(np.diff(bounds)).tolist():
+        yield number, int(bounds[number]), int(bounds[number + 1])
+
+
+def _piece(run: Run, split: str, entries: np.ndarray, data: bytes) -> Run:
+    return dataclasses.replace(
+        run,
+        rows=0,
+        records=len(entries),
+        splits={split: (0, len(entries))},
+        sizes={split: len(data)},
+        rejected=b"",
+        reasons={},
+        data=entries.tobytes() + data,
+    )

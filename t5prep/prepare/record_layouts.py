@@ -1,0 +1,174 @@
+"""What stands in a shard: its placed records as they are, several of them in one row, or documents with spans hidden.
+
+An arrangement takes the ranges of a shard in order, and gives back the bytes to write and what to count of them. Records
+that are to be arranged were written bare, without padding.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.dataset import tfrecord
+from t5prep.prepare import record_counts, record_writer
+from t5prep.prepare.block_sorter import ENTRY
+from t5prep.prepare.settings import Settings
+from t5prep.tasks import registry, task
+from t5prep.tokens import chunking, packing, span_corruption
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+class Range(NamedTuple):
+    """Some consecutive records of a shard: an entry each (placing.ENTRY[n]), and their bytes, one after the other."""
+
+    entries: np.ndarray
+    data: bytes
+
+
+class Arranged(NamedTuple):
+    """Finished records, and what is counted of them."""
+
+    data: bytes
+    counts: record_counts.Counts
+
+
+Arrangement = Callable[[Iterable[Range]], Iterator[Arranged]]
+
+
+def choose(settings: Settings, tokenizer: Tokenizer) -> Arrangement:
+    """The arrangement of a preparation."""
+    marked = settings.truncation == "head_tail" and settings.marker != "none"
+    if registry.get(settings.task).documents:
+        return Corrupted(settings, tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0))
+    return Packed(settings, marked, tokenizer.pad_id) if settings.layout == "packed" else Placed(marked)
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """Records as they were placed. `marked`: a cut input holds one marker, which is no token of the text."""
+
+    marked: bool
+
+    def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
+        """Each range as it is."""
+        for entries, data in ranges:
+            parsed = _Parsed(entries, data)
+            yield Arranged(
+                data, record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """Several examples a row, first-fit inside each range."""
+
+    settings: Settings
+    marked: bool
+    pad_id: int
+
+    def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
+        """Each range as fewer records."""
+        room = self.settings.input_length, self.settings.target_length
+        write = record_writer.PackedWriter(self.settings, pad_id=self.pad_id)
+        for entries, data in ranges:
+            bare = _bare(entries, data)
+            rows = packing.pack(list(zip(bare.inputs, bare.labels, strict=True)), room=room, pad_id=self.pad_id)
+            filled = [(rows[f"{side}_segment_ids"] > 0).sum(axis=1) for side in ("input", "label")]
+            ids: list[list[str]] = [[] for _ in filled[0]]
+            for id, row in zip(bare.ids, rows["example_rows"].tolist(), strict=True):
+                ids[row].append(id)
+            parsed = _Parsed(entries, data)
+            counts = record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
+            counts = dataclasses.replace(counts, records=len(ids), joint=record_counts.joint(*filled))
+            yield Arranged(b"".join(write(ids, rows)), counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrupted:
+    """Documents end to end, cut into rows that are full once spans of them are hidden (noise.corrupt).
+
+    Only the last row of a shard is shorter. A row is named after its first token, and its spans are drawn from that name.
+    """
+
+    settings: Settings
+    pad_id: int
+    eos_id: int
+    unk_id: int
+    first_sentinel: int
+
+    def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
+        """All ranges as one sequence of tokens, in rows."""
+        options = task.make_options(registry.get(self.settings.task), self.settings.options)
+        hide = {"density": options.density, "mean_span": options.mean_span}
+        length, _ = span_corruption.lengths(self.settings.input_length, **hide)
+        write = record_writer.RecordWriter(self.settings, pad_id=self.pad_id)
+        documents = _Counted(ranges)
+        for ids, tokens in chunking.chunks(documents, length=length):
+            keys = span_corruption.keys(ids, seed=self.settings.seed)
+            inputs, targets = span_corruption.corrupt(
+                tokens, keys=keys, first_sentinel=self.first_sentinel, eos_id=self.eos_id, **hide
+            )
+            data = write(ids, _flat(inputs), _flat(targets), [[]] * len(ids))
+            entries = np.zeros(len(ids), ENTRY)
+            entries["inputs"] = entries["tokens"] = inputs.shape[1]
+            entries["targets"] = entries["target_tokens"] = targets.shape[1]
+            entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
+            entries["exact"] = 1
+            counts = record_counts.count(entries, labels=None, marked=False)
+            yield Arranged(b"".join(data), dataclasses.replace(counts, examples=documents.taken()))
+
+
+class _Counted:
+    """The documents of a shard, id and tokens, and how many were taken since last asked."""
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        self._ranges = ranges
+        self._taken = 0
+
+    def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
+        for entries, data in self._ranges:
+            bare = _bare(entries, data)
+            for document in zip(bare.ids, bare.inputs, strict=True):
+                self._taken += 1
+                yield document
+
+    def taken(self) -> int:
+        count, self._taken = self._taken, 0
+        return count
+
+
+def _bare(entries: np.ndarray, data: bytes) -> record_writer.Bare:
+    return record_writer.read_bare(data, sizes=entries["size"], inputs=entries["inputs"], labels=entries["targets"])
+
+
+def _flat(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Full rows as a writer wants lists: all ids, and where each row begins."""
+    return rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1]
+
+
+class _Parsed:
+    """Single records of a range, by their place in it."""
+
+    def __init__(self, entries: np.ndarray, data: bytes) -> None:
+        self._entries, self._data = entries, data
+        self._ends = np.cumsum(entries["size"], dtype=np.int64)
+
+    def _record(self, i: int) -> dict[str, list[int] | list[bytes]]:
+        end = int(self._ends[i])
+        return tfrecord.parse(self._data[end - int(self._entries["size"][i]) + 12 : end - 4])
+
+    def id(self, i: int) -> str:
+        """The id of a record."""
+        (id,) = self._record(i)["id"]
+        return id.decode() if isinstance(id, bytes) else str(id)
+
+    def labels(self) -> dict[int, tuple[int, ...]] | None:
+        """The label ids behind each target digest, while there are few enough to be classes."""
+        digests, first = np.unique(self._entries["target"], return_index=True)
+        if len(digests) > record_counts.MOST_LABELS:
+            return None
+        return {
+            digest: tuple(int(token) for token in self._record(i)["labels"] if token != tfrecord.IGNORED_LABEL)
+            for digest, i in zip(digests.tolist(), first.tolist(), strict=True)
+        }

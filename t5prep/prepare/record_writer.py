@@ -1,0 +1,146 @@
+"""Features as framed tf.train.Example records: padded to fixed lengths, ragged, or several examples in one."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.dataset import tfrecord
+from t5prep.dataset.manifest import Feature
+from t5prep.prepare.settings import Settings
+from t5prep.tokens import packing
+
+
+def features(settings: Settings, *, references: bool) -> dict[str, Feature]:
+    """The features of a record of this preparation, as the manifest names them (design: the data contract)."""
+    inputs, targets = settings.input_length, settings.target_length
+    if settings.layout == "packed":
+        lengths = {"input_ids": inputs, "input_positions": inputs, "input_segment_ids": inputs}
+        lengths |= {"label_positions": targets, "label_segment_ids": targets, "labels": targets}
+        return {"id": Feature("bytes", [None]), **{name: Feature("int64", [n]) for name, n in lengths.items()}}
+    ragged = settings.layout == "ragged"
+    spec = {
+        "id": Feature("bytes", [1]),
+        "input_ids": Feature("int64", [None if ragged else inputs]),
+        "labels": Feature("int64", [None if ragged else targets]),
+    }
+    if settings.masks:
+        spec["attention_mask"] = Feature("int64", [inputs])
+        spec["decoder_attention_mask"] = Feature("int64", [targets])
+    if references:
+        spec["references"] = Feature("bytes", [None])
+    return dict(sorted(spec.items()))
+
+
+class RecordWriter:
+    """Writes a block of features at once: the varints of all its ids are made in one numpy pass."""
+
+    def __init__(self, settings: Settings, *, pad_id: int, bare: bool = False) -> None:
+        """`bare`: without padding and masks, to be arranged into other records when a shard is gathered."""
+        self._padded = settings.layout == "padded" and not bare
+        self._masks = settings.masks and not bare
+        self._lengths = settings.input_length, settings.target_length
+        self._pads = tfrecord.varint(pad_id), tfrecord.varint(tfrecord.IGNORED_LABEL)
+
+    def __call__(
+        self,
+        ids: list[str],
+        inputs: tuple[np.ndarray, np.ndarray],
+        labels: tuple[np.ndarray, np.ndarray],
+        references: list[list[str]],
+    ) -> list[bytes]:
+        """Framed records. `inputs` and `labels` are flat ids `int32[total]` and where each list begins `int64[n + 1]`."""
+        packed_inputs, packed_labels = (
+            padded(*lists, length=self._lengths[side] if self._padded else None, pad=self._pads[side])
+            for side, lists in enumerate((inputs, labels))
+        )
+        masks = self._mask_entries(np.diff(inputs[1]), np.diff(labels[1])) if self._masks else [b""] * len(ids)
+        int64, texts = tfrecord.int64_feature, tfrecord.bytes_feature
+        # Labels are often a class: the same few entries again and again.
+        label_entries = {values: int64("labels", values) for values in set(packed_labels)}
+        records = []
+        for id, mask, inputs_of, labels_of, answers in zip(
+            ids, masks, packed_inputs, packed_labels, references, strict=True
+        ):
+            entries = [
+                mask,
+                texts("id", [id.encode("utf-8", "surrogatepass")]),
+                int64("input_ids", inputs_of),
+                label_entries[labels_of],
+            ]
+            if answers:
+                entries.append(texts("references", [text.encode() for text in answers]))
+            records.append(tfrecord.frame(tfrecord.example(b"".join(entries))))
+        return records
+
+    def _mask_entries(self, inputs: np.ndarray, labels: np.ndarray) -> list[bytes]:
+        """The entries of both masks, which come first in the order of names."""
+        return [
+            self._mask("attention_mask", tokens, self._lengths[0])
+            + self._mask("decoder_attention_mask", targets, self._lengths[1])
+            for tokens, targets in zip(inputs.tolist(), labels.tolist(), strict=True)
+        ]
+
+    @staticmethod
+    def _mask(name: str, ones: int, length: int) -> bytes:
+        return tfrecord.int64_feature(name, b"\x01" * ones + b"\x00" * (length - ones))
+
+
+class PackedWriter:
+    """Writes rows of several examples each (packing.pack): their ids, tokens, segment ids and positions."""
+
+    def __init__(self, settings: Settings, *, pad_id: int) -> None:
+        self._lengths = {"input": settings.input_length, "label": settings.target_length}
+        pads = {"input_ids": pad_id, "labels": tfrecord.IGNORED_LABEL}
+        self._pads = {name: tfrecord.varint(pads.get(name, 0)) for name in packing.FEATURES}
+
+    def __call__(self, ids: list[list[str]], rows: Mapping[str, np.ndarray]) -> list[bytes]:
+        """Framed records; a row's `id` are those of its examples, in the order of its segments."""
+        columns = {}
+        for name in packing.FEATURES:
+            side = name.partition("_")[0].rstrip("s")
+            filled = rows[f"{side}_segment_ids"] > 0
+            begins = np.concatenate([[0], filled.sum(axis=1).cumsum()])
+            columns[name] = padded(rows[name][filled], begins, length=self._lengths[side], pad=self._pads[name])
+        return [
+            tfrecord.frame(
+                tfrecord.example(
+                    tfrecord.bytes_feature("id", [name.encode("utf-8", "surrogatepass") for name in names])
+                    + b"".join(tfrecord.int64_feature(name, columns[name][row]) for name in packing.FEATURES)
+                )
+            )
+            for row, names in enumerate(ids)
+        ]
+
+
+class Bare(NamedTuple):
+    """Records read back before they are arranged: ids, and tokens without padding, `int32[length]` each."""
+
+    ids: list[str]
+    inputs: list[np.ndarray]
+    labels: list[np.ndarray]
+
+
+def read_bare(data: bytes, *, sizes: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> Bare:
+    """Bare records, one after the other, of known sizes in bytes and lengths in tokens: all `int[n]`."""
+    ends = np.cumsum(sizes, dtype=np.int64).tolist()
+    read = [
+        tfrecord.raw_features(data[end - size + 12 : end - 4]) for end, size in zip(ends, sizes.tolist(), strict=True)
+    ]
+    flat = (tfrecord.unpack(b"".join(b"".join(row[name]) for row in read)) for name in ("input_ids", "labels"))
+    sides = (
+        np.split(tokens.astype(np.int32), np.cumsum(lengths, dtype=np.int64)[:-1]) if read else []
+        for tokens, lengths in zip(flat, (inputs, labels), strict=True)
+    )
+    return Bare([row["id"][0].decode("utf-8", "surrogatepass") for row in read], *sides)
+
+
+def padded(ids: np.ndarray, begins: np.ndarray, *, length: int | None, pad: bytes) -> list[bytes]:
+    """The varints of each list of flat ids, filled up with `pad` (itself a varint) to `length` values, if there is one."""
+    data, places = tfrecord.varints(ids)
+    edges = places[begins].tolist()
+    pieces = [data[edges[i] : edges[i + 1]] for i in range(len(edges) - 1)]
+    if length is not None:
+        missing = (length - np.diff(begins)).tolist()
+        pieces = [piece + pad * count for piece, count in zip(pieces, missing, strict=True)]
+    return pieces

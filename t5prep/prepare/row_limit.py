@@ -1,0 +1,55 @@
+"""Reading only so many rows: the first of each split, where files are splits themselves, else the first of all."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from t5prep.prepare.settings import Settings
+from t5prep.reading import parallel_files, split_files
+from t5prep.reading.blocks import BLOCK_BYTES, Block
+from t5prep.reading.parallel_files import Pair
+from t5prep.sources import RawFile
+from t5prep.tasks import registry
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A file or a pair of files, and how many of its rows are wanted (None: all)."""
+
+    element: RawFile | Pair
+    rows: int | None = None
+
+
+def wanted(files: Sequence[RawFile], settings: Settings) -> Iterator[Wanted]:
+    """The files, paired, each with its share of the limit; with one, files are read until it is reached.
+
+    Raises SourceError for a file that cannot be read or has no partner.
+    """
+    elements = parallel_files.match(files, registry.get(settings.task).pairs)
+    if settings.limit is None:
+        yield from map(Wanted, elements)
+        return
+    own = {} if settings.splits else split_files.of_files([file.name for file in files])
+    left = dict.fromkeys(own.values(), settings.limit) or {"": settings.limit}
+    for element in elements:
+        split = own.get(parallel_files.files(element)[0].name, "")
+        rows = 0
+        for block in scan(Wanted(element, left[split]), settings):
+            rows += block.rows
+        left[split] -= rows
+        yield Wanted(element, rows)
+
+
+def scan(wanted: Wanted, settings: Settings, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """The blocks of a file or pair (pairs.scan), as far as its rows are wanted. Raises SourceError."""
+    left = wanted.rows
+    if left == 0:
+        return
+    how = {"kind": settings.format, "encoding": settings.encoding, "otherwise": registry.get(settings.task).format}
+    for block in parallel_files.scan(wanted.element, **how, block_bytes=block_bytes):
+        if left is None:
+            yield block
+            continue
+        yield dataclasses.replace(block, rows=min(block.rows, left))
+        left -= min(block.rows, left)
+        if not left:
+            return

@@ -1,0 +1,78 @@
+"""How many shards each split gets, once it is known how much there is."""
+
+from collections.abc import Iterable
+
+from t5prep.errors import SourceError, UsageError
+from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.shard_writer import ShardSpec
+from t5prep.reading import split_files
+from t5prep.sources import Resolved
+
+SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
+# Eight hosts of a pod can each read shards of their own, if there are records enough to be worth it.
+FEWEST_SHARDS = 8
+RECORDS_A_SHARD = 256
+DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
+
+
+def plan_shards(runs: Iterable[Run], *, shards: int | None, drawn: bool) -> list[ShardSpec]:
+    """Shards of all splits, in order. `shards` is how many the largest split gets, or None to choose a power of two.
+
+    Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
+
+    Raises SourceError when there is no example at all, UsageError when there are more shards than examples.
+    """
+    records: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    reasons: dict[str, int] = {}
+    rows = 0
+    for run in runs:
+        rows += run.rows
+        for split, (first, last) in run.splits.items():
+            records[split] = records.get(split, 0) + last - first
+            sizes[split] = sizes.get(split, 0) + run.sizes[split]
+        for reason, number in run.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + number
+    if not records:
+        why = ", ".join(f"{reason} {number:,}" for reason, number in sorted(reasons.items()))
+        raise SourceError(
+            f"no example could be made: {rows:,} rows read, all rejected ({why})."
+            if rows
+            else "the source has no rows."
+        )
+    most = max(records.values())
+    if shards is not None and shards > most:
+        raise UsageError(f"--shards {shards}: the largest split has only {most:,} examples. Ask for at most that many.")
+    specs = []
+    for split in sorted(records):
+        count = (
+            _chosen(records[split], sizes[split]) if shards is None else max(1, round(shards * records[split] / most))
+        )
+        before = () if drawn else tuple(other for other in sorted(records) if _precedence(other) < _precedence(split))
+        specs += [ShardSpec(split, number, count, sizes[split] // count, before) for number in range(count)]
+    return specs
+
+
+def _precedence(split: str) -> tuple[int, str]:
+    """Which split keeps an id that two have: test before validation before any other, train last."""
+    return {"test": 0, "validation": 1, "train": 3}.get(split, 2), split
+
+
+def _chosen(records: int, size: int) -> int:
+    """A power of two, so that any number of hosts that is one too gets equal parts."""
+    wanted = max(-(-size // SHARD_BYTES), min(FEWEST_SHARDS, records // RECORDS_A_SHARD), 1)
+    return 1 << (wanted - 1).bit_length()
+
+
+def parse_shards(text: str) -> int | None:
+    """`auto` or a number. Raises UsageError."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f'--shards "{text}": it is a number from 1 on, or auto')
+    return int(text)
+
+
+def default_splits(source: Resolved) -> dict[str, float] | None:
+    """Shares to draw where nothing was said: none where the source's files are splits themselves."""
+    return None if split_files.of_files([file.name for file in source.files]) else dict(DEFAULT_SPLITS)

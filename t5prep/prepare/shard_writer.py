@@ -1,0 +1,227 @@
+"""The slices of all runs that fall into one shard become that shard: merged, freed of duplicates, counted, written.
+
+Memory stays bounded whatever a shard's size: it is gathered in ranges of positions, each about RANGE_BYTES, and a range
+of a sorted run is one read.
+"""
+
+import bisect
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.dataset import tfrecord
+from t5prep.dataset.manifest import Shard
+from t5prep.io import atomic_files, paths
+from t5prep.prepare import placement, record_counts, references
+from t5prep.prepare.block_sorter import ENTRY, Run
+from t5prep.prepare.record_layouts import Arrangement, Range
+
+RANGE_BYTES = 32 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardSpec:
+    """One shard to gather: which of its split's equal ranges of positions, and about how many bytes that is.
+
+    `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
+    """
+
+    split: str
+    number: int
+    shards: int
+    bytes: int
+    before: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        return f"{self.split}.tfrecord-{self.number:05d}-of-{self.shards:05d}"
+
+
+class Gathered(NamedTuple):
+    """A written shard, the counts of its records, and finished JSON lines of duplicates that were left out."""
+
+    spec: ShardSpec
+    shard: Shard
+    counts: record_counts.Counts
+    rejected: bytes
+    duplicates: int
+
+
+class _Slice(NamedTuple):
+    run: Run
+    entries: np.ndarray
+    data: memoryview
+
+
+def gather(
+    spec: ShardSpec,
+    runs: Sequence[Run],
+    *,
+    out: str,
+    arrange: Arrangement,
+    several: bool = False,
+    same: str = "id",
+    range_bytes: int = RANGE_BYTES,
+) -> Gathered:
+    """Writes one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first.
+
+    Where an id has `several` answers, only one with the same target is a duplicate; evaluation merges the others.
+    `same` is what two records at one position have in common: the id that placed them, or the text.
+    """
+    rejected: list[bytes] = []
+    total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
+    ranges = _ranges(spec, runs, rejected, several=several, same=same, range_bytes=range_bytes)
+    with paths.whole(paths.at(out, spec.name)) as file:
+        for data, counted in arrange(ranges):
+            file.write(data)
+            sha256.update(data)
+            total += len(data)
+            counts += counted
+    shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
+    return Gathered(spec, shard, counts, b"".join(rejected), len(rejected))
+
+
+def _ranges(
+    spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes], *, several: bool, same: str, range_bytes: int
+) -> Iterator[Range]:
+    """The records of a shard in order, in ranges of positions; a JSON line for each one left out goes to `rejected`."""
+    edges = placement.shard_edges(spec.shards)
+    ranges = max(1, -(-spec.bytes // range_bytes))
+    low, width = edges[spec.number], edges[spec.number + 1] - edges[spec.number]
+    cuts = [low + width * i // ranges for i in range(ranges + 1)]
+    for start, stop in itertools.pairwise(cuts):
+        slices = list(_slices(runs, spec.split, start, stop))
+        if not slices:
+            continue
+        entries = np.concatenate([piece.entries for piece in slices])
+        of = np.repeat(np.arange(len(slices)), [len(piece.entries) for piece in slices])
+        keys = ("target", "low", "high") if several else ("low", "high")
+        order = np.lexsort([entries[key] for key in keys])
+        order, dropped = _without_duplicates(order, entries, of, slices, keys=keys, same=same)
+        rejected += dropped
+        for other in spec.before:
+            others = list(_slices(runs, other, start, stop))
+            order, dropped = _without_leaks(
+                order, entries, of, slices, others, f"duplicate {same}: the split {other} has it"
+            )
+            rejected += dropped
+        begins, sizes = entries["begin"][order].tolist(), entries["size"][order].tolist()
+        pieces = zip(of[order].tolist(), begins, sizes, strict=True)
+        data = b"".join(slices[part].data[begin : begin + size] for part, begin, size in pieces)
+        whole = Range(entries[order], data)
+        yield references.merged(whole) if several and spec.split != "train" else whole
+
+
+def _slices(runs: Iterable[Run], split: str, start: int, stop: int) -> Iterator[_Slice]:
+    """What each run has of a range of positions; `begin` counts from the slice's own data."""
+    for run in runs:
+        if split not in run.splits:
+            continue
+        first, last = run.splits[split]
+        if run.path:
+            yield from _from_file(run, first, last, start, stop)
+        else:
+            entries = np.frombuffer(run.data, ENTRY, run.records)
+            yield from _cut(run, entries[first:last], start, stop, memoryview(run.data)[run.records * ENTRY.itemsize :])
+
+
+def _cut(run: Run, entries: np.ndarray, start: int, stop: int, data: memoryview) -> Iterator[_Slice]:
+    high = entries["high"]
+    a = bisect.bisect_left(high, start)
+    b = bisect.bisect_left(high, stop) if stop < 1 << 64 else len(high)
+    if a < b:
+        picked = entries[a:b].copy()
+        origin, end = int(picked["begin"][0]), int(picked["begin"][-1]) + int(picked["size"][-1])
+        picked["begin"] -= origin
+        yield _Slice(run, picked, data[origin:end])
+
+
+def _from_file(run: Run, first: int, last: int, start: int, stop: int) -> Iterator[_Slice]:
+    with atomic_files.open_scratch(Path(run.path)) as file:
+        index = os.pread(file.fileno(), (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
+        entries = np.frombuffer(index, ENTRY)
+        for piece in _cut(run, entries, start, stop, memoryview(b"")):
+            begin = int(entries["begin"][bisect.bisect_left(entries["high"], start)])
+            size = int(piece.entries["begin"][-1]) + int(piece.entries["size"][-1])
+            data = os.pread(file.fileno(), size, run.records * ENTRY.itemsize + begin)
+            yield _Slice(run, piece.entries, memoryview(data))
+
+
+def _without_duplicates(
+    order: np.ndarray,
+    entries: np.ndarray,
+    of: np.ndarray,
+    slices: Sequence[_Slice],
+    *,
+    keys: Sequence[str],
+    same: str,
+) -> tuple[np.ndarray, list[bytes]]:
+    """The order without all but one record of equal keys, and a JSON line for each that was left out."""
+    equal = np.zeros(len(order) + 1, bool)
+    equal[1:-1] = np.all([entries[key][order[1:]] == entries[key][order[:-1]] for key in keys], axis=0)
+    if not equal.any():
+        return order, []
+    keep, lines = np.ones(len(order), bool), []
+
+    begin = 0
+    while begin < len(order):
+        end = begin + 1
+        while equal[end]:
+            end += 1
+        if end - begin > 1:
+            rivals = [
+                (_record(entries[i], slices[of[i]]), slices[of[i]].run.file, int(entries["row"][i]), i)
+                for i in order[begin:end]
+            ]
+            (_, file, row, winner), *others = sorted(rivals)
+            keep[begin:end] = order[begin:end] == winner
+            lines += [
+                _line(other_file, other_row, other, f"duplicate {same}: kept is {file}:{row}")
+                for other, other_file, other_row, _ in others
+            ]
+        begin = end
+    return order[keep], lines
+
+
+def _without_leaks(
+    order: np.ndarray,
+    entries: np.ndarray,
+    of: np.ndarray,
+    slices: Sequence[_Slice],
+    others: Sequence[_Slice],
+    reason: str,
+) -> tuple[np.ndarray, list[bytes]]:
+    """The order without records whose position another split has too, and a JSON line for each of those."""
+    if not others:
+        return order, []
+    taken = {
+        position
+        for piece in others
+        for position in zip(*(piece.entries[k].tolist() for k in ("high", "low")), strict=True)
+    }
+    here = zip(entries["high"][order].tolist(), entries["low"][order].tolist(), strict=True)
+    keep = np.fromiter((position not in taken for position in here), bool, len(order))
+    lines = []
+    for i in order[~keep]:
+        record = _record(entries[i], slices[of[i]])
+        lines.append(_line(slices[of[i]].run.file, int(entries["row"][i]), record, reason))
+    return order[keep], lines
+
+
+def _record(entry: np.ndarray, piece: _Slice) -> bytes:
+    return bytes(piece.data[int(entry["begin"]) : int(entry["begin"]) + int(entry["size"])])
+
+
+def _line(file: str, row: int, record: bytes, reason: str) -> bytes:
+    (id,) = tfrecord.parse(record[12:-4])["id"]
+    assert isinstance(id, bytes)
+    said = {"file": file, "row": row, "id": id.decode("utf-8", "surrogatepass"), "reason": reason}
+    return json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"

@@ -1,0 +1,133 @@
+"""Tokenized blocks that are kept for the next run: under the digest of what made them, and bounded on disk.
+
+A run that was killed finds what it had done, and a run that differs only in seed, splits, shards or layout finds all.
+"""
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from t5prep import sources
+from t5prep.errors import OutputError
+from t5prep.io import atomic_files
+from t5prep.reading import blocks
+from t5prep.reading.blocks import Block
+
+# Ids as they are used, and as they are kept: half as large, and most vocabularies fit.
+_WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
+# Beside the blocks: while it is there nothing more is kept.
+_FULL = "full"
+
+
+class Usage(NamedTuple):
+    """How many blocks are kept, and how large they are together."""
+
+    blocks: int
+    bytes: int
+
+
+def digest(said: str, block: Block, *, columns: Sequence[str]) -> str:
+    """What a block's table is kept under: `said` (how it is tokenized) and the bytes it is made from."""
+    made = hashlib.blake2b(f"{said} {block.format} {block.columns} {block.rows} {block.skip} ".encode(), digest_size=20)
+    if block.format.kind != "parquet":
+        made.update(blocks.content(block))
+    elif "://" in block.file.path:
+        # Its name says which version it is; reading it twice would cost more than tokenizing.
+        made.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
+    else:
+        for part in _row_group(block, columns):
+            made.update(part)
+    return made.hexdigest()
+
+
+def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
+    """The stored bytes of the columns of a row group that are read."""
+    with sources.open_random(block.file) as file:
+        group = pyarrow.parquet.ParquetFile(file).metadata.row_group(block.begin)
+        for chunk in map(group.column, range(group.num_columns)):
+            if columns and chunk.path_in_schema.partition(".")[0] not in columns:
+                continue
+            file.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
+            yield f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode()
+            yield file.read(chunk.total_compressed_size)
+
+
+def find(folder: Path, name: str) -> pa.Table | None:
+    """The table of that digest, which counts as used now; None where there is none."""
+    path = _path(folder, name)
+    with contextlib.suppress(OSError, pa.ArrowInvalid), pa.OSFile(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all()
+        os.utime(path)
+        return _cast(table, _NARROW, _WIDE)
+    return None
+
+
+def keep(folder: Path, name: str, table: pa.Table) -> None:
+    """Keeps a table, unless there is no room: then the run goes on without."""
+    if (folder / _FULL).exists():
+        return
+    table = _cast(table, _WIDE, _NARROW)
+    with (
+        contextlib.suppress(OutputError),
+        atomic_files.scratch(_path(folder, name)) as temporary,
+        pa.OSFile(str(temporary), "wb") as file,
+        pa.ipc.new_file(file, table.schema) as writer,
+    ):
+        writer.write_table(table)
+
+
+def _cast(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
+    """The table with each column of the old type in the new one, where all of its values fit."""
+    for place, field in enumerate(table.schema):
+        if field.type == old:
+            with contextlib.suppress(pa.ArrowInvalid):
+                table = table.set_column(place, field.name, table.column(place).cast(new))
+    return table
+
+
+def bound(folder: Path, *, limit: int, began: float) -> None:
+    """Removes blocks, the longest unused first, until they fit into `limit` bytes.
+
+    Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept.
+    """
+    found = sorted(_blocks(folder), key=lambda item: item[1].st_mtime)
+    total = sum(said.st_size for _, said in found)
+    for path, said in found:
+        if total <= limit or said.st_mtime >= began:
+            break
+        path.unlink(missing_ok=True)
+        total -= said.st_size
+    full = folder / _FULL
+    if total > limit:
+        full.touch()
+    else:
+        full.unlink(missing_ok=True)
+
+
+def usage(folder: Path) -> Usage:
+    """What is kept now."""
+    sizes = [said.st_size for _, said in _blocks(folder)]
+    return Usage(len(sizes), sum(sizes))
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / name[:2] / f"{name}.arrow"
+
+
+def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """Every kept block and its stat; leftovers of killed workers are removed on the way."""
+    for path in folder.glob("??/*"):
+        with contextlib.suppress(OSError):
+            said = path.stat()
+            if path.name.startswith(atomic_files.UNFINISHED):
+                if time.time() - said.st_mtime > 600:
+                    path.unlink()
+                continue
+            yield path, said

@@ -1,0 +1,15 @@
+"""A row of a source file: its record, or the reason why it has none."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+# One row as its source wrote it: column name → value.
+Record = Mapping[str, Any]
+
+
+class Row(NamedTuple):
+    """Hold one row: its number in its file (from 1, the header not counted), and its record or why it has none."""
+
+    number: int
+    record: Record | None
+    reason: str = ""

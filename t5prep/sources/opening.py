@@ -1,0 +1,125 @@
+"""Opening a raw file: as a stream of unpacked bytes, or for reading here and there."""
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import BinaryIO, cast
+
+from t5prep.errors import SourceError
+from t5prep.sources.archives import open_member
+from t5prep.sources.limits import Limits, limits
+from t5prep.sources.raw import RawFile
+from t5prep.sources.redact import quiet_logs
+
+_UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
+    ".gz": cast(Callable[[BinaryIO], BinaryIO], lambda raw: gzip.GzipFile(fileobj=raw)),
+    ".bz2": cast(Callable[[BinaryIO], BinaryIO], bz2.BZ2File),
+    ".xz": cast(Callable[[BinaryIO], BinaryIO], lzma.LZMAFile),
+}
+_DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
+_BUFFER = 1 << 20
+_AHEAD = 8 << 20  # of a remote file that is read from its start to its end
+_SPOOL = 64 << 20  # a member that is read here and there is kept in memory up to this, then in an unnamed file
+
+
+def unpacked_name(name: str) -> str:
+    """The name without the suffix that `open_stream` unpacks.
+
+    >>> unpacked_name("a/train.jsonl.gz")
+    'a/train.jsonl'
+    """
+    return next((name[: -len(suffix)] for suffix in _UNPACK if name.lower().endswith(suffix)), name)
+
+
+def open_stream(file: RawFile) -> BinaryIO:
+    """The bytes of a file or a zip member from its start, unpacked where its name ends in .gz, .bz2 or .xz.
+
+    Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
+    """
+    raw = _open_path(file, ahead=_AHEAD)
+    packed = file.bytes
+    if file.member:
+        raw, packed = open_member(raw, file.member, file.name)
+    unpack = next((how for suffix, how in _UNPACK.items() if file.name.lower().endswith(suffix)), None)
+    if not unpack and not file.member:
+        return raw
+    stream = _Bounded(unpack(raw) if unpack else raw, name=file.name, packed=packed, bounds=limits())
+    return cast(BinaryIO, io.BufferedReader(stream, _BUFFER))
+
+
+def open_random(file: RawFile) -> BinaryIO:
+    """The same bytes, seekable: what parquet needs. Remote files are read by range; nothing is downloaded whole.
+
+    A packed file or a zip member is unpacked first, to memory or, when large, to an unnamed temporary file.
+    """
+    if not file.member and unpacked_name(file.name) == file.name:
+        return _open_path(file)
+    spooled = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115 - the caller closes it
+    with open_stream(file) as stream:
+        while chunk := stream.read(_BUFFER):
+            spooled.write(chunk)
+    spooled.seek(0)
+    return cast(BinaryIO, spooled)
+
+
+def sha256(file: RawFile) -> str:
+    """SHA-256 (hex) of the file's own bytes (a .gz as it is), or what is known of a remote one."""
+    if file.sha256 or "://" in file.path:
+        return file.sha256
+    raw = _open_path(file)
+    stream = open_member(raw, file.member, file.name)[0] if file.member else raw
+    digest = hashlib.sha256()
+    with _Bounded(stream, name=file.name, packed=file.bytes, bounds=limits()) as bounded:
+        while chunk := bounded.read(_BUFFER):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
+    """The file or archive at `path`, seekable, wherever it is; of a remote one `ahead` bytes are read at a time."""
+    scheme = file.path.partition("://")[0] if "://" in file.path else ""
+    if scheme == "gs":
+        from t5prep.sources.buckets import open_blob
+
+        return open_blob(file.path)
+    if scheme in ("hf", "http", "https"):
+        from t5prep.sources.remote import open_range
+
+        quiet_logs()  # a worker that reads has resolved nothing
+        return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
+    try:
+        return open(file.path, "rb")
+    except OSError as error:
+        raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
+
+
+class _Bounded(io.RawIOBase):
+    """Counts what comes out of an unpacking stream, and stops a bomb before it goes off."""
+
+    def __init__(self, stream: BinaryIO, *, name: str, packed: int, bounds: Limits):
+        self._stream, self._name, self._packed, self._bounds = stream, name, packed, bounds
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._stream.read(len(buffer))
+        except _DAMAGE as error:
+            raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
+        self._count += len(data)
+        self._bounds.check(self._name, packed=self._packed, unpacked=self._count)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()

@@ -1,0 +1,56 @@
+"""The built-in sample: questions of three qualities and a small tokenizer, so that everything runs without a network.
+
+The questions are written by a generator of ours, in the columns of the Kaggle set "60k Stack Overflow questions with
+quality rating" (`Id,Title,Body,Tags,CreationDate,Y`). The CSV is not in the repository, because it can be made again:
+`write` gives the same bytes on every platform. `spiece.model` is, because training may differ between versions of
+SentencePiece.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from t5prep.io import atomic_files
+from t5prep.sources.sample.chooser import Chooser
+from t5prep.sources.sample.moves import CLASSES
+from t5prep.sources.sample.questions import Question, timestamp
+
+COLUMNS = ("Id", "Title", "Body", "Tags", "CreationDate", "Y")
+
+# These rows are bad on purpose, so that rejected.jsonl has something to show. The others are numbered 0, 1, 2, ...
+EMPTY_ROWS = (101, 1303, 2707)
+UNKNOWN_LABEL_ROWS = (404, 3205)
+
+
+def tokenizer_path() -> Path:
+    """The SentencePiece model that was trained on the sample: 8,000 pieces, T5's conventions."""
+    return Path(__file__).with_name("spiece.model")
+
+
+def write(path: Path, *, rows: int = 4000, seed: int = 0) -> Path:
+    """Writes the sample as UTF-8 CSV, whole or not at all, and returns its path.
+
+    The same `rows` and `seed` give the same bytes anywhere; fewer rows are a prefix of more. The classes are balanced.
+    Raises OutputError.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(generate(rows=rows, seed=seed))
+    atomic_files.write_whole(path, text.getvalue().encode())
+    return path
+
+
+def generate(*, rows: int, seed: int) -> Iterator[tuple[str, ...]]:
+    """The rows of the sample in COLUMNS, one after the other. Every three rows hold each class once."""
+    for row in range(rows):
+        quality = Chooser(f"classes {seed} {row // 3}").shuffled(CLASSES)[row % 3]
+        choose = Chooser(f"question {seed} {row}")
+        question = Question(choose, quality=quality)
+        title, body, tags = question.title(), question.body(), question.tags()
+        if row in EMPTY_ROWS:
+            title, body = "", ""
+        if row in UNKNOWN_LABEL_ROWS:
+            quality = "UNRATED"
+        yield str(34_550_000 + 7 * row + choose.below(7)), title, body, tags, timestamp(choose), quality

@@ -1,0 +1,102 @@
+"""Questions about causes and effects → answers: Webis-CausalQA-22, the ten datasets of seed 001.
+
+Source   Zenodo 7186761: Webis-CausalQA-22-v-1.0.zip, input/{original,random}-splits/<subset>_{train,valid}_*.csv.
+Example  what causes rain? \\n water vapour condenses into clouds. → condensation of water vapour
+Paper    Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering (COLING). What
+         the files hold, and the rules, are from its scripts: webis-de/coling22-benchmark-for-causal-question-answering.
+
+The question and the context are joined as UnifiedQA joins them: a space, a backslash, the letter n, a space. Truncation
+cuts the context, never the question. Where a row has several answers (joined by tabs) the first is the target and all
+are references; the seed trains on the joined string.
+"""
+
+import dataclasses
+import re
+
+from t5prep.errors import Reject, UsageError
+from t5prep.reading.rows import Record
+from t5prep.tasks.example import Example, Part, Protected
+from t5prep.tasks.task import Column, Task, option
+
+SUBSETS = (
+    *("paq", "gooaq", "msmarco", "naturalquestions", "eli5"),
+    *("searchqa", "squad2", "newsqa", "hotpotqa", "triviaqa"),
+)
+SEPARATOR = " \\n "
+
+_NOT_A_WORD = re.compile("[^А-Яа-яЁёЙйA-Za-z0-9]")
+# The seven rules by which Webis chose questions (their notebook "rules"), tried on words joined by single spaces.
+_CAUSAL = re.compile(
+    r"\Awhy|(?=\Aif)(?=.*why )|(?=\Awhen)(?=.*why )| and why | why is \w+ | is \w+ why "
+    r"|\Acause.? | cause.? |because of what"
+    r"|how come |how did "
+    r"|^(?!.*dopplar).*effect.? | affect? "
+    r"| lead to"
+    r"|(?=.*what (?:happens|will happen|might happen))(?=.*(?:if|when))"
+    r"|\Awhat (?:to do|should be done) (?:if|when|to) "
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which of the benchmark's files, and which of their rows."""
+
+    subset: str = option("squad2", "which of its datasets", choices=SUBSETS)
+    partition: str = option(
+        "original", "its authors' splits or the benchmark's random ones", choices=("original", "random")
+    )
+    questions: str = option(
+        "all", "all questions, or only those that the benchmark's rules call causal", choices=("all", "causal")
+    )
+
+
+def is_causal(question: str) -> bool:
+    """Whether one of the benchmark's seven rules finds a question causal.
+
+    >>> is_causal("What happens if the sun goes out?"), is_causal("Who is the mayor?")
+    (True, False)
+    """
+    return bool(_CAUSAL.search(" ".join(_NOT_A_WORD.sub(" ", question.lower()).split())))
+
+
+def to_example(record: Record, options: Options) -> Example:
+    """One question."""
+    question = str(record["question_processed"] or "").strip()
+    context = str(record.get("context_processed") or "").strip()
+    said = str(record.get("answer") or record.get("answer_processed") or "")
+    answers = tuple(dict.fromkeys(answer.strip() for answer in said.split("\t") if answer.strip()))
+    if record["id"] in (None, ""):
+        raise Reject("empty id")
+    if not question:
+        raise Reject("empty question")
+    if not answers:
+        raise Reject("no answer")
+    if options.questions == "causal" and not is_causal(question):
+        raise Reject("not causal: none of the benchmark's rules finds it so")
+    inputs: tuple[Part, ...] = (Protected(question + SEPARATOR), context) if context else (Protected(question),)
+    return Example(id=str(record["id"]), inputs=inputs, targets=answers[0], references=answers)
+
+
+def columns(options: Options) -> tuple[Column, ...]:
+    """The columns that are read. Raises UsageError for ELI5, which has no texts."""
+    if options.subset == "eli5":
+        raise UsageError(
+            "--subset eli5: the archive has only the ids of ELI5's posts, because their texts may not be passed on. "
+            "Choose another subset, or prepare a file of your own that has the texts with `t5prep prepare text2text`."
+        )
+    return "id", "question_processed", ("context_processed", ""), ("answer", "answer_processed")
+
+
+TASK = Task(
+    to_example=to_example,
+    columns=columns,
+    id_column=lambda options: "id",
+    options=Options,
+    source="zenodo:7186761",
+    files=("*{subset}_*_{partition}_split.csv",),
+    licence="not stated here: see the Zenodo record, and each dataset's own",
+    citation="Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering",
+    input_length=2048,
+    target_length=100,
+    metrics=("squad", "normalized_rouge"),
+)

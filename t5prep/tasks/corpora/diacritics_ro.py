@@ -1,0 +1,62 @@
+"""Romanian typed without diacritics → the same text with them, as in seed 002.
+
+Source   The Hub's dumitrescustefan/diacritic (column `text`); any file of Romanian lines.
+Example  Soarele rasare in tara. → Soarele răsare în țară.
+Seed     iliemihai/t5x_diacritics transliterates its inputs whole (quotes, dashes, Cyrillic too), so its model must
+         guess more than diacritics. Here nothing but ă â î ș ț changes.
+
+Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț that the language is
+written with: the same word then has the same tokens always. A text that does not fit whole is rejected, because its two
+sides would be cut at different words.
+"""
+
+import unicodedata
+
+from t5prep.errors import Reject
+from t5prep.reading.rows import Record
+from t5prep.tasks.example import Example
+from t5prep.tasks.task import NoOptions, Task
+
+_COMMA_BELOW = str.maketrans("şţŞŢ", "șțȘȚ")
+_PLAIN = str.maketrans("ăâîșțĂÂÎȘȚ", "aaistAAIST")
+
+
+def with_commas(text: str) -> str:
+    """Romanian as it is written today: composed letters, commas below.
+
+    >>> with_commas("Ţară, şi")
+    'Țară, și'
+    """
+    return unicodedata.normalize("NFC", text).translate(_COMMA_BELOW)
+
+
+def without_diacritics(text: str) -> str:
+    """The same text as one types it without a Romanian keyboard; all other characters stay.
+
+    >>> without_diacritics("„Țară” și café")
+    '„Tara” si café'
+    """
+    return text.translate(_PLAIN)
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """One text."""
+    target = with_commas(str(record["text"] or "")).strip()
+    if not target:
+        raise Reject("empty text")
+    return Example(id=None, inputs=without_diacritics(target), targets=target)
+
+
+TASK = Task(
+    to_example=to_example,
+    columns=lambda options: ("text",),
+    source="hf:dumitrescustefan/diacritic",
+    files=("*.parquet", "*.txt", "*.ro", "*.jsonl"),
+    licence="not stated here: see the Hub",
+    citation="Dumitrescu, dumitrescustefan/diacritic on the Hugging Face Hub",
+    whole=True,
+    input_length=256,
+    target_length=256,
+    format="text",
+    metrics=("diacritics",),
+)

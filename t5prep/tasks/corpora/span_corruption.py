@@ -1,0 +1,55 @@
+"""Plain text → text with hidden spans, T5's pretraining: documents end to end, in rows that are always full.
+
+Source   Any text: the Hub's allenai/c4, gsarti/clean_mc4_it; files of lines; JSON lines or Parquet with a column of it.
+Example  Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last
+Paper    Raffel et al. 2020 (corrupting spans), and seed 003 (gsarti/t5-flax-gcp), which drops what is left of every 200
+         documents and counts its sentinels upwards. Here only the last row of a shard is shorter than the others.
+
+A row of 512 tokens hides 85 of 568 in 28 spans, and its target has 114. Documents keep their EOS inside the row; which
+spans are hidden follows from the seed and the row's name, `document@offset`.
+"""
+
+import dataclasses
+
+from t5prep.errors import Reject
+from t5prep.reading.rows import Record
+from t5prep.tasks.example import Example
+from t5prep.tasks.task import Column, Task, option
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Where the text stands, and how much of it is hidden."""
+
+    text_column: str = option("text", "the column with the text")
+    id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
+    density: float = option(0.15, "the share of tokens that is hidden")
+    mean_span: float = option(3.0, "how many tokens a hidden span has on average")
+
+
+def to_example(record: Record, options: Options) -> Example:
+    """One document; what is hidden is drawn later, when documents have become rows."""
+    text = str(record[options.text_column] or "")
+    if not text.strip():
+        raise Reject("empty text")
+    id = str(record[options.id_column]) if options.id_column else None
+    return Example(id=id, inputs=text, targets="")
+
+
+def columns(options: Options) -> tuple[Column, ...]:
+    """The columns that are read."""
+    return (options.text_column, *((options.id_column,) if options.id_column else ()))
+
+
+TASK = Task(
+    to_example=to_example,
+    columns=columns,
+    id_column=lambda options: options.id_column,
+    options=Options,
+    citation="Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    input_length=512,
+    target_length=114,
+    documents=True,
+    format="text",
+    metrics=("token_accuracy", "perplexity"),
+)

@@ -1,0 +1,40 @@
+"""Articles → their summaries: CNN/Daily Mail, XSum, and any set with such columns.
+
+Source   The Hub's abisee/cnn_dailymail, config 3.0.0 (article, highlights, id); EdinburghNLP/xsum (document, summary).
+Example  summarize: <article> → <highlights>
+Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me the Details, Just the Summary! (arXiv 1808.08745); the
+         prefix is T5's own, and truncation never cuts it.
+"""
+
+from t5prep.errors import Reject
+from t5prep.reading.rows import Record
+from t5prep.tasks.example import Example, Protected
+from t5prep.tasks.task import NoOptions, Task
+
+PREFIX = "summarize: "
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """One article."""
+    article = str(record.get("article") or record.get("document") or "").strip()
+    summary = str(record.get("highlights") or record.get("summary") or "").strip()
+    if not article:
+        raise Reject("empty article")
+    if not summary:
+        raise Reject("empty summary")
+    id = record.get("id")
+    return Example(id=None if id in (None, "") else str(id), inputs=(Protected(PREFIX), article), targets=summary)
+
+
+TASK = Task(
+    to_example=to_example,
+    columns=lambda options: (("article", "document"), ("highlights", "summary"), ("id", "")),
+    id_column=lambda options: "id",
+    source="hf:abisee/cnn_dailymail#3.0.0",
+    files=("*.parquet", "*.jsonl", "*.json", "*.csv"),
+    licence="none known (CNN/Daily Mail, says its page in the TensorFlow Datasets catalogue)",
+    citation="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks, https://aclanthology.org/P17-1099",
+    input_length=512,
+    target_length=128,
+    metrics=("rouge",),
+)

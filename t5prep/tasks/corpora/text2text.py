@@ -1,0 +1,119 @@
+"""Any CSV, TSV, JSON lines or Parquet → its columns, named on the command line.
+
+Example  t5prep prepare text2text --source mine.csv --inputs-column question --targets-column answer
+         t5prep prepare text2text --source qa.jsonl --inputs "question: {q} context: {c}" --targets-column a --protect q
+"""
+
+import dataclasses
+import string
+from typing import Any
+
+from t5prep.errors import Reject, UsageError
+from t5prep.reading.rows import Record
+from t5prep.tasks.example import Example, Part, Protected
+from t5prep.tasks.task import Task, option
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Which columns make an example."""
+
+    inputs_column: str = option("", "the column with the input text")
+    targets_column: str = option("", "the column with the target text; a list holds several right answers")
+    id_column: str = option("", "the column with a unique id; without it, the row's place in its file is the id")
+    inputs: str = option("", 'a template of several columns, as in "question: {q} context: {c}"')
+    targets: str = option("", "the same for the target")
+    protect: tuple[str, ...] = option(
+        (), "a column of the template that truncation must never cut, nor then the template's own words"
+    )
+
+
+def to_example(record: Record, options: Options) -> Example:
+    """One row."""
+    references: tuple[str, ...] = ()
+    if options.targets:
+        target = "".join(text for text, _ in _filled(options.targets, record))
+    else:
+        answers = record[options.targets_column]
+        if isinstance(answers, list | tuple):
+            references = tuple(_text(answer) for answer in answers)
+            target = references[0] if references else ""
+        else:
+            target = _text(answers)
+    if not target.strip():
+        raise Reject("empty target")
+    if not any(_text(record[column]).strip() for column in input_columns(options)):
+        raise Reject("empty input")
+    id = _text(record[options.id_column]) if options.id_column else None
+    if id == "":
+        raise Reject("empty id")
+    return Example(id=id, inputs=tuple(_parts(record, options)), targets=target, references=references)
+
+
+def _parts(record: Record, options: Options) -> list[Part]:
+    """The parts of an input. Where a column is protected, so are the template's own words, or a cut could take them.
+
+    Protected neighbours are one text, tokenized as one: `question: ` and its question.
+    """
+    parts: list[Part] = []
+    kept = {"", *options.protect} if options.protect else set()
+    for text, column in _filled(options.inputs or f"{{{options.inputs_column}}}", record):
+        if column not in kept:
+            parts.append(text)
+        elif parts and isinstance(parts[-1], Protected):
+            parts[-1] = Protected(parts[-1].text + text)
+        else:
+            parts.append(Protected(text))
+    return parts
+
+
+def _filled(template: str, record: Record) -> list[tuple[str, str]]:
+    """The texts of a filled template in order, each with its column ("" for the template's own words)."""
+    texts: list[tuple[str, str]] = []
+    for words, column in _parsed(template):
+        if words:
+            texts.append((words, ""))
+        if column:
+            texts.append((_text(record[column]), column))
+    return texts
+
+
+def _parsed(template: str) -> list[tuple[str, str]]:
+    try:
+        return [(words, column or "") for words, column, _, _ in string.Formatter().parse(template)]
+    except ValueError as error:
+        raise UsageError(
+            f'the template "{template}" is broken ({error}). Columns stand in braces: {{question}}'
+        ) from None
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def input_columns(options: Options) -> list[str]:
+    """The columns that the input is made of."""
+    if options.inputs:
+        return [column for _, column in _parsed(options.inputs) if column]
+    return [options.inputs_column]
+
+
+def columns(options: Options) -> tuple[str, ...]:
+    """The columns that are read. Raises UsageError when the options do not name them."""
+    for what, column, template in (
+        ("inputs", options.inputs_column, options.inputs),
+        ("targets", options.targets_column, options.targets),
+    ):
+        if bool(column) == bool(template):
+            raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
+    targets = (
+        [column for _, column in _parsed(options.targets) if column] if options.targets else [options.targets_column]
+    )
+    inputs = input_columns(options)
+    for column in options.protect:
+        if column not in inputs:
+            raise UsageError(f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}")
+    return tuple(dict.fromkeys([*inputs, *targets, *([options.id_column] if options.id_column else [])]))
+
+
+TASK = Task(to_example=to_example, columns=columns, id_column=lambda options: options.id_column, options=Options)

@@ -1,0 +1,45 @@
+"""English → Romanian: WMT 2016, as T5 was trained on it and as seed 004 reads it.
+
+Source   The Hub's wmt/wmt16, config ro-en: 610,320 / 1,999 / 1,999 pairs, `translation: {"en": ..., "ro": ...}`; two
+         files of lines, `train.source` and `train.target` (or `.en` and `.ro`); or columns `source` and `target`.
+Example  translate English to Romanian: A plane is taking off. → Un avion decolează.
+Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation. Seed 004's README gives BLEU 27.9
+         for t5-base, and 28.0 as that of Raffel et al. 2020. Truncation never cuts the prefix, which is the seed's.
+"""
+
+from collections.abc import Mapping
+
+from t5prep.errors import Reject
+from t5prep.reading.rows import Record
+from t5prep.tasks.example import Example, Protected
+from t5prep.tasks.task import NoOptions, Task
+
+PREFIX = "translate English to Romanian: "
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """One pair of sentences."""
+    pair = record.get("translation") or record
+    if not isinstance(pair, Mapping):
+        raise Reject("no pair: the column translation holds no en and ro")
+    source, target = (
+        str(pair.get(language) or pair.get(side) or "").strip()
+        for language, side in (("en", "source"), ("ro", "target"))
+    )
+    if not source or not target:
+        raise Reject(f"empty {'source' if not source else 'target'}")
+    return Example(id=None, inputs=(Protected(PREFIX), source), targets=target)
+
+
+TASK = Task(
+    to_example=to_example,
+    columns=lambda options: (("translation", "en", "source"), ("translation", "ro", "target")),
+    source="hf:wmt/wmt16#ro-en",
+    files=("*.parquet", "*.jsonl", "*.json", "*.source", "*.target", "*.en", "*.ro"),
+    licence="unknown, says the card of wmt/wmt16 on the Hub",
+    citation="Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation, https://aclanthology.org/W16-2301",
+    input_length=128,
+    target_length=128,
+    pairs=((".source", ".target"), (".en", ".ro")),
+    metrics=("bleu",),
+)

@@ -1,0 +1,1 @@
+"""Tokens: texts in, token ids out, and arithmetic on ids: truncation, span corruption, chunks, packing."""

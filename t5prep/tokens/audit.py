@@ -1,0 +1,222 @@
+"""What a tokenizer does to a corpus, honestly: what is unknown, what vanishes, what does not come back, who disagrees.
+
+T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and says nothing about it:
+code and markup go in, and something else is learned.
+"""
+
+import collections
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from t5prep.tokens.tokenizer import Tokenizer
+
+EXAMPLES = 5
+EXCERPT = 40
+BATCH = 1000
+
+# Encodes texts to ids without EOS, as another library does it.
+Encode = Callable[[list[str]], Sequence[Sequence[int]]]
+
+_RUN = re.compile(r"  +")
+_SPECIAL = re.compile(r"</s>|<pad>|<unk>|<extra_id_\d+>|<0x[0-9A-F]{2}>")
+
+
+@dataclasses.dataclass
+class Lost:
+    """A character that does not survive: how often it occurs, and what becomes of it (`<unk>`, a space, other text)."""
+
+    character: str
+    count: int
+    becomes: str
+    example: str
+
+    @property
+    def name(self) -> str:
+        """The character as a person can read it: `{`, `newline`, `U+200B ZERO WIDTH SPACE`."""
+        plain = {"\n": "newline", "\t": "tab", "\r": "carriage return", "  ": "run of spaces"}
+        if self.character in plain:
+            return plain[self.character]
+        code = f"U+{ord(self.character):04X} {unicodedata.name(self.character, '')}".strip()
+        return f"{self.character} {code}" if self.character.isprintable() and not self.character.isspace() else code
+
+
+@dataclasses.dataclass
+class Agreement:
+    """How another library's ids compare, text by text.
+
+    `ties`: segmentations of the same probability, as far as SentencePiece's float32 can tell. `spelled`: the text spells
+    a special token, which that library takes for the token. What is left is `unexplained`. See tests/prepare/test_identity.py.
+    """
+
+    texts: int = 0
+    equal: int = 0
+    ties: int = 0
+    spelled: int = 0
+    unexplained: int = 0
+    examples: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Report:
+    """A tokenizer on a corpus. `returned` counts texts that decode to themselves; `changed` those that do not even when
+    all white space is the same."""
+
+    texts: int = 0
+    characters: int = 0
+    words: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    returned: int = 0
+    changed: int = 0
+    lost: list[Lost] = dataclasses.field(default_factory=list)
+    agreement: dict[str, Agreement] = dataclasses.field(default_factory=dict)
+
+    @property
+    def unk_rate(self) -> float:
+        """The share of tokens that are unknown."""
+        return self.unknown / max(self.tokens, 1)
+
+    @property
+    def tokens_per_word(self) -> float:
+        """Tokens per word, words being what stands between white space."""
+        return self.tokens / max(self.words, 1)
+
+    @property
+    def lost_share(self) -> float:
+        """The share of characters that do not come back: unknown, gone, or become another."""
+        return sum(lost.count for lost in self.lost) / max(self.characters, 1)
+
+    def count_of(self, characters: str, *, becomes: str = "") -> int:
+        """How many of these characters were lost (in one way)."""
+        return sum(lost.count for lost in self.lost if lost.character in characters and becomes in lost.becomes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with the rates and the advice."""
+        rates = {"unk_rate": self.unk_rate, "tokens_per_word": self.tokens_per_word, "lost_share": self.lost_share}
+        lost = [{"name": lost.name, **dataclasses.asdict(lost)} for lost in self.lost]
+        return dataclasses.asdict(self) | rates | {"lost": lost, "advice": advice(self)}
+
+
+def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, Encode] | None = None) -> Report:
+    """Tokenizes texts and counts what is not as one would think. `others` are compared with SentencePiece."""
+    report = Report(agreement={name: Agreement() for name in others or {}})
+    characters: collections.Counter[str] = collections.Counter()
+    seen: dict[str, str] = {}
+    for batch in _batches(texts):
+        for text, ids in zip(batch, encoded := tokenizer.processor.encode(batch), strict=True):
+            report.words += len(text.split())
+            report.tokens += len(ids)
+            here = collections.Counter(text)
+            if "  " in text and (spaces := sum(len(run) - 1 for run in _RUN.findall(text.strip()))):
+                here["  "] = spaces
+            characters.update(here)
+            for character in here.keys() - seen.keys():
+                seen[character] = text
+            report.unknown += ids.count(tokenizer.unk_id)
+            decoded = tokenizer.processor.decode(ids)
+            report.returned += decoded == text
+            report.changed += decoded.split() != text.split()
+        for name, encode in (others or {}).items():
+            _compare(batch, encoded, encode(batch), tokenizer, report.agreement[name])
+        report.texts += len(batch)
+    spaces = characters.pop("  ", 0)
+    report.characters = characters.total()
+    if spaces and tokenizer.processor.normalize("a  b") == tokenizer.processor.normalize("a b"):
+        report.lost.append(Lost("  ", spaces, "one space", _excerpt(seen["  "], "  ")))
+    for character, count in characters.items():
+        if (becomes := _becomes(character, tokenizer)) != character:
+            report.lost.append(Lost(character, count, becomes, _excerpt(seen[character], character)))
+    report.lost.sort(key=lambda lost: (-lost.count, lost.character))
+    return report
+
+
+def advice(report: Report) -> list[str]:
+    """What would mend what the report found, as one types it."""
+    said = []
+    newlines = report.count_of("\n")
+    if newlines > report.texts / 10:
+        said.append(f"{newlines:,} newlines are lost. Keep them: t5prep prepare ... --keep-newlines")
+    braces = report.count_of("<>", becomes="<unk>")
+    if braces > report.texts / 10:
+        said.append(f"{braces:,} angle brackets are lost. If they are markup, leave it out: --html strip")
+    if report.unk_rate > 0.001:
+        said.append(
+            f"{report.unk_rate:.2%} of all tokens are unknown. Train a vocabulary that has these characters: "
+            "t5prep tokenizer train --byte-fallback"
+        )
+    if report.tokens_per_word > 2:
+        said.append(
+            f"{report.tokens_per_word:.1f} tokens per word: this vocabulary was made for other text. "
+            "Train one for yours, or use a model whose tokenizer knows your language."
+        )
+    for name, agreement in report.agreement.items():
+        if agreement.unexplained:
+            said.append(f"{name} gives other ids for {agreement.unexplained:,} texts: do not mix the two.")
+    return said
+
+
+def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
+    batch: list[str] = []
+    for text in texts:
+        batch.append(text)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _becomes(character: str, tokenizer: Tokenizer) -> str:
+    """What a character comes back as: itself, `<unk>`, a space, nothing, or other text.
+
+    A character that has no piece is unknown; it is left out of account that a longer piece could hold it, because
+    SentencePiece makes a piece of every character that it knows.
+    """
+    if character == " ":
+        return " "
+    if tokenizer.unk_id in tokenizer.processor.encode(character):
+        return "<unk>"
+    # Between letters, because white space at the ends of a text is dropped.
+    made: str = tokenizer.processor.normalize(f"a{character}a").replace("▁", " ").strip()[1:-1]
+    return {" ": "a space", "": "nothing"}.get(made, made)
+
+
+def tied(a: Sequence[int], b: Sequence[int], tokenizer: Tokenizer) -> bool:
+    """Whether two segmentations of a text have the same probability, as far as a running float32 sum can tell.
+
+    SentencePiece adds up log probabilities in float32 from the beginning of the text; 2^-20 of the sum is its rounding
+    over the few pieces in which two segmentations differ.
+    """
+    if max(a, default=0) >= tokenizer.vocab_size or max(b, default=0) >= tokenizer.vocab_size:
+        return False
+    first, second = (sum(sorted(map(tokenizer.processor.get_score, ids))) for ids in (a, b))
+    return bool(abs(first - second) <= abs(first) * 2**-20)
+
+
+def _compare(
+    texts: list[str],
+    ours: Sequence[Sequence[int]],
+    theirs: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    found: Agreement,
+) -> None:
+    for text, a, b in zip(texts, ours, theirs, strict=True):
+        found.texts += 1
+        if list(a) == list(b):
+            found.equal += 1
+        elif _SPECIAL.search(text):
+            found.spelled += 1
+        elif tied(a, b, tokenizer):
+            found.ties += 1
+        else:
+            found.unexplained += 1
+            if len(found.examples) < EXAMPLES:
+                found.examples.append(text[: 2 * EXCERPT])
+
+
+def _excerpt(text: str, character: str) -> str:
+    at = text.find(character)
+    return text[max(0, at - EXCERPT // 2) : at + EXCERPT // 2]

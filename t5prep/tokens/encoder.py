@@ -1,0 +1,264 @@
+"""An example becomes features: token ids cut to their lengths, and what the cutting cost."""
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.errors import Reject
+from t5prep.tasks.example import EOS, Example, Part, Protected
+from t5prep.tokens import newlines, truncation
+from t5prep.tokens.long_text import EndsEncoder
+from t5prep.tokens.newlines import NUMBER, SPACE, Newlines
+from t5prep.tokens.tokenizer import Tokenizer
+
+_MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
+# Targets are often a few words again and again.
+_REMEMBERED_TARGETS = 1 << 12
+
+
+class Features(NamedTuple):
+    """Ids of one example, and what a manifest counts of it.
+
+    `inputs` are int32 arrays to be joined, together at most the input length, and `labels` are int32[<= target length];
+    both end in EOS. `tokens` and `target_tokens` count before cutting; where `exact` is False `tokens` is an
+    estimate by the beginning of a long text.
+    """
+
+    inputs: list[np.ndarray]
+    labels: np.ndarray
+    tokens: int
+    target_tokens: int
+    exact: bool
+    markup: bool
+
+
+class Inputs(NamedTuple):
+    """The input side of Features."""
+
+    ids: list[np.ndarray]
+    tokens: int
+    exact: bool
+
+
+class Encoder:
+    """Turns examples into features with one tokenizer, two lengths and one way to truncate.
+
+    Many examples at a time: their texts go through SentencePiece in one call, and ids never become Python numbers.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        input_length: int,
+        target_length: int,
+        policy: str,
+        marker: str,
+        newlines: Newlines = SPACE,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._ends = EndsEncoder(tokenizer)
+        self._eos = np.array([tokenizer.eos_id], np.int32)
+        # What stands between two lines of a text; None where a newline is a space like any other.
+        self._newline = None if newlines == SPACE else np.array([tokenizer.sentinel(NUMBER)], np.int32)
+        self._input_length, self._target_length = input_length, target_length
+        self._policy = policy
+        # The second sentinel stands for what was cut (seed 000): the first would look like a span to fill in.
+        self._marker = tokenizer.sentinel(1) if policy == "head_tail" and marker == "extra_id_1" else None
+        self._middle = [] if self._marker is None else [np.array([self._marker], np.int32)]
+        self._keep = truncation.ends(input_length, policy=policy, marked=bool(self._middle))
+        self._kept = sum(self._keep)
+        self._targets: dict[str, np.ndarray] = {}
+
+    def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
+        """Features of each example, or why it has none: nothing to learn from, or protected text alone too long."""
+        rows = [self._apart(example.inputs) for example in examples]
+        # A long text is not tokenized with the others: its ends may be enough.
+        long = [self._long(row) for row in rows]
+        texts = [text for row, field in zip(rows, long, strict=True) for i, text in enumerate(row.texts) if i != field]
+        encoded = iter(self._tokenizer.encode_all(texts))
+        targets = self._encode_targets([example.targets for example in examples])
+        found: list[Features | Reject] = []
+        for row, field, target in zip(rows, long, targets, strict=True):
+            ids: list[np.ndarray | None] = list(itertools.islice(encoded, len(row.texts) - (field >= 0)))
+            if field >= 0:
+                ids.insert(field, None)
+            try:
+                found.append(self._features(row, ids, target))
+            except Reject as reject:
+                found.append(reject)
+        return found
+
+    def _apart(self, inputs: str | tuple[Part, ...]) -> "_Apart":
+        """An input as texts to tokenize, each with the token that follows it: its fields, or the lines of these."""
+        fields = _fields(inputs)
+        markup = any("<" in text and _MARKUP.search(text) is not None for text in fields.texts)
+        if self._newline is None:
+            return _Apart(fields.texts, [self._eos] * len(fields.texts), fields.parts, fields.protected, markup)
+        texts: list[str] = []
+        after: list[np.ndarray] = []
+        for field in fields.texts:
+            own = newlines.lines(field)
+            texts += own
+            after += [*[self._newline] * (len(own) - 1), self._eos]
+        return _Apart(texts, after, fields.parts, fields.protected, markup)
+
+    def _long(self, row: "_Apart") -> int:
+        """Which text of an input is worth tokenizing only at its ends, or -1."""
+        if row.protected:
+            return -1
+        longest = max(row.texts, key=len)
+        return row.texts.index(longest) if self._ends.worthwhile(len(longest), self._kept) else -1
+
+    def _features(self, row: "_Apart", ids: list[np.ndarray | None], whole: np.ndarray) -> Features:
+        inputs = self._cut(row, ids)
+        if inputs.tokens == len(ids):
+            raise Reject("empty input")
+        if len(whole) == 1:
+            raise Reject("empty target")
+        labels = whole
+        if len(whole) > self._target_length:
+            labels = np.concatenate([whole[: self._target_length - 1], self._eos])
+        return Features(inputs.ids, labels, inputs.tokens, len(whole), inputs.exact, row.markup)
+
+    def _encode_targets(self, texts: list[str]) -> list[np.ndarray]:
+        """Ids of targets with EOS, int32[length] each; what is said again and again is encoded once."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._targets]
+        if len(self._targets) + len(new) > _REMEMBERED_TARGETS:
+            self._targets.clear()
+            new = list(dict.fromkeys(texts))
+        for text, ids in zip(new, self._encode_texts(new), strict=True):
+            empty = self._newline is not None and (ids == self._newline).all()  # newlines alone say nothing
+            self._targets[text] = self._eos if empty else np.concatenate([ids, self._eos])
+        return [self._targets[text] for text in texts]
+
+    def _encode_texts(self, texts: list[str]) -> list[np.ndarray]:
+        """Ids of texts without EOS, int32[length] each, their newlines among them."""
+        if self._newline is None:
+            return self._tokenizer.encode_all(texts)
+        apart = [newlines.lines(text) for text in texts]
+        encoded = iter(self._tokenizer.encode_all([line for own in apart for line in own]))
+        return [np.concatenate([piece for _ in own for piece in (self._newline, next(encoded))][1:]) for own in apart]
+
+    def _cut(self, row: "_Apart", ids: list[np.ndarray | None]) -> Inputs:
+        """The texts of an input joined and cut to the input length. The ids of a long one are still missing."""
+        joined: list[np.ndarray] = []
+        tokens = len(ids)
+        for text, after in zip(ids, row.after, strict=True):
+            if text is None:
+                return self._cut_long(row, ids)
+            joined.append(text)
+            joined.append(after)
+            tokens += len(text)
+        if tokens <= self._input_length:
+            return Inputs(joined, tokens, True)
+        if row.protected:
+            around = self._cut_around(row.parts)
+            return Inputs([np.array(around, np.int32)], tokens, True)
+        return Inputs(self._both_ends(np.concatenate(joined)), tokens, True)
+
+    def _both_ends(self, ids: np.ndarray) -> list[np.ndarray]:
+        head, tail = self._keep
+        return [ids[:head], *self._middle, ids[len(ids) - tail :]]
+
+    def _cut_long(self, row: "_Apart", ids: list[np.ndarray | None]) -> Inputs:
+        """The same, tokenizing of the long text only the ends that survive."""
+        place = next(i for i, text in enumerate(ids) if text is None)
+        pieces = [(text, after) for text, after in zip(ids, row.after, strict=True) if text is not None]
+        before = list(itertools.chain.from_iterable(pieces[:place]))
+        after = [row.after[place], *itertools.chain.from_iterable(pieces[place:])]
+        head, tail = (keep - sum(map(len, side)) for keep, side in zip(self._keep, (before, after), strict=True))
+        ends = self._ends.encode(row.texts[place], head=max(0, head), tail=max(0, tail))
+        if ends is None or ends.tail is None:
+            whole = self._tokenizer.encode_array(row.texts[place])
+            found = self._cut(row, [whole if text is None else text for text in ids])
+            if ends is None or found.tokens <= self._input_length:
+                return found
+            return Inputs(found.ids, found.tokens - len(whole) + ends.tokens, False)
+        first = np.concatenate([*before, ends.head])[: self._keep[0]]
+        last = np.concatenate([ends.tail, *after])
+        kept = [first, *self._middle, last[len(last) - self._keep[1] :]]
+        return Inputs(kept, ends.tokens + sum(map(len, (*before, *after))), False)
+
+    def _cut_around(self, fields: Sequence[Sequence[Part]]) -> list[int]:
+        """Fields whose protected texts stay whole: the others share what room is left, each cut by the policy."""
+        eos = self._tokenizer.eos_id
+        pieces: list[tuple[list[int], bool]] = []
+        for field in fields:
+            texts = self._encode_texts([_text(part) for part in field])
+            pieces += [(ids.tolist(), isinstance(part, Protected)) for ids, part in zip(texts, field, strict=True)]
+            pieces.append(([eos], True))
+        fixed = sum(len(ids) for ids, kept in pieces if kept)
+        if fixed > self._input_length:
+            raise Reject(f"protected text too long: {fixed} tokens with EOS, the limit is {self._input_length}")
+        rooms = iter(truncation.allot([len(ids) for ids, kept in pieces if not kept], self._input_length - fixed))
+        return [token for ids, kept in pieces for token in (ids if kept else self._cut_text(ids, next(rooms)))]
+
+    def _cut_text(self, ids: list[int], room: int) -> list[int]:
+        """A text without EOS, cut to `room`."""
+        if len(ids) <= room:
+            return ids
+        if self._policy == "head":
+            return ids[:room]
+        if not room:
+            return []
+        return truncation.truncate(ids, room, policy=self._policy, marker=self._marker)
+
+
+class DocumentEncoder:
+    """Tokenizes plain texts whole, each with its EOS: what is done with their length is decided later."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._eos = np.array([tokenizer.eos_id], np.int32)
+
+    def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
+        """Features of each text, or a Reject for one of nothing but spaces."""
+        encoded = self._tokenizer.encode_all(["".join(_fields(example.inputs).texts) for example in examples])
+        nothing = self._eos[:0]
+        return [
+            Features([ids, self._eos], nothing, len(ids) + 1, 0, exact=True, markup=False)
+            if len(ids)
+            else Reject("empty text")
+            for ids in encoded
+        ]
+
+
+class _Apart(NamedTuple):
+    """An input taken apart as far as it is tokenized: texts, the token after each (int32[1]), and what is in _Fields."""
+
+    texts: list[str]
+    after: list[np.ndarray]
+    parts: Sequence[Sequence[Part]]
+    protected: bool
+    markup: bool
+
+
+class _Fields(NamedTuple):
+    """An input taken apart at its EOS: the text of each field, the parts it is made of, and whether any is protected."""
+
+    texts: list[str]
+    parts: Sequence[Sequence[Part]]
+    protected: bool
+
+
+def _fields(inputs: str | tuple[Part, ...]) -> _Fields:
+    if isinstance(inputs, str):
+        return _Fields([inputs], [[inputs]], False)
+    parts: list[list[Part]] = [[]]
+    for part in inputs:
+        if part is EOS:
+            parts.append([])
+        else:
+            parts[-1].append(part)
+    texts = [field[0] if len(field) == 1 and type(field[0]) is str else "".join(map(_text, field)) for field in parts]
+    return _Fields(texts, parts, Protected in map(type, inputs))
+
+
+def _text(part: Part) -> str:
+    if isinstance(part, Protected):
+        return part.text
+    return part if isinstance(part, str) else ""

@@ -1,0 +1,43 @@
+"""Newlines as tokens: T5's normalization makes a space of each, and with it the lines of code, verse or a dialogue.
+
+`<extra_id_2>` stands for a newline where they are kept, because nothing else uses it in a task with targets of its own:
+head_tail marks a cut with `<extra_id_1>`, and spans are hidden behind `<extra_id_0>` and those after it (tasks of
+documents keep no newlines). Every line is tokenized by itself, so spaces at the ends of a line are still lost.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from t5prep.tokens.tokenizer import Tokenizer
+
+NUMBER: Final = 2
+SPACE: Final = "space"
+SENTINEL: Final = "<extra_id_2>"
+
+# What a newline of a dataset's texts has become.
+Newlines = Literal["space", "<extra_id_2>"]
+
+_NEWLINE = re.compile(r"\r\n?|\n")
+
+
+def lines(text: str) -> list[str]:
+    r"""The lines of a text, however its newlines are written; one more than it has newlines.
+
+    >>> lines("if x:\r\n  y\n\nz\n")
+    ['if x:', '  y', '', 'z', '']
+    """
+    return _NEWLINE.split(text)
+
+
+def decode(ids: Sequence[int], *, tokenizer: Tokenizer, newlines: Newlines) -> str:
+    """Text of ids as `Tokenizer.decode` gives it, with its lines where `newlines` says that they were kept."""
+    if newlines == SPACE:
+        return tokenizer.decode(ids)
+    found: list[list[int]] = [[]]
+    for token in ids:
+        if token == tokenizer.sentinel(NUMBER):
+            found.append([])
+        else:
+            found[-1].append(token)
+    return "\n".join(map(tokenizer.decode, found))

@@ -1,0 +1,118 @@
+"""A SentencePiece model with T5's conventions: 100 sentinels above the pieces, one EOS, and text that is only text.
+
+Vocabulary as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's pieces,
+then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A model that
+holds the sentinels itself, as mT5's does, keeps its own.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import sentencepiece
+
+from t5prep.errors import TokenizerError
+from t5prep.tokens import model_proto
+
+SENTINELS = 100
+EMBEDDING_MULTIPLE = 128
+
+
+class Tokenizer:
+    """A SentencePiece model: text → ids and back. Raises TokenizerError when the bytes are no T5-like model."""
+
+    def __init__(self, model: bytes, *, name: str) -> None:
+        try:
+            self.facts = model_proto.facts(model)
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            if not self.processor.get_piece_size():
+                raise ValueError("it has no pieces")
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise TokenizerError(
+                f"{name} is not a SentencePiece model ({str(error).splitlines()[0][:80]}). "
+                "Pass a spiece.model file, a directory that holds one, or a Hub name such as google-t5/t5-base."
+            ) from error
+        self.model = model
+        self.name = name
+        self.sha256 = hashlib.sha256(model).hexdigest()
+        self.vocab_size: int = self.processor.get_piece_size()
+        self.pad_id: int = self.processor.pad_id()
+        self.eos_id: int = self.processor.eos_id()
+        self.unk_id: int = self.processor.unk_id()
+        if self.pad_id < 0 or self.eos_id < 0:
+            missing = "<pad>" if self.pad_id < 0 else "</s>"
+            raise TokenizerError(
+                f"{name} has no {missing} piece, so a T5 cannot use it. "
+                "Train one that has: t5prep tokenizer train --help"
+            )
+        own = [self.processor.piece_to_id(piece) for piece in ("▁<extra_id_0>", "<extra_id_0>")]
+        inside = [i for i in own if i != self.unk_id]
+        self._first_sentinel = inside[0] if inside else self.vocab_size + SENTINELS - 1
+        self.size = self.vocab_size + (0 if inside else SENTINELS)
+        self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
+        # Ids that text could turn into and must not, where a model has its sentinels as pieces like any other.
+        special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
+        self._controls = frozenset(token for token in special if not self.processor.is_control(token))
+
+    def sentinel(self, number: int) -> int:
+        """The id of `<extra_id_number>`: 32,099 − number in T5."""
+        return self._first_sentinel - number
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, without EOS. `</s>` and `<extra_id_0>` inside it are text."""
+        ids: list[int] = self.processor.encode(text)
+        return ids if self._controls.isdisjoint(ids) else self._encode_spelled(text)
+
+    def encode_array(self, text: str) -> np.ndarray:
+        """The same as int32[length]."""
+        ids: np.ndarray = self.processor.encode(text, return_type="numpy")
+        if self._controls and not self._controls.isdisjoint(ids.tolist()):
+            return np.array(self._encode_spelled(text), np.int32)
+        return ids
+
+    def encode_all(self, texts: list[str]) -> list[np.ndarray]:
+        """The same for many texts in one call, which starts a thread: int32[length] each."""
+        found: list[np.ndarray] = self.processor.encode(texts, return_type="numpy", num_threads=1) if texts else []
+        if self._controls:
+            for i, ids in enumerate(found):
+                if not self._controls.isdisjoint(ids.tolist()):
+                    found[i] = np.array(self._encode_spelled(texts[i]), np.int32)
+        return found
+
+    def _encode_spelled(self, text: str) -> list[int]:
+        """Ids of a text that spells a control piece, cut after its first character so that no piece can span it."""
+        parts = re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)
+        return [token for part in parts for token in self.processor.encode(part) if token not in self._controls]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, sentinels written as `<extra_id_n>`, EOS as `</s>`, padding left out."""
+        out: list[str] = []
+        plain: list[int] = []
+        for token in [*ids, None]:
+            special = None if token is None else self.special(token)
+            if token is not None and special is None:
+                plain.append(token)
+                continue
+            if plain:
+                out.append(self.processor.decode(plain))
+                plain = []
+            if special and token != self.pad_id:
+                out.append(special)
+        return " ".join(out)
+
+    def special(self, token: int) -> str | None:
+        """How a control token is written, or None for a piece of text.
+
+        Ids of the padded vocabulary that no piece has are written `<unused_n>`.
+        """
+        if token in (self.pad_id, self.eos_id):
+            return "<pad>" if token == self.pad_id else "</s>"
+        number = self._first_sentinel - token
+        if 0 <= number < SENTINELS:
+            return f"<extra_id_{number}>"
+        return f"<unused_{token}>" if not 0 <= token < self.vocab_size else None
+
+    def piece(self, token: int) -> str:
+        """One token as it is written in the vocabulary: `▁the`, `</s>`, `<extra_id_0>`."""
+        return self.special(token) or self.processor.id_to_piece(token)

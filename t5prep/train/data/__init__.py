@@ -1,0 +1,124 @@
+"""Prepared datasets to the batches that a step trains on: manifest → tf.data, from a disk or straight from gs://.
+
+Batches are `{input_ids, attention_mask, labels}`, int32 of static shape, the same rows in the same order whatever the
+number of replicas and hosts, and any step can be the first: `t5prep.train.data.order` says which record stands where.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.train.data import features, lanes, order
+from t5prep.train.data.opening import Opened, open_all, open_split
+
+__all__ = ["eval_batches", "eval_steps", "steps_per_epoch", "train_batches"]
+
+
+def train_batches(
+    data: str | Sequence[str],
+    *,
+    split: str = "train",
+    global_batch: int,
+    seed: int,
+    start_step: int = 0,
+    rates: Sequence[float] | None = None,
+    host: int = 0,
+    hosts: int = 1,
+    with_ids: bool = False,
+    tokenizer: str | None = None,
+) -> tf.data.Dataset:
+    """Endless training batches from `start_step` on: this host's `global_batch / hosts` rows of each global batch.
+
+    Several datasets are mixed by `rates` (any positive numbers; by their records where None). `tokenizer` is the
+    SHA-256 that the manifest must name. `with_ids` adds `id`: string[rows] (packed: string[rows, most in a row]).
+    An epoch is `records` rows, which need not be a whole number of steps: the next one begins in the same batch.
+    Raises DatasetError where a dataset is not what its manifest says, UsageError where the numbers cannot be.
+    """
+    names = [data] if isinstance(data, str) else list(data)
+    _check_rows(global_batch, host=host, hosts=hosts)
+    opened = open_all(names, split=split, tokenizer=tokenizer)
+    records = lanes.rows(
+        opened,
+        seed=seed,
+        global_batch=global_batch,
+        start_step=start_step,
+        shares=_shares(opened, rates, global_batch),
+        host=host,
+        hosts=hosts,
+    )
+    parse = features.parser(opened[0], rows=global_batch // hosts, text=["id"] if with_ids else [])
+    batches = records.map(
+        lambda window, at: parse(tf.gather(window, at)), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+    )
+    return _served(batches)
+
+
+def eval_batches(
+    data: str,
+    *,
+    split: str = "validation",
+    batch: int,
+    host: int = 0,
+    hosts: int = 1,
+    with_ids: bool = False,
+    with_references: bool = False,
+    tokenizer: str | None = None,
+) -> tf.data.Dataset:
+    """Every record of a split once, in the order of its shards, as `eval_steps` batches of `batch / hosts` rows.
+
+    The last ones are filled up with rows that weigh nothing: their labels are all -100, their `id` is "". Each host
+    gets a contiguous part. `with_references` adds string[rows, most], "" where a record has fewer (none are written
+    by a task with one right answer: then the column is empty). Raises DatasetError and UsageError.
+    """
+    _check_rows(batch, host=host, hosts=hosts)
+    opened = open_split(data, split=split, tokenizer=tokenizer)
+    rows, records = batch // hosts, sum(opened.counts)
+    part = -(-records // batch) * rows
+    begin, end = min(host * part, records), min((host + 1) * part, records)
+    filling = tf.data.Dataset.from_tensors(features.blank(opened)).repeat(part - (end - begin))
+    whole = lanes.share_of(opened, begin=begin, end=end).concatenate(filling).batch(rows, drop_remainder=True)
+    known = opened.manifest.features
+    text = [name for name, wanted in (("id", with_ids), ("references", with_references)) if wanted and name in known]
+    parse = features.parser(opened, rows=rows, text=text)
+    return _served(whole.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
+
+
+def eval_steps(data: str, *, split: str = "validation", batch: int) -> int:
+    """How many batches `eval_batches` gives."""
+    return -(-sum(open_split(data, split=split).counts) // batch)
+
+
+def steps_per_epoch(data: str | Sequence[str], *, split: str = "train", global_batch: int) -> int:
+    """After how many steps every record was seen: the records of all datasets over the batch, rounded up."""
+    opened = open_all([data] if isinstance(data, str) else data, split=split)
+    return -(-sum(sum(one.counts) for one in opened) // global_batch)
+
+
+def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, global_batch: int) -> list[int]:
+    """How many rows each dataset gives to a lane's window."""
+    rows = order.table(global_batch, min(len(one.counts) for one in opened)).lane_rows
+    wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
+    if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
+        raise UsageError(
+            f"{len(opened)} datasets cannot be mixed by the rates {wanted}: give one positive rate to each, "
+            f"none so small that it is less than one row in {rows:,}."
+        )
+    return shares
+
+
+def _check_rows(batch: int, *, host: int, hosts: int) -> None:
+    if batch < 1 or hosts < 1 or batch % hosts or not 0 <= host < hosts:
+        raise UsageError(
+            f"A global batch of {batch} rows cannot be dealt to {hosts} hosts (this is host {host}, counted from 0): "
+            "take a batch that the number of hosts divides."
+        )
+
+
+def _served(batches: Any) -> tf.data.Dataset:
+    """Prefetched, in order, and left alone by tf.distribute: each host has its own rows already."""
+    options = tf.data.Options()
+    options.deterministic = True
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)

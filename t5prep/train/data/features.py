@@ -1,0 +1,69 @@
+"""Serialized records to the trainer's tensors, a whole batch at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep.dataset import tfrecord
+from t5prep.train.data.opening import Opened
+
+_PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
+
+
+def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
+    """A function of `string[rows]` that gives the batch: int32 of static shape, and the byte features named in `text`.
+
+    `input_ids` and `attention_mask` are `int32[rows, input_length]`, `labels` `int32[rows, target_length]` with -100
+    where there is no target; packed datasets add segment ids and positions of the same shapes. Byte features are
+    `string[rows]`, or `string[rows, most]` filled up with "" where a record may have several.
+    """
+    said = opened.manifest
+    lengths = {"input": opened.input_length, "label": opened.target_length}
+    fill = {"input_ids": said.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
+    names = ["input_ids", "labels", *(_PACKED if said.layout == "packed" else ())]
+    length = {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
+    ragged = said.layout == "ragged"
+    single = [name for name in text if said.features[name].shape in ([1], [])]
+    spec: dict[str, Any] = {
+        name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+        if ragged
+        else tf.io.FixedLenFeature([length[name]], tf.int64)
+        for name in names
+    }
+    spec |= {
+        name: tf.io.FixedLenFeature([], tf.string) if name in single else tf.io.RaggedFeature(tf.string)
+        for name in text
+    }
+
+    def parse(records: Any) -> dict[str, Any]:
+        read = tf.io.parse_example(tf.ensure_shape(records, [rows]), spec)
+        batch = {}
+        for name in names:
+            dense = read[name].to_tensor(fill.get(name, 0), shape=[rows, length[name]]) if ragged else read[name]
+            batch[name] = tf.ensure_shape(tf.cast(dense, tf.int32), [rows, length[name]])
+        for name in text:
+            batch[name] = read[name] if name in single else read[name].to_tensor("")
+        # A packed row knows its padding by segment 0; else padding is what the pad id fills.
+        filled = batch["input_segment_ids"] > 0 if said.layout == "packed" else batch["input_ids"] != fill["input_ids"]
+        batch["attention_mask"] = tf.cast(filled, tf.int32)
+        return batch
+
+    return parse
+
+
+def blank(opened: Opened) -> bytes:
+    """A record that weighs nothing: EOS alone (a mask of zeros would make a softmax over nothing), no label, no id."""
+    said = opened.manifest
+    entries = {}
+    for name in sorted(said.features):
+        feature = said.features[name]
+        if feature.dtype == "bytes":
+            entries[name] = tfrecord.bytes_feature(name, [b""] * (1 if feature.shape in ([1], []) else 0))
+            continue
+        size = feature.shape[0] if feature.shape and feature.shape[0] is not None else 1
+        filler = {"labels": tfrecord.IGNORED_LABEL, "input_ids": said.tokenizer.pad_id}.get(name, 0)
+        first = {"input_ids": said.tokenizer.eos_id, "input_segment_ids": 1}.get(name, filler)
+        values = [first, *[filler] * (size - 1)]
+        entries[name] = tfrecord.int64_feature(name, b"".join(tfrecord.varint(value) for value in values))
+    return tfrecord.example(b"".join(entries[name] for name in sorted(entries)))

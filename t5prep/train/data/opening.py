@@ -1,0 +1,97 @@
+"""Which shards a run may read: the manifest checked, and every shard's size, before the first step."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from t5prep.dataset.manifest import Manifest, Split, load
+from t5prep.errors import DatasetError, UsageError, did_you_mean
+from t5prep.io import gcs, storage
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """One split of one dataset, found whole. `paths` and `counts` leave out shards without records."""
+
+    data: str
+    manifest: Manifest
+    split: Split
+    paths: tuple[str, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def input_length(self) -> int:
+        """Tokens in a row of `input_ids`."""
+        return self._length("input_ids", "inputs")
+
+    @property
+    def target_length(self) -> int:
+        """Tokens in a row of `labels`."""
+        return self._length("labels", "targets")
+
+    def _length(self, feature: str, name: str) -> int:
+        shape = self.manifest.features[feature].shape
+        fixed = shape[0] if shape else None
+        return fixed if fixed is not None else self.manifest.lengths[name]
+
+
+def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened:
+    """Checks a dataset before anything is read: manifest, split, tokenizer, the size of every shard.
+
+    `tokenizer` is the SHA-256 of the SentencePiece model that the ids must come from; None checks nothing.
+    Raises DatasetError.
+    """
+    said = load(data)
+    if split not in said.splits:
+        raise DatasetError(
+            f'{data} has no split "{split}", only {", ".join(said.splits)}.{did_you_mean(split, said.splits)} '
+            "Prepare it with --splits, or name another."
+        )
+    if tokenizer is not None and said.tokenizer.sha256 != tokenizer:
+        raise DatasetError(
+            f"{data} was tokenized by {said.tokenizer.name} (SHA-256 {said.tokenizer.sha256[:12]}…), the model uses "
+            f"another tokenizer ({tokenizer[:12]}…). Prepare it again with the model's: --tokenizer MODEL"
+        )
+    shards = said.splits[split].shards
+    found = _sizes(data, [shard.name for shard in shards])
+    for shard in shards:
+        if found.get(shard.name) != shard.bytes:
+            there = f"{found[shard.name]:,} bytes" if shard.name in found else "missing"
+            raise DatasetError(
+                f"{data}/{shard.name} is {there}, the manifest says {shard.bytes:,} bytes. "
+                f"Copy or prepare it again, then check it: t5prep verify {data}"
+            )
+    full = [shard for shard in shards if shard.records]
+    if not full:
+        raise DatasetError(f'The split "{split}" of {data} holds no records. Name another, or prepare more rows.')
+    return Opened(
+        data=data,
+        manifest=said,
+        split=said.splits[split],
+        paths=tuple(storage.within(data, shard.name) for shard in full),
+        counts=tuple(shard.records for shard in full),
+    )
+
+
+def open_all(data: Sequence[str], *, split: str, tokenizer: str | None = None) -> list[Opened]:
+    """The datasets of a mixture: besides what `open_split` checks, they must agree on tokenizer, layout and lengths."""
+    opened = [open_split(name, split=split, tokenizer=tokenizer) for name in data]
+    for other in opened[1:]:
+        for what, one, two in (
+            ("tokenizer", opened[0].manifest.tokenizer.sha256[:12], other.manifest.tokenizer.sha256[:12]),
+            ("layout", opened[0].manifest.layout, other.manifest.layout),
+            ("input length", opened[0].input_length, other.input_length),
+            ("target length", opened[0].target_length, other.target_length),
+        ):
+            if one != two:
+                raise UsageError(
+                    f"{opened[0].data} and {other.data} cannot be mixed: their {what} is {one} and {two}. "
+                    "Prepare both with the same one."
+                )
+    return opened
+
+
+def _sizes(data: str, names: list[str]) -> dict[str, int]:
+    if gcs.is_gs(data):
+        return {name: there.bytes for name, there in gcs.objects(data).items()}
+    return {name: os.path.getsize(path) for name in names if os.path.isfile(path := os.path.join(data, name))}

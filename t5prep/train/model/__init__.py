@@ -1,0 +1,1 @@
+"""The T5 model: its weights, forward pass and decoding, in plain TensorFlow."""

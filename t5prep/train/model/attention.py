@@ -1,0 +1,142 @@
+"""Attention as T5 has it: unscaled products, one relative position bias for all layers of a stack, softmax in float32.
+
+Written for what XLA makes of it on a TPU: the bias is a one-hot matmul (a gather's gradient is a scatter), what is as
+large as the scores is touched as seldom as can be, and dropout of probabilities is moved onto the values.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.train.model.row_attention import MANY, MASKED, attend_by_rows, product
+from t5prep.train.model.sums import ONES
+
+
+def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
+    """The bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
+
+    In float32 as Mesh TensorFlow computes it (transformer_layers.py), so that borders fall where training had them.
+
+    >>> relative_buckets(np.array([-300, -2, 0, 1, 300]), bidirectional=True, buckets=32, max_distance=128).tolist()
+    [15, 2, 0, 17, 31]
+    """
+    offset = np.zeros_like(distances)
+    if bidirectional:
+        buckets //= 2
+        offset = np.where(distances > 0, buckets, 0)
+        distances = np.abs(distances)
+    else:
+        distances = np.maximum(-distances, 0)
+    exact = buckets // 2
+    ratio = np.maximum(distances, 1).astype(np.float32) / np.float32(exact)
+    steps = np.log(ratio) / np.float32(math.log(max_distance / exact)) * np.float32(buckets - exact)
+    far = np.minimum(exact + steps.astype(np.int64), buckets - 1)
+    return offset + np.where(distances < exact, distances, far)
+
+
+def relative_bias(
+    table: tf.Tensor,
+    *,
+    queries: int,
+    keys: int,
+    first_query: tf.Tensor | int = 0,
+    bidirectional: bool,
+    max_distance: int,
+) -> tf.Tensor:
+    """What T5 adds to every score for its distance: float32[heads, queries, keys].
+
+    table: float32[buckets, heads]; queries stand at positions first_query, first_query + 1 and so on, keys at 0, 1 and so
+    on. Packed rows need no positions of their own: a segment lies in one piece, so inside it distances are those of the
+    row, and outside it all is masked.
+    """
+    buckets, heads = table.shape
+    # Each bucket holds one interval of distances, so membership is two comparisons.
+    reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
+    bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
+    held = [reach[bucket == number] for number in range(buckets)]
+    limit = np.iinfo(np.int32).max
+    low = np.array([here[0] if len(here) else limit for here in held], np.int32)
+    high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
+    low[low == reach[0]], high[high == reach[-1]] = -limit, limit
+    # A zero that no compiler knows: without it TensorFlow folds the one-hot matrix into the program, megabytes of it.
+    zero = tf.cast(tf.math.is_nan(table[0, 0]), tf.int32)
+    distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
+    distances = tf.reshape(distances, [1, -1])
+    one_hot = tf.cast((distances >= low[:, None]) & (distances <= high[:, None]), table.dtype)
+    return tf.reshape(tf.matmul(table, one_hot, transpose_a=True), [heads, queries, keys])
+
+
+def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """[batch, length, heads * d_kv] as [batch, length, heads, d_kv]."""
+    return tf.reshape(x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
+
+
+def attend(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    *,
+    bias: tf.Tensor | None,
+    mask: tf.Tensor,
+    dropped: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """What each query finds: softmax(query key + bias) value over the keys the mask allows, [batch, queries, heads * d_kv].
+
+    query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias: float32[heads, queries, keys], or
+    None; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: what values are multiplied with,
+    [batch, keys, heads, 1], or None. Float32 inside, the queries' dtype outside.
+
+    Gives the bias too, for the next layer to take: the gradients of all layers' are then added up in one place.
+
+    Nothing as large as the scores is ever divided or summed up: a product with ones adds faster than a sum, the division
+    is done on what is found, and so is the sum in the softmax's gradient (Dao et al. 2022, appendix B.2). Only the raised
+    scores live on to the backward pass; of long texts not even they do.
+    """
+    biases = [] if bias is None else [bias]
+    many = query.shape[1] * key.shape[1] * key.shape[2] >= MANY
+    run = attend_by_rows if many else attend_together
+    found, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped)
+    found = tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
+    return found, biases[0] if biases else None
+
+
+def attend_together(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
+) -> list[tf.Tensor]:
+    """All rows of the batch at once: [batch, queries, heads, d_kv], and the bias where there is one."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
+        dtype = query.dtype
+        if dropped is not None:
+            value *= dropped
+        scores = product("bqhd,bkhd->bhqk", query, key)
+        scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
+        raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
+        sums = product("bhqk,kn->bhqn", raised, tf.ones([key.shape[1], ONES], dtype))[..., 0]
+        scale = 1.0 / tf.transpose(sums, [0, 2, 1])[..., None]
+        found = tf.cast(product("bhqk,bkhd->bqhd", raised, value) * scale, dtype)
+
+        def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            scaled = tf.cast(upstream, tf.float32) * scale
+            common = tf.transpose(tf.reduce_sum(scaled * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])[..., None]
+            scaled = tf.cast(scaled, dtype)
+            of_raised = product("bqhd,bkhd->bhqk", scaled, value)
+            of_scores = tf.cast(tf.cast(raised, tf.float32) * (of_raised - common), dtype)
+            of_value = tf.einsum("bhqk,bqhd->bkhd", raised, scaled)
+            return (
+                tf.einsum("bhqk,bkhd->bqhd", of_scores, key),
+                tf.einsum("bhqk,bqhd->bkhd", of_scores, query),
+                of_value if dropped is None else of_value * dropped,
+                # Row by row of the batch: a TPU takes three times as long for a sum over the first axis.
+                *(
+                    tf.add_n([total, *(tf.cast(row, tf.float32) for row in tf.unstack(of_scores))])
+                    for total in of_biases
+                ),
+            )
+
+        return [found, *(tf.identity(bias) for bias in biases)], gradient
+
+    return list(run(query, key, value, *biases))

@@ -1,0 +1,101 @@
+"""One decoder step at a time, with the keys and values of what came before kept in a cache of static shape.
+
+    encoded = encode(weights, config, input_ids, attention_mask, dtype=dtype)
+    cache = init_cache(weights, config, encoded, length=target_length)
+    tokens = tf.fill([batch], config.decoder_start_token_id)
+    for position in range(target_length):  # a tf.while_loop in a compiled program: every shape stays as it is
+        logits, cache = decode_step(weights, config, tokens, cache, position=position, attention_mask=attention_mask)
+        tokens = tf.argmax(logits, axis=-1, output_type=tf.int32)
+
+For beams, the batch is rows * beams: repeat `encoded` and `attention_mask` row by row (tf.repeat), and after choosing
+beams give the cache their order with `reorder_cache`.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t5prep.train.model.attention import attend, relative_bias, split_heads
+from t5prep.train.model.layers import Dropout, feed_forward, rms_norm
+from t5prep.train.model.t5 import Weights, embed, key_mask, logits, stacked_weights, unstack_layers
+from t5prep.train.model.t5_config import ModelConfig
+
+
+class Cache(NamedTuple):
+    """For each decoder layer, dtype[batch, length, heads, d_kv]: what targets and what the input offer to attention."""
+
+    keys: tuple[tf.Tensor, ...]
+    values: tuple[tf.Tensor, ...]
+    cross_keys: tuple[tf.Tensor, ...]
+    cross_values: tuple[tf.Tensor, ...]
+
+
+def init_cache(weights: Weights, config: ModelConfig, encoded: tf.Tensor, *, length: int) -> Cache:
+    """An empty cache for `length` target positions, and the input's keys and values, computed once.
+
+    encoded: dtype[batch, input_length, d_model], of `model.encode`; its dtype is the cache's.
+    """
+    layers = unstack_layers(stacked_weights(weights, "decoder", dtype=encoded.dtype))
+    empty = tf.zeros([encoded.shape[0], length, config.num_heads, config.d_kv], encoded.dtype)
+    cross = [[split_heads(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers]
+    none = (empty,) * len(layers)
+    return Cache(none, none, tuple(keys for keys, _ in cross), tuple(values for _, values in cross))
+
+
+def decode_step(
+    weights: Weights,
+    config: ModelConfig,
+    tokens: tf.Tensor,
+    cache: Cache,
+    *,
+    position: tf.Tensor | int,
+    attention_mask: tf.Tensor,
+) -> tuple[tf.Tensor, Cache]:
+    """The logits of the next token, float32[batch, vocab_size], and the cache with this position written.
+
+    tokens: int32[batch], the token before (the start token at position 0); position: int32 scalar, the same for all
+    rows; attention_mask: int32[batch, input_length].
+    """
+    length, dtype = cache.keys[0].shape[1], cache.keys[0].dtype
+    positions = tf.range(length)
+    here = tf.reshape(positions == position, [1, length, 1, 1])
+    seen = (positions <= position)[None, None, None, :]
+    offered = key_mask(attention_mask)
+    bias = relative_bias(
+        tf.convert_to_tensor(weights["decoder.relative_bias"]),
+        queries=1,
+        keys=length,
+        first_query=position,
+        bidirectional=False,
+        max_distance=config.relative_attention_max_distance,
+    )
+    epsilon, heads = config.layer_norm_epsilon, config.num_heads
+    x = embed(weights, tokens[:, None], dtype=dtype)
+    all_keys, all_values = [], []
+    for number, w in enumerate(unstack_layers(stacked_weights(weights, "decoder", dtype=dtype))):
+        normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
+        query = split_heads(tf.matmul(normed, w["q"]), heads)
+        key, value = (split_heads(tf.matmul(normed, part), heads) for part in w["kv"])
+        all_keys.append(tf.where(here, key, cache.keys[number]))
+        all_values.append(tf.where(here, value, cache.values[number]))
+        found, _ = attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen)
+        x += tf.matmul(found, w["out"][0])
+
+        query = split_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
+        cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
+        found, _ = attend(query, cross_key, cross_value, bias=None, mask=offered)
+        x += tf.matmul(found, w["out"][1])
+
+        normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
+        x += feed_forward(normed, w["wi"], w["wo"], dropout=Dropout(0.0, None), site=0)
+    x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
+    written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
+    return logits(weights, config, x)[:, 0], written
+
+
+def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
+    """Row i becomes what row rows[i] was: int32[batch]. Beams of one input share its cross-attention, which stays."""
+    return cache._replace(
+        keys=tuple(tf.gather(keys, rows) for keys in cache.keys),
+        values=tuple(tf.gather(values, rows) for values in cache.values),
+    )

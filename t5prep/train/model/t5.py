@@ -1,0 +1,231 @@
+"""T5, forward: functions from weights and tokens to logits, in plain TensorFlow.
+
+Weights are a dict, name → tensor or variable, of the shapes in `weight_layout.weight_layouts`; every function takes it
+first. All shapes are static. In `dtype=tf.bfloat16` matmuls, activations and the residual stream are bf16; norms,
+softmax, logits and loss stay in float32, and so do the weights themselves.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep.train.model.attention import attend, relative_bias, split_heads
+from t5prep.train.model.layer_loop import loop_over_layers
+from t5prep.train.model.layers import Dropout, feed_forward, rms_norm
+from t5prep.train.model.t5_config import ModelConfig
+
+Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
+LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in _PARTS
+
+_PARTS = frozenset({"norms", "kv", "cross_kv", "out", "wi"})  # several weights of a layer in one variable
+
+ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # where the dropout sites of each stack begin
+
+
+def forward(
+    weights: Weights,
+    config: ModelConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """The logits of every target position, teacher forced: float32[batch, target_length, vocab_size].
+
+    batch: `input_ids`, `attention_mask`, `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
+    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: layers are a loop, and
+    run again in the backward pass instead of keeping their activations.
+    """
+    dropout = Dropout(config.dropout_rate, dropout_seed)
+    segments = batch.get("input_segment_ids")
+    encoded = encode(
+        weights,
+        config,
+        batch["input_ids"],
+        batch["attention_mask"],
+        segment_ids=segments,
+        dtype=dtype,
+        dropout=dropout,
+        remat=remat,
+    )
+    label_segments = batch.get("label_segment_ids")
+    decoder_ids = shift_right(batch["labels"], config, segment_ids=label_segments)
+    length = decoder_ids.shape[1]
+    causal = tf.range(length)[:, None] >= tf.range(length)[None, :]
+    if segments is None or label_segments is None:
+        self_mask, cross_mask = causal[None, None], key_mask(batch["attention_mask"])
+    else:
+        self_mask = causal & same_segment(label_segments, label_segments)
+        cross_mask = same_segment(label_segments, segments)
+    decoded = run_stack(
+        weights,
+        config,
+        "decoder",
+        embed(weights, decoder_ids, dtype=dtype),
+        mask=self_mask,
+        encoded=encoded,
+        cross_mask=cross_mask,
+        dropout=dropout,
+        remat=remat,
+    )
+    return logits(weights, config, decoded)
+
+
+def encode(
+    weights: Weights,
+    config: ModelConfig,
+    input_ids: tf.Tensor,
+    attention_mask: tf.Tensor,
+    *,
+    segment_ids: tf.Tensor | None = None,
+    dtype: tf.DType = tf.float32,
+    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
+    remat: bool = False,
+) -> tf.Tensor:
+    """What the decoder attends to: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
+    mask = key_mask(attention_mask) if segment_ids is None else same_segment(segment_ids, segment_ids)
+    embedded = embed(weights, input_ids, dtype=dtype)
+    return run_stack(weights, config, "encoder", embedded, mask=mask, dropout=dropout, remat=remat)
+
+
+def run_stack(
+    weights: Weights,
+    config: ModelConfig,
+    stack: str,
+    x: tf.Tensor,
+    *,
+    mask: tf.Tensor,
+    encoded: tf.Tensor | None = None,
+    cross_mask: tf.Tensor | None = None,
+    dropout: Dropout,
+    remat: bool,
+) -> tf.Tensor:
+    """All layers of the "encoder" or "decoder" (the one with `encoded`) on x, dtype[batch, length, d_model]."""
+    first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
+    bias = relative_bias(
+        tf.convert_to_tensor(weights[f"{stack}.relative_bias"]),
+        queries=x.shape[1],
+        keys=x.shape[1],
+        bidirectional=stack == "encoder",
+        max_distance=config.relative_attention_max_distance,
+    )
+
+    def run_layer(
+        x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        site = first_site + (number + 1) * SITES_PER_LAYER
+        x, bias = attention_layer(w, config, x, None, bias=shared[0], mask=mask, dropout=dropout, site=site)
+        if cross_mask is not None:
+            x, _ = attention_layer(w, config, x, shared[1], bias=None, mask=cross_mask, dropout=dropout, site=site + 4)
+        normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
+        out = feed_forward(normed, w["wi"], w["wo"], dropout=dropout, site=site + 8)
+        return x + dropout(out, site=site + 9), bias
+
+    shared = [] if encoded is None else [encoded]
+    stacked = stacked_weights(weights, stack, dtype=x.dtype)
+    x = dropout(x, site=first_site)
+    if remat:
+        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)[0]  # noqa: E731
+        x = loop_over_layers(run, x, [bias, *shared], stacked)
+    else:
+        for number, w in enumerate(unstack_layers(stacked)):
+            # Each layer takes the bias from the one before, so that its gradient is added up on the way back.
+            x, bias = run_layer(x, [bias, *shared], w, number)
+    x = rms_norm(x, weights[f"{stack}.final_norm"], epsilon=config.layer_norm_epsilon)
+    return dropout(x, site=first_site + 1)
+
+
+def attention_layer(
+    w: LayerWeights,
+    config: ModelConfig,
+    x: tf.Tensor,
+    encoded: tf.Tensor | None,
+    *,
+    bias: tf.Tensor | None,
+    mask: tf.Tensor,
+    dropout: Dropout,
+    site: int | tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """x plus what it finds in itself, or in `encoded`, and the bias for the next layer; w: this layer's weights."""
+    prefix, which = ("", 0) if encoded is None else ("cross_", 1)
+    normed = rms_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
+    source = normed if encoded is None else encoded
+    query = split_heads(tf.matmul(normed, w[f"{prefix}q"]), config.num_heads)
+    key, value = (split_heads(tf.matmul(source, part), config.num_heads) for part in w[f"{prefix}kv"])
+    # One mask for all queries drops a key's probabilities: the same as dropping its value, and far smaller.
+    dropped = dropout.mask([x.shape[0], source.shape[1], config.num_heads, 1], x.dtype, site=site)
+    found, bias = attend(query, key, value, bias=bias, mask=mask, dropped=dropped)
+    return x + dropout(tf.matmul(found, w["out"][which]), site=site + 1), bias
+
+
+def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
+    """The embeddings of ids, int32[batch, length], as dtype[batch, length, d_model]."""
+    return tf.cast(tf.gather(tf.convert_to_tensor(weights["shared"]), ids), dtype)
+
+
+def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
+    """Scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
+    decoded = tf.cast(decoded, tf.float32)
+    if config.scale_decoder_outputs:
+        decoded *= config.d_model**-0.5
+    table = tf.convert_to_tensor(weights["shared" if config.tie_word_embeddings else "lm_head"])
+    return tf.matmul(decoded, table, transpose_b=True)
+
+
+def stacked_weights(weights: Weights, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
+    """All layers' weights by their names in a layer, matrices in `dtype`, norms in float32.
+
+    Gradients stay in `dtype`, half the bytes to stack and to read: who adds them up widens them.
+    """
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def cast(whole: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        return tf.cast(whole, dtype), lambda upstream: upstream
+
+    names = ["norms", "q", "kv", "out", "wi", "wo"]
+    names += ["cross_q", "cross_kv"] if stack == "decoder" else []
+    whole = {name: tf.convert_to_tensor(weights[f"{stack}.{name}"]) for name in names}
+    return {name: value if name == "norms" else cast(value) for name, value in whole.items()}
+
+
+def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[LayerWeights]:
+    """Each layer's own slices of `stacked_weights`, `in_parts`.
+
+    One unstack a variable, whose gradient is one concatenation, which each product writes its part of; slices of
+    slices would be stacked twice, and slicing layer by layer would add up padded gradients.
+    """
+    layers = []
+    for name, whole in stacked.items():
+        if name in _PARTS:
+            each = tf.unstack(tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]))
+            layers.append([each[i : i + whole.shape[1]] for i in range(0, len(each), whole.shape[1])])
+        else:
+            layers.append(tf.unstack(whole))
+    return [dict(zip(stacked, values, strict=True)) for values in zip(*layers, strict=True)]
+
+
+def in_parts(w: Mapping[str, tf.Tensor]) -> LayerWeights:
+    """One layer's slices of `stacked_weights`; what is several weights, as their list."""
+    return {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
+
+
+def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:
+    """Decoder inputs for labels: each target's predecessor, the start token first in every segment, -100 as padding."""
+    start = tf.fill([labels.shape[0], 1], tf.constant(config.decoder_start_token_id, labels.dtype))
+    shifted = tf.concat([start, labels[:, :-1]], axis=1)
+    if segment_ids is not None:
+        begins = tf.concat([segment_ids[:, :1] > 0, segment_ids[:, 1:] != segment_ids[:, :-1]], axis=1)
+        shifted = tf.where(begins, start, shifted)
+    return tf.where(shifted < 0, tf.constant(config.pad_token_id, labels.dtype), shifted)
+
+
+def key_mask(attention_mask: tf.Tensor) -> tf.Tensor:
+    """bool[batch, 1, 1, keys] from int32[batch, keys]: every query may attend to the tokens that are not padding."""
+    return (attention_mask > 0)[:, None, None, :]
+
+
+def same_segment(queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    """bool[batch, 1, queries, keys]: a token attends inside its own packed example only; padding to padding."""
+    return queries[:, None, :, None] == keys[:, None, None, :]

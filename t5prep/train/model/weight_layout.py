@@ -1,0 +1,87 @@
+"""Which variables hold a T5's weights, and which Hugging Face tensor is where in them.
+
+Weights of one shape lie stacked over the layers in one variable: `encoder.kv` is [layers, 2, d_model, inner]. So a
+t5-base has 19 variables, not 282 tensors, and what is done once a variable (Adafactor's means, an all-reduce, a slot, a
+checkpoint entry) is done 19 times. Matrices are kept as [in, out], the transpose of PyTorch's.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from t5prep.train.model.t5_config import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightLayout:
+    """One variable: its shape, how many leading axes only stack (the rest is one T5 weight), and its tensors' names.
+
+    `stddev` is None for the scales of norms, which begin as ones. `tensors` are the Hugging Face names of the slices in
+    the order of the stacked axes; `transposed` where PyTorch keeps [out, in].
+    """
+
+    shape: tuple[int, ...]
+    stacked_axes: int
+    stddev: float | None
+    tensors: tuple[str, ...]
+    transposed: bool = False
+
+    @property
+    def decays(self) -> bool:
+        """Whether weight decay is for it: not for norms, nor for biases."""
+        return self.stddev is not None and "bias" not in self.tensors[0]
+
+
+def weight_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+    """Every variable of the model, by name, in a fixed order.
+
+    Standard deviations are those of Mesh TensorFlow's T5 as `transformers` (T5PreTrainedModel._init_weights) has them,
+    but for `lm_head`: T5X's 1/sqrt(d_model), because 1.0 without scaled outputs begins at logits of +-sqrt(d_model).
+
+    >>> weight_layouts(ModelConfig())["encoder.kv"].shape
+    (6, 2, 512, 512)
+    """
+    embedding = (config.vocab_size, config.d_model)
+    layouts = {"shared": WeightLayout(embedding, 0, 1.0, ("shared.weight",))}
+    if not config.tie_word_embeddings:
+        layouts["lm_head"] = WeightLayout(embedding, 0, config.d_model**-0.5, ("lm_head.weight",))
+    layouts |= dict(_stack(config, "encoder", config.num_layers))
+    layouts |= dict(_stack(config, "decoder", config.num_decoder_layers))
+    return layouts
+
+
+def _stack(config: ModelConfig, stack: str, layers: int) -> Iterator[tuple[str, WeightLayout]]:
+    width, inner, hidden = config.d_model, config.inner_dim, config.d_ff
+    decoder = stack == "decoder"
+
+    def tensors(*parts: str) -> tuple[str, ...]:
+        return tuple(f"{stack}.block.{layer}.layer.{part}.weight" for layer in range(layers) for part in parts)
+
+    bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    buckets = (config.relative_attention_num_buckets, config.num_heads)
+    yield f"{stack}.relative_bias", WeightLayout(buckets, 0, width**-0.5, (bias,))
+    yield f"{stack}.final_norm", WeightLayout((width,), 0, None, (f"{stack}.final_layer_norm.weight",))
+    sublayers = 3 if decoder else 2
+    norms = tensors(*(f"{sublayer}.layer_norm" for sublayer in range(sublayers)))
+    yield f"{stack}.norms", WeightLayout((layers, sublayers, width), 2, None, norms)
+
+    q = tensors("0.SelfAttention.q")
+    kv = tensors("0.SelfAttention.k", "0.SelfAttention.v")
+    out = ("0.SelfAttention.o", "1.EncDecAttention.o") if decoder else ("0.SelfAttention.o",)
+    # Queries begin smaller by sqrt(d_kv): T5 does not divide their products with the keys by it.
+    query_stddev = (width * config.d_kv) ** -0.5
+    yield f"{stack}.q", WeightLayout((layers, width, inner), 1, query_stddev, q, transposed=True)
+    yield f"{stack}.kv", WeightLayout((layers, 2, width, inner), 2, width**-0.5, kv, transposed=True)
+    if decoder:
+        q = tensors("1.EncDecAttention.q")
+        kv = tensors("1.EncDecAttention.k", "1.EncDecAttention.v")
+        yield f"{stack}.cross_q", WeightLayout((layers, width, inner), 1, query_stddev, q, transposed=True)
+        yield f"{stack}.cross_kv", WeightLayout((layers, 2, width, inner), 2, width**-0.5, kv, transposed=True)
+    shape = (layers, len(out), inner, width)
+    yield f"{stack}.out", WeightLayout(shape, 2, inner**-0.5, tensors(*out), transposed=True)
+
+    dense = f"{sublayers - 1}.DenseReluDense"
+    wi = tensors(f"{dense}.wi_0", f"{dense}.wi_1") if config.gated else tensors(f"{dense}.wi")
+    shape = (layers, 2 if config.gated else 1, width, hidden)
+    yield f"{stack}.wi", WeightLayout(shape, 2, width**-0.5, wi, transposed=True)
+    wo = tensors(f"{dense}.wo")
+    yield f"{stack}.wo", WeightLayout((layers, hidden, width), 1, hidden**-0.5, wo, transposed=True)

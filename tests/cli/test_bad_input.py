@@ -1,0 +1,287 @@
+"""What a user gets wrong is one sentence and exit code 1; what is wrong with a row is a line of rejected.jsonl."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from preparing import prepared, questions, rejected, write_csv
+
+from t5prep.cli import main
+from t5prep.dataset import manifest
+from t5prep.errors import OutputError
+from t5prep.io import atomic_files
+from t5prep.sources import sample
+
+SAMPLE = str(sample.tokenizer_path())
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def refused(*args: object) -> str:
+    """The one sentence of a command that must fail."""
+    result = run(*args)
+    assert result.exit_code == 1, result.output
+    assert "Traceback" not in result.output
+    (line,) = result.stderr.splitlines()
+    return line.removeprefix("Error: ")
+
+
+def so(source: Path, out: Path, *more: object) -> tuple[object, ...]:
+    return "prepare", "so_quality", "--source", source, "--tokenizer", SAMPLE, "--out", out, "--workers", 1, *more
+
+
+def t2t(source: Path, out: Path, *more: object) -> tuple[object, ...]:
+    return "prepare", "text2text", "--source", source, "--tokenizer", SAMPLE, "--out", out, "--workers", 1, *more
+
+
+COLUMNS = ("--inputs-column", "q", "--targets-column", "a")
+
+
+def test_unknown_names_say_the_closest(tmp_path: Path) -> None:
+    assert 'Did you mean "so_quality"?' in refused("prepare", "so_qualty")
+    rows = write_csv(tmp_path / "rows.csv", questions(3))
+    assert run(*so(rows, tmp_path / "out", "--truncation", "middle")).exit_code == 2
+    assert run("prepair").exit_code == 2
+
+
+def test_missing_column_names_those_there_are(tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "rows.csv", [{"Id": "1", "Text": "x", "Y": "HQ"}])
+    assert refused(*so(rows, tmp_path / "out")) == 'rows.csv has no column "Title"; it has Id, Text, Y.'
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text('{"q": "why?", "b": "because"}\n')
+    assert refused(*t2t(lines, tmp_path / "out", *COLUMNS)) == 'rows.jsonl has no column "a"; it has q, b.'
+
+
+def test_a_later_file_without_the_column_is_named(tmp_path: Path) -> None:
+    write_csv(tmp_path / "a.csv", [{"q": "1", "a": "x"}])
+    write_csv(tmp_path / "b.csv", [{"q": "1", "answer": "x"}])
+    assert 'b.csv has no column "a"' in refused(*t2t(tmp_path / "*.csv", tmp_path / "out", *COLUMNS))
+
+
+def test_text2text_asks_for_its_columns(tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "rows.csv", [{"q": "1", "a": "x"}])
+    out = tmp_path / "out"
+    assert "say what the inputs are" in refused(*t2t(rows, out, "--targets-column", "a"))
+    assert "say what the targets are" in refused(*t2t(rows, out, "--inputs-column", "q"))
+    assert "is broken" in refused(*t2t(rows, out, "--inputs", "{q", "--targets-column", "a"))
+    assert "inputs have no such column" in refused(
+        *t2t(rows, out, "--inputs", "x: {q}", "--targets-column", "a", "--protect", "z")
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--splits", "train=0.9", "add up to 1"),
+        ("--splits", "train", "not name=share"),
+        ("--shards", "0", "from 1 on, or auto"),
+        ("--shards", "many", "from 1 on, or auto"),
+        ("--shards", "1000", "the largest split has only"),
+        ("--input-length", "1", "at least 4"),
+        ("--target-length", "1", "at least 2"),
+        ("--encoding", "utf-9", "not an encoding that Python knows"),
+        ("--format", "xml", "xml"),
+        ("--labels", "HQ", "not a list of label=word"),
+        ("--labels", "HQ=a word of very many tokens", "does not fit --target-length 2"),
+    ],
+)
+def test_options_that_cannot_work(tmp_path: Path, option: str, value: str, says: str) -> None:
+    rows = write_csv(tmp_path / "rows.csv", questions(12))
+    assert says in refused(*so(rows, tmp_path / "out", option, value))
+
+
+def test_wrong_encoding_is_named_with_a_likely_one(shared_data: Path, tmp_path: Path) -> None:
+    source = shared_data / "stackoverflow/questions_cp1252.csv"
+    said = refused(*so(source, tmp_path / "out"))
+    assert said == (
+        "questions_cp1252.csv is not utf-8: byte 0xb4 in line 310. Say what it is; it looks like --encoding cp1252"
+    )
+
+
+def test_sources_that_hold_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "does not exist" in refused(*so(tmp_path / "none.csv", out)) or "none.csv" in refused(
+        *so(tmp_path / "none.csv", out)
+    )
+    empty = tmp_path / "empty.csv"
+    empty.touch()
+    assert "empty.csv is empty or has no header line" in refused(*so(empty, out))
+    header = tmp_path / "header.csv"
+    header.write_text("Id,Title,Body,Y\n")
+    assert "no rows" in refused(*so(header, out))
+    bad = write_csv(tmp_path / "bad.csv", [dict(row, Y="?") for row in questions(3)])
+    assert "3 rows read, all rejected (unknown label 3)" in refused(*so(bad, out))
+    fake = tmp_path / "fake.parquet"
+    fake.write_bytes(b"no parquet")
+    assert "not a Parquet file" in refused(*t2t(fake, out, *COLUMNS))
+    broken = tmp_path / "broken.csv.gz"
+    broken.write_bytes(gzip.compress(b"q,a\n" + b"1,x\n" * 9999)[:-40])
+    assert "broken.csv.gz" in refused(*t2t(broken, out, *COLUMNS))
+
+
+def test_tokenizers_that_are_none(tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "rows.csv", questions(3))
+    model = tmp_path / "spiece.model"
+
+    def with_tokenizer(name: object) -> str:
+        return refused("prepare", "so_quality", "--source", rows, "--tokenizer", name, "--out", tmp_path / "out")
+
+    model.write_bytes(b"this is no model")
+    assert with_tokenizer(model).count("a SentencePiece model") == 1
+    model.write_bytes(b"")
+    assert "is not a SentencePiece model" in with_tokenizer(model)
+    model.write_bytes(Path(SAMPLE).read_bytes()[:5000])
+    assert "is not a SentencePiece model" in with_tokenizer(model)
+    (tmp_path / "folder").mkdir()
+    assert "holds no SentencePiece model" in with_tokenizer(tmp_path / "folder")
+    assert "does not exist" in with_tokenizer(tmp_path / "missing.model")
+
+
+def test_a_model_without_t5s_special_pieces_is_refused(shared_data: Path, tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "rows.csv", questions(3))
+    model = shared_data / "small_tokenizer/test_sentencepiece.model"
+    assert "has no <pad> piece" in refused(
+        "prepare", "so_quality", "--source", rows, "--tokenizer", model, "--out", tmp_path / "out"
+    )
+
+
+def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    rows, out = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.tex").write_text("years of work")
+    assert "holds no dataset of t5prep (it holds thesis.tex)" in refused(*so(rows, out))
+    assert (out / "thesis.tex").read_text() == "years of work"
+    other = tmp_path / "other"
+    assert run(*so(rows, other)).exit_code == 0
+    before = (other / manifest.NAME).read_bytes()
+    said = refused(*so(rows, other, "--input-length", 64, "--seed", 3))
+    assert "holds another dataset (task so_quality, 30 records), prepared with lengths 512 and 2, --seed 0." in said
+    assert "with --truncation head_tail --marker extra_id_1." in refused(*so(rows, other, "--truncation", "head"))
+    assert "prepared with masks otherwise." in refused(*so(rows, other, "--masks"))
+    assert "prepared with no --limit." in refused(*so(rows, other, "--limit", 10))
+    assert "prepared with other --splits." in refused(*so(rows, other, "--splits", "train=1.0"))
+    assert "prepared with --dedup none." in refused(*so(rows, other, "--dedup", "exact"))
+    assert "prepared with another format or encoding." in refused(*so(rows, other, "--encoding", "utf-8-sig"))
+    assert (other / manifest.NAME).read_bytes() == before
+    assert run(*so(rows, other)).exit_code == 0  # the same one may be prepared again
+
+
+def test_a_dataset_of_another_version_is_named_as_one(tmp_path: Path) -> None:
+    rows, out = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "out"
+    assert run(*so(rows, out)).exit_code == 0
+    said = json.loads((out / manifest.NAME).read_text())
+    for changed, what in (
+        ({key: value for key, value in said.items() if key != "newlines"}, "it does not say newlines"),
+        ({**said, "mood": "good"}, "it says mood, which this one does not know"),
+    ):
+        (out / manifest.NAME).write_text(json.dumps(changed))
+        shown = refused("verify", str(out))
+        assert "was written by another version of t5prep (t5prep 0.1.0" in shown
+        assert what in shown
+        assert "Prepare the dataset again, into another --out" in shown
+        assert "that another version of t5prep prepared. Choose another --out" in refused(*so(rows, out))
+    (out / manifest.NAME).write_text("{")
+    assert "a manifest that cannot be read" in refused(*so(rows, out))
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "rows.csv", questions(3))
+    (tmp_path / "file").touch()
+    assert "cannot be written (Not a directory)" in refused(*so(rows, tmp_path / "file/out"))
+    assert "cannot be written" in refused(*so(rows, "/proc/t5prep"))
+
+
+def test_no_space_left_is_one_sentence_and_leaves_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = write_csv(tmp_path / "rows.csv", questions(3))
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"no space left for .*\. Free some, or choose another place with --out\."):
+        prepared(rows, tmp_path / "out", tokenizer=SAMPLE)
+    assert not (tmp_path / "out" / manifest.NAME).exists()
+    assert not list((tmp_path / "out").glob("*.tfrecord-*"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this machine")
+def test_a_full_device_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as caught, open("/dev/full", "wb", buffering=0) as device:
+        device.write(b"x")
+    assert (
+        atomic_files.explain(caught.value, tmp_path)
+        == f"no space left for {tmp_path}. Free some, or choose another place with --out."
+    )
+
+
+def test_rows_that_make_no_example_are_said_one_by_one(tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_bytes(
+        b"Id,Title,Body,Y\n"
+        b'1,fine,"<p>a\nb</p>",HQ\n'
+        b"2,wrong label,x,GOOD\n"
+        b"3,,,HQ\n"
+        b"4,too,many,fields,HQ\n"
+        b"5,nul \x00 byte,x,HQ\n"
+        b"7,also fine,x,LQ_EDIT\n"
+        b'8,"bad" quote,x,HQ\n'
+        b'9,"never closed,x,HQ\n'
+        b"10,fine again,x,LQ_CLOSE\n"
+    )
+    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE)
+    assert sum(split.records for split in made.splits.values()) == 3
+    assert [(line["row"], line["id"], line["reason"].partition(":")[0]) for line in rejected(tmp_path / "out")] == [
+        (2, "2", "unknown label"),
+        (3, "3", "empty text"),
+        (4, None, "wrong number of fields"),
+        (5, None, "NUL byte"),
+        (7, None, "broken quoting"),
+        (8, None, "broken quoting"),
+    ]
+    assert made.rejected == {
+        "NUL byte": 1, "broken quoting": 2, "empty text": 1, "unknown label": 1, "wrong number of fields": 1
+    }  # fmt: skip
+
+
+def test_broken_bytes_deep_in_a_file_cost_only_their_rows(tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_bytes(b"q,a\n" + (b"w" + b"o" * 1200 + b"w,that\n") * 1000 + b"br\x92ken,that\n" + b"what?,that\n" * 5)
+    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, task="text2text",
+                    options={"inputs_column": "q", "targets_column": "a"})  # fmt: skip
+    assert made.rejected == {"not utf-8": 1}
+    assert rejected(tmp_path / "out") == [
+        {"file": "rows.csv", "row": 1001, "id": None, "reason": "not utf-8: byte 0x92 in q"}
+    ]
+    assert sum(split.records for split in made.splits.values()) == 1005
+
+
+def test_protected_text_that_is_too_long_alone_is_rejected(tmp_path: Path) -> None:
+    source = write_csv(
+        tmp_path / "rows.csv", [{"q": "why " * 40, "c": "x", "a": "y"}, {"q": "why", "c": "z " * 99, "a": "y"}]
+    )
+    options = {"inputs": "question: {q} context: {c}", "targets_column": "a", "protect": ["q"]}
+    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, task="text2text", options=options, input_length=32)
+    assert made.rejected == {"protected text too long": 1}
+
+
+def test_starting_and_help_load_nothing_heavy() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; import t5prep; from t5prep.cli import main\n"
+        "for args in (['--help'], ['prepare', '--help'], ['prepare', 'so_quality', '--help'], ['tasks']):\n"
+        "    assert CliRunner().invoke(main, args).exit_code == 0, args\n"
+        "print([name for name in ('apache_beam', 'tensorflow', 'transformers', 'torch', 'jax') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

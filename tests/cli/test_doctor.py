@@ -1,0 +1,135 @@
+"""doctor: each line of it, on machines that lack this and that; and no credential in what it prints."""
+
+import importlib.metadata
+import json
+from email.message import Message
+from importlib.metadata import _adapters
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from t5prep.cli import _checks, main
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home of its own, and no TensorFlow started."""
+    for name in (
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "KAGGLE_KEY",
+        "KAGGLE_API_TOKEN",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("CLOUDSDK_CONFIG", "HF_HOME", "KAGGLE_CONFIG_DIR", "T5PREP_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(_checks, "_asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}, "cores": 8})
+
+
+def _found(**asked: str) -> dict[str, _checks.Finding]:
+    return {one.what: one for one in _checks.examine(**asked)}
+
+
+def _installed(monkeypatch: pytest.MonkeyPatch, requires: list[str], versions: dict[str, str]) -> None:
+    about = Message()
+    about["Requires-Python"] = ">=3.11"
+    for one in requires:
+        about["Requires-Dist"] = one
+
+    def version(name: str) -> str:
+        if name not in versions:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(importlib.metadata, "metadata", lambda name: _adapters.Message(about))
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    requires = ["numpy>=2,<3", "click>=8.1", 'jax==0.10.2; extra == "plan"', 'transformers<6,>=5; extra == "train"']
+    _installed(monkeypatch, requires, {"numpy": "1.26.0", "click": "8.1.7", "jax": "0.10.2"})
+    found = _found()
+    assert found["packages"].state == "wrong"
+    assert "numpy 1.26.0 is not" in found["packages"].seen
+    assert "click" not in found["packages"].seen
+    assert found["extra plan"].state == "ok"
+    assert (found["extra train"].state, found["extra train"].mend) == ("absent", "pip install 't5prep[train]'")
+    assert "transformers is missing" in found["extra train"].seen
+    assert found["TensorFlow"].state == "absent"
+    assert not _checks.healthy(list(found.values()))
+    _installed(monkeypatch, requires, {"numpy": "2.1", "click": "8.1.7"})
+    assert _found()["packages"].state == "ok"
+
+
+def test_an_old_python_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch, [], {})
+    monkeypatch.setattr(_checks.platform, "python_version", lambda: "3.10.4")
+    assert _found()["Python"].state == "wrong"
+
+
+def test_credentials_are_seen_and_never_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert {_found()[what].state for what in ("Google Cloud", "Hugging Face", "Kaggle")} == {"absent"}
+    monkeypatch.setenv("HF_TOKEN", "hf_verysecret")
+    (tmp_path / ".kaggle").mkdir()
+    (tmp_path / ".kaggle" / "kaggle.json").write_text('{"key": "alsosecret"}')
+    (tmp_path / ".config" / "gcloud").mkdir(parents=True)
+    (tmp_path / ".config" / "gcloud" / "application_default_credentials.json").write_text('{"x": "thirdsecret"}')
+    result = CliRunner().invoke(main, ["doctor", "--json"])
+    said = {one["what"]: one for one in json.loads(result.stdout)["findings"]}
+    assert {said[what]["state"] for what in ("Google Cloud", "Hugging Face", "Kaggle")} == {"ok"}
+    assert "secret" not in result.output
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "gone.json"))
+    assert _found()["Google Cloud"].state == "wrong"
+
+
+def test_runners_come_with_what_gets_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("T5PREP_ENGINES", str(tmp_path))
+    found = _found()
+    assert found["runner local"].state == "ok"
+    assert found["runner flink"].state == found["runner prism"].state == "absent"
+    assert "Java" in found["runner flink"].seen
+    assert found["runner flink"].mend
+
+
+def test_a_tpu_that_was_asked_for_is_wrong_where_it_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _found(tpu="mine")["TPU mine"].seen == "8 cores answer"
+    monkeypatch.setattr(_checks, "_asked", lambda *_: {"error": "no such TPU"})
+    found = _found(tpu="mine")
+    assert found["TPU mine"].state == "wrong"
+    assert found["TensorFlow"].state == "wrong"
+
+
+def test_a_small_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_checks, "ENOUGH_BYTES", 1 << 80)
+    mend = _found()["disk of the cache"].mend
+    assert mend == "t5prep cache clear tokenized"
+    assert CliRunner().invoke(main, mend.split()[1:]).exit_code == 0
+
+
+def test_a_bucket_is_tried(bucket: str) -> None:
+    found = {one.what: one for one in _checks.examine(bucket=bucket)}
+    assert {what for what in found if what.startswith("bucket: ")} >= {
+        "bucket: list",
+        "bucket: write",
+        "bucket: delete",
+    }
+    assert found["bucket: write"].state == "ok"
+    assert _found(bucket="nonsense")["bucket: name"].state == "wrong"
+
+
+def test_what_a_process_says_and_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert _checks._asked("print('talk'); print('{\"cores\": 4}')") == {"cores": 4}
+    assert _checks._asked("raise SystemExit('broken driver')") == {"error": "broken driver"}
+    assert _checks._asked("import os; os._exit(3)") == {"error": "it ended with code 3"}
+
+
+def test_every_line_of_text_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = CliRunner().invoke(main, ["doctor", "--tpu", "mine"])
+    lines = [line for line in result.output.splitlines() if "→" not in line]
+    assert {line.split()[0] for line in lines} <= {"ok", "–", "wrong"}
+    assert "\x1b" not in result.output

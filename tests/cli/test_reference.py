@@ -1,0 +1,51 @@
+"""REFERENCE.md is what the commands say of themselves."""
+
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from t5prep.cli import _reference, main
+
+WRITTEN = Path(__file__).parents[2] / "REFERENCE.md"
+
+
+def test_reference_is_what_the_commands_say() -> None:
+    assert WRITTEN.read_text(encoding="utf-8") == _reference.markdown().rstrip() + "\n", "make reference"
+
+
+def test_every_command_and_option_stands_in_it() -> None:
+    said = WRITTEN.read_text(encoding="utf-8")
+    seen = 0
+
+    def look(command: click.Command, path: str) -> None:
+        nonlocal seen
+        assert path == "t5prep" or f"# {path}\n" in said, path
+        for one in command.params:
+            assert not isinstance(one, click.Option) or one.hidden or f"`{one.opts[0]}" in said, (path, one.opts)
+            seen += 1
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None
+                look(found, f"{path} {name}")
+
+    look(main, "t5prep")
+    assert seen > 200
+
+
+def test_examples_are_spelled_right() -> None:
+    """The example of every command is parsed by the command itself."""
+    import readme
+
+    examples = [line for line in WRITTEN.read_text(encoding="utf-8").splitlines() if line.startswith("t5prep ")]
+    shown = 0
+    for line in examples:
+        if "[" in line:  # usage
+            continue
+        for command in readme.commands(readme.Code("", "sh", line.partition(" > ")[0].partition("  #")[0])):
+            readme.parse(main, command.arguments)
+            shown += 1
+    assert shown > 25
+    assert CliRunner().invoke(main, ["prepare", "--help"]).exit_code == 0

@@ -1,0 +1,303 @@
+"""Uploading through a bucket that misbehaves: nothing lost, nothing sent twice, the manifest last."""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from servers.gcs_emulator import every, once_each
+from toy_dataset import write
+
+from t5prep.dataset.upload import upload
+from t5prep.errors import OutputError, T5prepError
+from t5prep.io import gcs, resumable_upload
+from t5prep.io.lock import MARKER
+
+
+@pytest.fixture
+def data(tmp_path):
+    out = tmp_path / "data"
+    write(out, {"train": [40, 50, 30, 20], "validation": [10]})
+    (out / "rejected.jsonl").write_text('{"reason": "empty"}\n')
+    return out
+
+
+def held(bucket):
+    """What is under a bucket's prefix, by name."""
+    return {name: gcs.read(f"{bucket}/{name}") for name in gcs.objects(bucket)}
+
+
+def local(data):
+    return {path.name: path.read_bytes() for path in data.iterdir()}
+
+
+def test_a_bucket_ends_byte_equal_with_the_manifest_last(data, bucket, front):
+    done = upload(data, f"{bucket}/a/b")
+    assert held(f"{bucket}/a/b") == local(data)
+    names = [name.removeprefix("a/b/") for name in front.made()]
+    assert names[0] == MARKER
+    assert names[-1] == "manifest.json"
+    assert sorted(done.sent) == sorted(local(data))
+    assert (done.skipped, done.deleted, done.stale) == ([], [], [])
+
+
+def test_what_is_there_is_not_sent_again(data, bucket, front):
+    upload(data, bucket)
+    gcs.delete(f"{bucket}/train.tfrecord-00001-of-00004")
+    front.seen.clear()
+    done = upload(data, bucket)
+    assert done.sent == ["train.tfrecord-00001-of-00004", "manifest.json"]
+    assert front.made() == [MARKER, "train.tfrecord-00001-of-00004", "manifest.json"]
+    kinds = [seen.kind for seen in front.seen]
+    assert kinds.index("delete") < kinds.index("put")  # the old manifest goes before a shard changes
+    front.seen.clear()
+    assert upload(data, bucket).sent == []
+    assert {seen.kind for seen in front.seen} == {"list"}
+
+
+def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data, bucket, tmp_path):
+    upload(data, bucket)
+    gcs.write(f"{bucket}/notes.txt", b"mine")
+    new = tmp_path / "new"
+    write(new, {"train": [70, 70]}, name="new")
+    done = upload(new, bucket)
+    assert len(done.stale) == 5
+    done = upload(new, bucket, delete_stale=True)
+    assert (done.sent, len(done.deleted)) == ([], 5)
+    assert held(bucket) == local(new) | {"notes.txt": b"mine", "rejected.jsonl": b'{"reason": "empty"}\n'}
+
+
+def test_a_dataset_that_does_not_verify_is_not_uploaded(data, bucket, front):
+    shard = data / "train.tfrecord-00000-of-00004"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"!")
+    with pytest.raises(T5prepError, match="SHA-256"):
+        upload(data, bucket)
+    assert front.seen == []
+
+
+def test_two_datasets_never_mix(data, bucket, tmp_path):
+    gcs.write(f"{bucket}/{MARKER}", json.dumps({"digest": "other", "task": "toy"}).encode())
+    with pytest.raises(OutputError, match="Another dataset is on its way"):
+        upload(data, bucket)
+    assert list(gcs.objects(bucket)) == [MARKER]
+
+
+def test_an_object_changed_meanwhile_is_never_overwritten(data, bucket, front):
+    rival = f"{bucket}/train.tfrecord-00002-of-00004"
+
+    meddled = []
+
+    def first_shard(seen):
+        if seen.kind == "put" and not meddled:
+            meddled.append(1)
+            gcs.write(rival, b"somebody else's")
+        return ""
+
+    front.fault = first_shard
+    with pytest.raises(OutputError, match="changed by somebody else"):
+        upload(data, bucket, workers=1)
+    assert gcs.read(rival) == b"somebody else's"
+    assert "manifest.json" not in gcs.objects(bucket)
+
+
+@pytest.mark.parametrize("fault", ["503", "429", "cut", "lost", "spoil", "stall"])
+def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch):
+    monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
+    front.stalled = 0.6
+    struck = set()
+    front.fault = once_each("put", fault, struck)
+    upload(data, bucket)
+    assert struck == {path.name for path in data.iterdir()}
+    front.fault = lambda seen: ""
+    assert held(bucket) == local(data)
+    assert len(front.made()) == len(set(front.made()))
+
+
+def test_one_in_ten_requests_fails_and_nothing_is_lost(data, bucket, front):
+    front.fault = every(10, "503", "cut")
+    for number in range(4):
+        upload(data, f"{bucket}/{number}")
+    faults = sum(1 for seen in front.seen if seen.status in (0, 503))
+    front.fault = lambda seen: ""
+    assert faults >= 4
+    assert all(held(f"{bucket}/{number}") == local(data) for number in range(4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "permission"),
+    [("list", "storage.objects.list"), ("begin", "storage.objects.create"), ("put", "storage.objects.create")],
+)
+def test_a_permanent_403_is_one_sentence(data, bucket, front, kind, permission):
+    front.fault = lambda seen: "403" if seen.kind == kind else ""
+    began = time.monotonic()
+    with pytest.raises(OutputError) as raised:
+        upload(data, bucket)
+    said = str(raised.value)
+    assert bucket.removeprefix("gs://") in said
+    assert "anonymous" in said
+    assert permission in said
+    assert "\n" not in said
+    assert time.monotonic() - began < 30  # it does not hang on what will not change
+
+
+def test_a_token_that_expires_is_renewed(data, bucket, front, monkeypatch):
+    from google.auth.credentials import Credentials
+    from google.cloud import storage
+
+    class Tokens(Credentials):
+        renewed = 0
+
+        def refresh(self, request):
+            self.renewed += 1
+            self.token = f"token-{self.renewed}"
+
+    tokens = Tokens()
+    client = storage.Client(
+        project="test", credentials=tokens, client_options={"api_endpoint": os.environ["STORAGE_EMULATOR_HOST"]}
+    )
+    monkeypatch.setattr(gcs, "client", lambda: client)
+    front.fault = lambda seen: "401" if seen.token == "Bearer token-1" and seen.kind == "put" else ""
+    upload(data, bucket, workers=1)
+    assert tokens.renewed == 2
+    front.fault = lambda seen: "401"
+    with pytest.raises(OutputError, match="gcloud auth application-default login"):
+        upload(data, f"{bucket}/other")
+
+
+def test_a_large_file_goes_on_at_the_byte_where_it_stood(bucket, front, tmp_path, monkeypatch):
+    monkeypatch.setattr(resumable_upload, "CHUNK_BYTES", 256 << 10)
+    data = tmp_path / "data"
+    write(data, {"train": [1500]}, length=1000)
+    name = "train.tfrecord-00000-of-00001"
+    size = (data / name).stat().st_size
+    assert size > 4 * resumable_upload.CHUNK_BYTES
+    puts = []
+
+    def third_fails(seen):
+        if seen.kind == "put":
+            puts.append(seen)
+            return "403" if len(puts) == 3 else ""
+        return ""
+
+    front.fault = third_fails
+    with pytest.raises(OutputError):
+        upload(data, bucket)
+    front.fault = lambda seen: ""
+    upload(data, bucket)
+    sent = sum(seen.received for seen in front.seen if seen.kind == "put" and seen.name == name)
+    assert sent == size + resumable_upload.CHUNK_BYTES  # only the refused chunk was sent twice
+    assert held(bucket) == local(data)
+
+
+KILLED = """
+import sys
+from t5prep import gcs, resumable
+gcs.TIMEOUT_SECONDS = (5.0, 5.0)
+resumable.CHUNK_BYTES = 256 << 10
+from t5prep.upload import upload
+upload(sys.argv[1], sys.argv[2], workers=2)
+"""
+
+
+@pytest.mark.slow
+def test_killed_ten_times_at_random_moments(bucket, front, tmp_path):
+    data = tmp_path / "data"
+    write(data, {"train": [1000] * 6}, length=1000)
+    front.delay = 0.2
+    dice = random.Random(1)
+    for _ in range(10):
+        asked = len(front.seen)
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(data), bucket], cwd=os.getcwd())
+        while process.poll() is None and not any(seen.kind == "put" for seen in front.seen[asked:]):
+            time.sleep(0.005)
+        time.sleep(dice.uniform(0, 0.5))
+        process.kill()
+        assert process.wait() == -9  # else it was done, and the test is too small
+        assert "manifest.json" not in gcs.objects(bucket)
+    front.delay = 0
+    subprocess.run([sys.executable, "-c", KILLED, str(data), bucket], cwd=os.getcwd(), check=True)
+    assert held(bucket) == local(data)
+    made = [name for name in front.made() if name != MARKER]
+    assert len(made) == len(set(made))
+    assert made[-1] == "manifest.json"
+    total = sum(len(content) for content in local(data).values())
+    sent = sum(seen.received for seen in front.seen if seen.kind == "put")
+    assert sent <= total + 10 * 2 * (256 << 10)  # each worker loses at most the chunk it was sending
+
+
+def test_the_command_says_what_it_did(data, bucket):
+    from click.testing import CliRunner
+
+    from t5prep.cli import main
+
+    first = CliRunner().invoke(main, ["upload", str(data), bucket, "--json"])
+    assert first.exit_code == 0, first.output
+    assert len(json.loads(first.stdout)["sent"]) == 7
+    again = CliRunner().invoke(main, ["upload", str(data), bucket])
+    assert re.search(r"0 objects sent .*7 there already", again.stdout)
+    bad = CliRunner().invoke(main, ["upload", str(data), "s3://bucket"])
+    assert bad.exit_code == 1
+    assert "gs://bucket/prefix" in bad.output
+
+
+def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, front):
+    from t5prep.dataset.verify import verify
+
+    upload(data, bucket)
+    front.seen.clear()
+    assert verify(bucket) == verify(data)
+    assert sum(seen.answered for seen in front.seen if seen.kind == "read") >= sum(
+        path.stat().st_size for path in data.glob("*.tfrecord-*")
+    )
+    gcs.write(f"{bucket}/train.tfrecord-00009-of-00010", b"")
+    with pytest.raises(T5prepError, match="no shard that the manifest names"):
+        verify(bucket)
+    gcs.delete(f"{bucket}/train.tfrecord-00009-of-00010")
+    name = "train.tfrecord-00001-of-00004"
+    content = gcs.read(f"{bucket}/{name}")
+    for spoiled, message in (
+        (content[:-1], "bytes, the manifest says"),
+        (content[:-1] + b"!", "SHA-256"),
+        (None, "not found"),
+    ):
+        gcs.delete(f"{bucket}/{name}")
+        if spoiled is not None:
+            gcs.write(f"{bucket}/{name}", spoiled)
+        with pytest.raises(T5prepError, match=message):
+            verify(bucket)
+    gcs.delete(f"{bucket}/manifest.json")
+    with pytest.raises(T5prepError, match=r"has no manifest\.json"):
+        verify(bucket)
+
+
+def test_reading_a_bucket_survives_faults(data, bucket, front):
+    from t5prep.dataset.verify import verify
+
+    upload(data, bucket)
+    front.fault = every(5, "503", "cut")
+    assert verify(bucket).task == "toy"
+    front.fault = lambda seen: "403" if seen.kind == "read" else ""
+    with pytest.raises(OutputError, match=r"storage\.objects\.get on the bucket"):
+        verify(bucket)
+
+
+def test_a_read_that_stalls_is_made_again_and_a_spoiled_one_is_never_believed(data, bucket, front, monkeypatch):
+    from t5prep.dataset.verify import verify
+
+    upload(data, bucket)
+    monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
+    front.stalled = 0.6
+    stalled = set()
+    front.fault = once_each("read", "stall", stalled)
+    assert verify(bucket) == verify(data)
+    assert stalled == {path.name for path in data.iterdir()} - {"rejected.jsonl"}
+    for name in ("train.tfrecord-00001-of-00004", "manifest.json"):
+        front.fault = lambda seen, name=name: "spoil" if seen.kind == "read" and seen.name == name else ""
+        with pytest.raises(T5prepError) as raised:
+            verify(bucket)
+        assert name in str(raised.value)
+        assert "\n" not in str(raised.value)

@@ -1,0 +1,69 @@
+"""What the doctor says of a bucket."""
+
+import pytest
+
+from t5prep.errors import UsageError
+from t5prep.io import gcs
+from t5prep.io.bucket_access import check_bucket
+
+
+def said(findings):
+    return {finding.what: finding.ok for finding in findings}
+
+
+def test_a_bucket_that_works_says_so_and_is_left_as_it_was(bucket, front):
+    gcs.write(f"{bucket}/data/a", b"1")
+    findings = check_bucket(f"{bucket}/data", zone="us-central1-b")
+    assert said(findings) == {"list": True, "write": True, "read": True, "delete": True, "region": True}
+    assert "sees 1 objects" in findings[0].seen
+    assert list(gcs.objects(f"{bucket}/data")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("list", {"list": False}),
+        ("multipart", {"list": True, "write": False}),
+        ("read", {"list": True, "write": True, "read": False, "delete": True}),
+        ("delete", {"list": True, "write": True, "read": True, "delete": False}),
+    ],
+)
+def test_what_is_not_allowed_comes_with_the_command_that_allows_it(bucket, front, kind, expected):
+    front.fault = lambda seen: "403" if seen.kind == kind else ""
+    findings = check_bucket(bucket)
+    assert said(findings) == expected
+    refused = next(finding for finding in findings if not finding.ok)
+    assert "storage.objects." in refused.seen
+    assert refused.mend.startswith(f"gcloud storage buckets add-iam-policy-binding {bucket} ")
+
+
+def test_a_bucket_far_from_the_tpu(bucket, front):
+    (far,) = [finding for finding in check_bucket(bucket, zone="europe-west4-a") if finding.what == "region"]
+    assert not far.ok
+    assert "US-CENTRAL1" in far.seen
+    assert "--location=europe-west4" in far.mend
+
+
+def test_no_bucket_and_no_place(front):
+    (finding,) = check_bucket("gs://there-is-none-of-this-name")
+    assert "gcloud storage buckets create" in finding.mend
+    with pytest.raises(UsageError, match="gs://bucket/prefix"):
+        check_bucket("data")
+
+
+def test_a_service_account_is_looked_up_in_the_buckets_policy(bucket, front, monkeypatch):
+    from google.cloud.storage.bucket import Bucket
+
+    class Policy:
+        bindings = (
+            {"role": "roles/storage.objectViewer", "members": {"serviceAccount:tpu@p.iam.gserviceaccount.com"}},
+        )
+
+    monkeypatch.setattr(Bucket, "get_iam_policy", lambda self, **how: Policy)
+    *_, finding = check_bucket(bucket, service_account="tpu@p.iam.gserviceaccount.com")
+    assert not finding.ok
+    assert "roles/storage.objectViewer" in finding.seen
+    assert "serviceAccount:tpu@p.iam.gserviceaccount.com --role=roles/storage.objectUser" in finding.mend
+    Policy.bindings[0]["role"] = "roles/storage.objectUser"
+    *_, finding = check_bucket(bucket, service_account="tpu@p.iam.gserviceaccount.com")
+    assert (finding.ok, finding.mend) == (True, "")

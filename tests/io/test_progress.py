@@ -1,0 +1,70 @@
+"""Progress is one line on a terminal, and nothing anywhere else."""
+
+import io
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pipelines.local_progress import Watch
+from t5prep.dataset.manifest import Shard
+from t5prep.io import progress
+from t5prep.io.progress import Progress
+from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.record_counts import Counts
+from t5prep.prepare.shard_writer import Gathered, ShardSpec
+from t5prep.reading.blocks import Block
+from t5prep.reading.formats import Format
+from t5prep.sources import RawFile
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_rate_share_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    terminal = Terminal()
+    shown = Progress("preparing", total=10_000_000, stream=terminal)
+    shown.add(bytes=1_000_000, rows=500)
+    assert terminal.getvalue() == ""  # a run that ends at once needs no line
+    now[0] += 4
+    shown.add(bytes=3_000_000, rows=1500)
+    assert "40%  2,000 rows  500 rows/s  1.0 MB/s  6 s left" in terminal.getvalue()
+    shown.close()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, terminal = [100.0], Terminal()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys, "stderr", terminal)
+    watch = Watch(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
+    block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
+    watch(block, Run("a.csv", 1, 40, 40, {"train": (0, 40)}, {"train": 4_000_000}, b"", {}))
+    for number in range(3):
+        spec = ShardSpec("train", number, 4, 1_000_000)
+        watch((spec, []), Gathered(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", 0))
+        now[0] += 4
+    assert terminal.getvalue().endswith("writing shards   67%  20 rows  2 rows/s  0.2 MB/s  4 s left")
+    watch.close()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_where_there_are_no_rows_bytes_are_counted() -> None:
+    sending = Progress("uploading", total=8_500_000_000, stream=Terminal())
+    sending.add(bytes=2_125_000_000)
+    assert sending.line(100.0) == "uploading   25%  2,125.0 of 8,500.0 MB  21.2 MB/s  300 s left"
+
+
+def test_a_file_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    shown = Progress("preparing", stream=stream)
+    now[0] += 60
+    shown.add(bytes=1, rows=1)
+    shown.close()
+    assert stream.getvalue() == ""

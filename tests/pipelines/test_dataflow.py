@@ -1,0 +1,129 @@
+"""Dataflow, as far as it can be had without an account: the job that is submitted is the job that does the work."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparing import prepared, questions, write_csv
+from servers.dataflow import dataflow
+
+from pipelines import engines
+from pipelines.prepare import prepare
+from t5prep import sources
+from t5prep.dataset import manifest
+from t5prep.errors import T5prepError, UsageError
+from t5prep.io import gcs
+from t5prep.prepare.settings import Settings
+from t5prep.sources import sample
+
+SAMPLE = sample.tokenizer_path()
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def cloud(bucket: str) -> str:
+    """A bucket of an emulator; skips where the Dataflow client is not installed."""
+    pytest.importorskip("google.cloud.dataflow", reason="pip install 't5prep[dataflow]'")
+    return bucket
+
+
+def staged(job: dict[str, Any], folder: Path) -> tuple[Path, Path]:
+    """The pipeline and the package that a job points to, fetched from the bucket."""
+    options = job["environment"]["sdkPipelineOptions"]["options"]
+    url = options.get("pipelineUrl") or options["pipeline_url"]
+    packages = [item["location"] for pool in job["environment"]["workerPools"] for item in pool["packages"]]
+    pipeline, package = folder / "pipeline.pb", folder / "workflow.tar.gz"
+    pipeline.write_bytes(gcs.read(url))
+    (location,) = [place for place in packages if place.endswith("workflow.tar.gz")]
+    package.write_bytes(gcs.read("gs://" + location.removeprefix("gs://").removeprefix("storage.googleapis.com/")))
+    return pipeline, package
+
+
+def empty_environment(folder: Path, package: Path) -> Path:
+    """A new virtual environment with the staged package and what it asks for; the Python of it."""
+    uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
+    pip = [uv, "pip", "install", "-q", "--python"] if os.path.exists(uv) else []
+    subprocess.run([sys.executable, "-m", "venv", *(["--without-pip"] if pip else []), folder], check=True)
+    python = folder / "bin" / "python"
+    install = [*pip, python] if pip else [python, "-m", "pip", "install", "-q"]
+    subprocess.run([*install, package], check=True)
+    return python
+
+
+@pytest.mark.slow
+def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_only_its_package(
+    cloud: str, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "rows").mkdir()
+    rows = questions(90)
+    write_csv(tmp_path / "rows/a.csv", rows[:50])
+    write_csv(tmp_path / "rows/b.csv", [*rows[50:], rows[3]])
+    said: dict[str, Any] = {}
+
+    def work(job: dict[str, Any]) -> None:
+        pipeline, package = staged(job, tmp_path)
+        said["pipeline"] = pipeline.stat().st_size
+        python = empty_environment(tmp_path / "worker", package)
+        env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        script = [python, ROOT / "tests" / "worker_of_dataflow.py", pipeline]
+        done = subprocess.run(script, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        said.update(json.loads(done.stdout.splitlines()[-1]))
+
+    with dataflow(work) as service:
+        arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
+        out = f"{cloud}/out"
+        made = prepared(tmp_path / "rows", out, tokenizer=SAMPLE, shards=2, runner="dataflow", arguments=arguments)
+    near = prepared(tmp_path / "rows", tmp_path / "near", tokenizer=SAMPLE, shards=2)
+    assert made == manifest.load(out)
+    assert made.splits == near.splits
+    assert [file.sha256 for file in made.source.files] == [file.sha256 for file in near.source.files]
+    assert len(service.request) < 1_000_000
+    assert said["pipeline"] < 1_000_000
+    assert len(said["fns"]) >= 10
+    assert said["t5prep"].startswith(str(tmp_path / "worker"))
+    assert not said["tensorflow"]
+    assert "vCPU-hours" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(cloud: str, tmp_path: Path) -> None:
+    gcs.write(f"{cloud}/rows.csv", write_csv(tmp_path / "rows.csv", questions(5)).read_bytes())
+    (found,) = sources.resolve(f"{cloud}/rows.csv").files
+    many = tuple(dataclasses.replace(found, name=f"part-{i:05d}.csv") for i in range(10_000))
+    source = sources.Resolved(cloud, "", many, "", "")
+    sizes: list[int] = []
+
+    def work(job: dict[str, Any]) -> None:
+        sizes.append(staged(job, tmp_path)[0].stat().st_size)
+        raise KeyboardInterrupt
+
+    choices = Settings("so_quality", {}, input_length=512, target_length=8, splits={"train": 1.0})
+    with dataflow(work) as service:
+        arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
+        how: dict[str, Any] = {"tokenizer": str(SAMPLE), "runner": "dataflow", "arguments": arguments}
+        with pytest.raises(T5prepError, match="--runner dataflow failed"):
+            prepare(choices, source=source, out=f"{cloud}/out", **how)
+    assert len(service.request) < 1_000_000
+    assert sizes[0] < 1_000_000
+    print(f"the request has {len(service.request):,} bytes, the pipeline {sizes[0]:,}")
+
+
+def test_options_that_dataflow_needs_are_asked_for_one_by_one(cloud: str, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(5))
+    with pytest.raises(UsageError, match="needs --project"):
+        prepared(source, f"{cloud}/out", tokenizer=SAMPLE, runner="dataflow")
+    with pytest.raises(UsageError, match="which is on this machine"):
+        prepared(source, tmp_path / "out", tokenizer=SAMPLE, runner="dataflow")
+
+
+def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.engines._installed", lambda module: False)
+    with pytest.raises(UsageError, match=r"pip install 't5prep\[dataflow\]'"):
+        engines.require("dataflow", out="gs://bucket/out")

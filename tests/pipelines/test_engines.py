@@ -1,0 +1,221 @@
+"""One corpus, many engines: every shard and the manifest have the same bytes, whatever prepared them."""
+
+import dataclasses
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from preparing import bytes_of, prepared, questions, require, write_csv
+from servers.flink import cluster
+from servers.gcs_emulator import Front, Seen
+
+from pipelines import engines
+from t5prep import sources
+from t5prep.errors import SourceError, UsageError
+from t5prep.io import gcs
+from t5prep.prepare import partition, placement, shard_writer
+from t5prep.prepare.block_sorter import ENTRY, Run
+from t5prep.prepare.shard_writer import ShardSpec
+from t5prep.sources import sample
+
+SAMPLE = sample.tokenizer_path()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows with long texts, duplicates, bad labels, in files of which one is packed by the block."""
+    folder = tmp_path_factory.mktemp("corpus")
+    rows = questions(120) + [dict(row, Id=f"long{i}") for i, row in enumerate(questions(4, words=900))]
+    rows += [dict(rows[3], Body="another"), dict(rows[4]), dict(rows[5], Id="x", Y="unheard of")]
+    write_csv(folder / "a.csv", rows[:60])
+    write_csv(folder / "b.csv", rows[60:])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("expected") / "out"
+    made = prepared(corpus, out, tokenizer=SAMPLE, shards=3)
+    assert made.rejected == {"duplicate id": 2, "unknown label": 1}
+    return bytes_of(out)
+
+
+def test_prism_gives_the_bytes_of_a_local_run(corpus: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
+    require("prism")
+    prepared(corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner="prism", workers=2)
+    assert bytes_of(tmp_path / "out") == expected
+
+
+@pytest.mark.slow
+def test_a_task_manager_is_lost_between_two_shards(
+    corpus: Path, expected: dict[str, bytes], tmp_path: Path, bucket: str, front: Front
+) -> None:
+    """The bucket holds the request for a later shard back until one that is at work has been killed."""
+    require("flink")
+    written: list[str] = []
+    once = threading.Lock()
+    with cluster(tmp_path / "flink", task_managers=2) as flink:
+
+        def lose(seen: Seen) -> str:
+            with once:
+                there = [name for name in front.made() if ".tfrecord-" in name]
+                if seen.kind in ("begin", "multipart") and there and not flink.lost:
+                    flink.lose_one_at_work()
+                    written.extend(there)
+            return ""
+
+        front.fault = lose
+        prepared(
+            corpus, f"{bucket}/data", tokenizer=SAMPLE, shards=3, runner="flink", arguments=flink.arguments, workers=2
+        )
+        assert flink.lost
+        assert flink.attempts() > 1
+        assert len(written) < len([name for name in expected if ".tfrecord-" in name])
+        assert [manager["id"] for manager in flink.ask("taskmanagers")["taskmanagers"]] == [
+            name for name in flink.task_managers if name != flink.lost
+        ]
+    assert {name: gcs.read(f"{bucket}/data/{name}") for name in gcs.objects(f"{bucket}/data")} == expected
+
+
+REAL = {
+    "questions": (
+        "stackoverflow/questions_cp1252.csv",
+        {"encoding": "cp1252", "options": {"labels": "HQ=high,LQ=low"}},
+    ),
+    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 10_000}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(REAL))
+def test_real_corpora_have_the_same_bytes_from_every_engine(shared_data: Path, tmp_path: Path, name: str) -> None:
+    """Of SST-2 ten thousand rows of each split, in files that are splits themselves; of Stack Overflow all, without a limit."""
+    require("prism")
+    require("flink")
+    where, choices = REAL[name]
+    choices = {"tokenizer": shared_data / "t5_tokenizer/spiece.model", "shards": 4, **choices}
+    source = shared_data / where
+    made = prepared(source, tmp_path / "local0", **choices)
+    assert sum(split.records for split in made.splits.values()) >= 1000
+    for workers in (1, 2, 4):
+        prepared(source, tmp_path / f"local{workers}", workers=workers, memory=4 << 30, **choices)
+    for engine in ("prism", "flink"):
+        prepared(source, tmp_path / engine, runner=engine, workers=2, **choices)
+    with cluster(tmp_path / "cluster", task_managers=2) as flink:
+        prepared(source, tmp_path / "cluster2", runner="flink", arguments=flink.arguments, workers=2, **choices)
+    for other in ("local1", "local2", "local4", "prism", "flink", "cluster2"):
+        assert bytes_of(tmp_path / other) == bytes_of(tmp_path / "local0"), other
+
+
+def test_what_a_worker_of_an_engine_raises_is_said_in_one_sentence(tmp_path: Path) -> None:
+    require("prism")
+    write_csv(tmp_path / "a.csv", questions(3))
+    (tmp_path / "b.csv").write_text("Id,Title\n1,2\n")
+    with pytest.raises(SourceError, match=r'^b\.csv has no column "?Body"?; it has Id, Title\.$'):
+        prepared(f"{tmp_path}/*.csv", tmp_path / "out", tokenizer=SAMPLE, runner="prism")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_beam_options_are_not_for_the_local_runner(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "a.csv", questions(3))
+    with pytest.raises(UsageError, match="--parallelism=2: what stands after --"):
+        prepared(source, tmp_path / "out", tokenizer=SAMPLE, arguments=["--parallelism=2"])
+
+
+def test_what_is_missing_comes_with_the_command_that_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T5PREP_ENGINES", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    assert [missing.what for missing in engines.missing()][:3] == [
+        "Prism",
+        "Java",
+        "Flink's job server",
+    ]
+    assert all(re.match(r"(sudo|bash|pip) \S", missing.command) for missing in engines.missing())
+    with pytest.raises(UsageError, match=r"needs Java.*apt-get install"):
+        engines.require("flink")
+
+
+def test_who_has_no_clone_is_not_sent_to_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed from a package, there is no `.ci`: Beam fetches its own job server then."""
+    monkeypatch.setenv("T5PREP_ENGINES", str(tmp_path))
+    monkeypatch.setattr(engines, "_SCRIPT", tmp_path / ".ci" / "engines")
+    assert not [missing for missing in engines.missing() if ".ci" in missing.command]
+    assert "Flink's job server" not in [missing.what for missing in engines.missing()]
+
+
+def test_a_limit_is_so_many_rows_of_all_or_of_each_split(tmp_path: Path) -> None:
+    rows = questions(30)
+    for folder, names in (("parts", ("a.csv", "b.csv")), ("splits", ("train.csv", "valid.csv"))):
+        (tmp_path / folder).mkdir()
+        write_csv(tmp_path / folder / names[0], rows[:10])
+        write_csv(tmp_path / folder / names[1], rows[10:])
+        made = prepared(tmp_path / folder, tmp_path / f"{folder}.out", tokenizer=SAMPLE, limit=12)
+        counts = {name: split.records for name, split in made.splits.items()}
+        assert sum(counts.values()) == 12 if folder == "parts" else counts == {"train": 10, "validation": 12}
+
+
+def run_of(keys: Sequence[int], splits: dict[str, tuple[int, int]]) -> Run:
+    """A run of records that say their position, one split after the other."""
+    records = [f"record{key:x}".encode() for key in keys]
+    entries = np.zeros(len(keys), ENTRY)
+    entries["high"] = np.array(keys, np.uint64)
+    entries["size"] = [len(record) for record in records]
+    entries["begin"] = np.cumsum(entries["size"]) - entries["size"]
+    data = entries.tobytes() + b"".join(records)
+    return Run("f", 1, len(keys), len(keys), splits, {}, b"", {}, data=data)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+def test_pieces_of_a_run_hold_each_record_in_the_shard_of_its_position(shards: int) -> None:
+    keys = sorted(
+        placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
+    )
+    keys = [0, *keys, (1 << 64) - 1]
+    run = run_of(keys + keys[:5], {"train": (0, len(keys)), "test": (len(keys), len(keys) + 5)})
+    specs = [ShardSpec("train", number, shards, 0, before=("test",)) for number in range(shards)]
+    edges = placement.shard_edges(shards)
+    found: dict[str, list[int]] = {"train": [], "test": []}
+    for name, piece in partition.cut(run, specs):
+        number = int(name.split("-")[1])
+        (split,) = piece.splits
+        (whole,) = shard_writer._slices([piece], split, edges[number], edges[number + 1])
+        assert len(whole.entries) == piece.records  # nothing of a neighbour
+        found[split] += whole.entries["high"].tolist()
+        texts = [
+            bytes(whole.data[b : b + s]) for b, s in zip(whole.entries["begin"], whole.entries["size"], strict=True)
+        ]
+        if split == "train":
+            assert texts == [f"record{key:x}".encode() for key in whole.entries["high"].tolist()]
+        else:
+            assert not any(texts)  # positions only
+        assert dataclasses.replace(piece, data=b"").rejected == b""
+    assert found == {"train": keys, "test": keys[:5]}
+
+
+def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> None:
+    """10,000 files and a tokenizer of 800 kB lie beside the shards; the pipeline only says where."""
+    import apache_beam as beam
+
+    from pipelines import prepare as preparing
+    from pipelines import staging
+    from pipelines.work import Finish, PrepareBlock
+    from t5prep.prepare.settings import Settings
+    from t5prep.tokens.tokenizer import Tokenizer
+
+    sizes = []
+    for count in (1, 10_000):
+        files = tuple(
+            sources.RawFile(f"part-{i:05d}.csv", f"gs://bucket/folder/part-{i:05d}.csv#1", 1) for i in range(count)
+        )
+        source = sources.Resolved("gs://bucket/folder", "", files, "", "")
+        loaded = Tokenizer(SAMPLE.read_bytes(), name="sample:")
+        staged = staging.stage(source=source, tokenizer=loaded, folder=str(tmp_path / f"{count:05d}"))
+        settings = Settings(task="so_quality", options={}, input_length=512, target_length=8, splits={"train": 1.0})
+        finish = Finish(settings, dataclasses.replace(source, files=()), staged, "gs://bucket/out")
+        graph = preparing.wired(beam.Pipeline(), work=PrepareBlock(settings, staged), finish=finish, spread=True)
+        sizes.append(graph.to_runner_api().ByteSize())
+    assert abs(sizes[0] - sizes[1]) < 1000
+    assert max(sizes) < 200_000

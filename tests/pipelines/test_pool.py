@@ -1,0 +1,249 @@
+"""What can happen to the processes and the disk of a local run: it goes on, or says in a sentence why it cannot."""
+
+import collections
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from preparing import bytes_of, prepared, questions, write_csv
+
+from pipelines import failures, pool
+from pipelines import prepare as preparing
+from pipelines.local_progress import Watch
+from t5prep.errors import OutputError, T5prepError, UsageError
+from t5prep.prepare import shard_writer
+from t5prep.sources import sample
+
+SAMPLE = sample.tokenizer_path()
+
+
+def warm() -> None:
+    pass
+
+
+def twice(element: int) -> int:
+    time.sleep(0.02)
+    return 2 * element
+
+
+def noted(folder: Path, element: int) -> int:
+    (folder / uuid.uuid4().hex).write_text(str(element))
+    return element
+
+
+def deadly(element: int) -> int:
+    if element == 3:
+        os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does to a process that asks for too much memory
+    return element
+
+
+@pytest.fixture
+def two() -> Iterator[pool.Pool]:
+    started = pool.Pool(2, warm=warm)
+    yield started
+    started.close()
+
+
+def through(two: pool.Pool, work: Any, elements: range) -> list[int]:
+    window = pool.Window(two.name, work)
+    results = [result for element in elements for result in window.put(element)]
+    return results + list(window.drain())
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.Pool) -> None:
+    stop = threading.Event()
+
+    def kill() -> None:
+        for _ in range(2):
+            if stop.wait(0.4):
+                return
+            os.kill(next(iter(two.executor._processes)), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert through(two, twice, range(60)) == [2 * element for element in range(60)]
+    stop.set()
+    killer.join()
+
+
+def test_what_was_begun_early_is_not_done_twice(two: pool.Pool, tmp_path: Path) -> None:
+    work = functools.partial(noted, tmp_path)
+    two.ahead(work, range(5))
+    window = pool.Window(two.name, work)
+    results = [result for element in range(9) for result in window.put(element)]
+    assert results + list(window.drain()) == list(range(9))
+    assert sorted(int(path.read_text()) for path in tmp_path.iterdir()) == list(range(9))
+
+
+def test_what_was_begun_early_survives_a_worker(two: pool.Pool) -> None:
+    two.ahead(twice, range(40))
+    time.sleep(0.2)
+    os.kill(next(iter(two.executor._processes)), signal.SIGKILL)
+    assert through(two, twice, range(60)) == [2 * element for element in range(60)]
+
+
+def slow_beside_deadly(element: int) -> int:
+    time.sleep(0.4 * (element == 2))
+    return deadly(element)
+
+
+def test_work_that_kills_every_worker_is_said_in_a_sentence(two: pool.Pool) -> None:
+    """And no other work, which was lost with it each time."""
+    with pytest.raises(T5prepError, match=r"died 3 times on the same work \(3\)"):
+        through(two, slow_beside_deadly, range(6))
+    with pytest.raises(T5prepError, match=r"died 3 times on the same work \(3\)\. If the machine ran out of memory"):
+        through(two, deadly, range(6))
+
+
+def hungry(element: int) -> int:
+    return int(np.empty(1 << 56).size) + element
+
+
+def test_a_worker_out_of_memory_is_a_sentence(two: pool.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = r"ran out of memory\. Try again with fewer workers"
+    with pytest.raises(T5prepError, match=said), failures.explained("local", out="out"):
+        through(two, hungry, range(6))
+    source = write_csv(tmp_path / "rows.csv", questions(9))
+    monkeypatch.setattr(shard_writer, "gather", lambda *_, **__: hungry(1))
+    with pytest.raises(T5prepError, match=said):
+        prepared(source, tmp_path / "out", tokenizer=SAMPLE)
+    monkeypatch.undo()
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    prepared(source, tmp_path / "out", tokenizer=SAMPLE)
+
+
+def test_workers_that_are_killed_while_preparing_change_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One while blocks are tokenized, one between two shards."""
+    rows = questions(240)
+    (tmp_path / "rows").mkdir()
+    for first in range(0, 240, 20):
+        write_csv(tmp_path / "rows" / f"{first:03d}.csv", rows[first : first + 20])
+    choices = {"tokenizer": SAMPLE, "shards": 8, "limit": 1000}  # with a limit nothing is begun ahead
+    seen, restarts = collections.Counter[str](), []
+
+    class Killing(Watch):
+        def __call__(self, element: Any, result: Any) -> None:
+            super().__call__(element, result)
+            kind = type(result).__name__
+            seen[kind] += 1
+            if (kind, seen[kind]) in (("Run", 3), ("Gathered", 2)):
+                (running,) = pool._POOLS.values()
+                os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
+
+    restart = pool.Pool.restart
+    monkeypatch.setattr(pool.Pool, "restart", lambda self: (restarts.append(1), restart(self))[1])
+    monkeypatch.setattr(preparing, "Watch", Killing)
+    prepared(tmp_path / "rows", tmp_path / "killed", workers=2, **choices)
+    assert len(restarts) >= 2
+    monkeypatch.undo()
+    prepared(tmp_path / "rows", tmp_path / "out", **choices)
+    assert bytes_of(tmp_path / "killed") == bytes_of(tmp_path / "out")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "t5prep", place], capture_output=True).returncode:
+        pytest.skip("only root may mount a file system")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize(("rows", "full"), [(9000, r"out/\.unfinished-spool/\S+"), (3000, r"out/train\.tfrecord-\S+")])
+def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
+    small_disk: Path, tmp_path: Path, rows: int, full: str
+) -> None:
+    """While blocks are spilled, and while shards are written."""
+    source = write_csv(tmp_path / "rows.csv", questions(rows))
+    with pytest.raises(
+        OutputError, match=rf"no space left for {small_disk}/{full}\. Free some, or choose another place"
+    ):
+        prepared(source, small_disk / "out", tokenizer=SAMPLE, workers=1, kept=tmp_path / "kept", shards=4)
+    assert not (small_disk / "out" / "manifest.json").exists()
+    assert list((tmp_path / "kept").rglob("*.arrow"))
+    few = write_csv(tmp_path / "few.csv", questions(100))
+    prepared(few, small_disk / "out", tokenizer=SAMPLE)  # what the full run left is swept away
+    prepared(few, tmp_path / "out", tokenizer=SAMPLE)
+    assert bytes_of(small_disk / "out") == bytes_of(tmp_path / "out")
+
+
+def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path: Path) -> None:
+    (small_disk / "filled").write_bytes(bytes(2_900_000))
+    source = write_csv(tmp_path / "rows.csv", questions(1000))
+    made = prepared(source, tmp_path / "out", tokenizer=SAMPLE, kept=small_disk / "kept")
+    assert sum(split.records for split in made.splits.values()) == 1000
+    assert not list((small_disk / "kept").rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("when", ["Run", "Gathered"])
+def test_a_scratch_folder_that_vanishes_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """When the first block is tokenized, or the first shard written."""
+    source, out = write_csv(tmp_path / "rows.csv", questions(50)), tmp_path / "out"
+
+    class Vanishing(Watch):
+        def __call__(self, element: Any, result: Any) -> None:
+            super().__call__(element, result)
+            if type(result).__name__ == when:
+                shutil.rmtree(out / ".unfinished-spool", ignore_errors=True)
+
+    monkeypatch.setattr(preparing, "Watch", Vanishing)
+    with pytest.raises(OutputError, match=r"out/\.unfinished-spool/\S+ is gone: something removes .* start it again"):
+        prepared(source, out, tokenizer=SAMPLE, workers=1, shards=9)
+    assert not (out / "manifest.json").exists()
+    monkeypatch.undo()
+    prepared(source, out, tokenizer=SAMPLE)
+    prepared(source, tmp_path / "other", tokenizer=SAMPLE)
+    assert bytes_of(out) == bytes_of(tmp_path / "other")
+
+
+def test_too_little_memory_is_refused_and_little_is_shared_out(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(300))
+    with pytest.raises(UsageError, match="--memory 100MiB: one worker needs"):
+        prepared(source, tmp_path / "out", tokenizer=SAMPLE, workers=1, memory=100 << 20)
+    prepared(source, tmp_path / "small", tokenizer=SAMPLE, workers=2, memory=520 << 20)
+    prepared(source, tmp_path / "large", tokenizer=SAMPLE)
+    assert bytes_of(tmp_path / "small") == bytes_of(tmp_path / "large")
+
+
+SCRIPT = """
+import sys
+from t5prep import sources
+from t5prep.settings import Settings
+from pipelines.prepare import prepare
+def mine():
+    settings = Settings(task="so_quality", options={}, input_length=64, target_length=2, splits={"train": 1.0})
+    prepare(settings, source=sources.resolve(sys.argv[1]), tokenizer="sample:", out=sys.argv[2], workers=2)
+"""
+
+
+def test_a_script_without_a_guard_is_told_of_it(tmp_path: Path) -> None:
+    """Workers import the script, and would prepare again instead of beginning."""
+    rows = write_csv(tmp_path / "rows.csv", questions(9))
+    script = tmp_path / "mine.py"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "T5PREP_CACHE": str(tmp_path / "cache")}
+    line = [sys.executable, str(script), str(rows), str(tmp_path / "out")]
+    script.write_text(f"{SCRIPT}mine()")
+    ran = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
+    assert ran.returncode == 1
+    assert 'Call this under `if __name__ == "__main__":`' in ran.stderr.splitlines()[-1]
+    assert "bootstrapping phase" not in ran.stderr
+    script.write_text(f"{SCRIPT}if __name__ == '__main__': mine()")
+    subprocess.run(line, capture_output=True, text=True, env=environment, check=True)
+    assert (tmp_path / "out" / "manifest.json").exists()

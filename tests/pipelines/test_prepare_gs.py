@@ -1,0 +1,86 @@
+"""Preparing straight into a bucket: the same bytes as in a directory, all of it or nothing."""
+
+import pytest
+from preparing import bytes_of, prepared, require
+from servers.gcs_emulator import every
+
+from t5prep.dataset import manifest
+from t5prep.dataset.verify import verify
+from t5prep.errors import OutputError
+from t5prep.io import gcs
+from t5prep.io.lock import MARKER
+
+CHOICES = {"tokenizer": "sample:", "shards": 3}
+
+
+@pytest.fixture
+def source(tmp_path):
+    """150 questions, one of them without a text."""
+    rows = [
+        f"{n},how to {n},{'x ' * (n % 40) if n else ''},,,{('HQ', 'LQ_EDIT', 'LQ_CLOSE')[n % 3]}" for n in range(150)
+    ]
+    (tmp_path / "train.csv").write_text("\n".join(["Id,Title,Body,Tags,CreationDate,Y", *rows]) + "\n")
+    return tmp_path / "train.csv"
+
+
+def held(place):
+    return {name: gcs.read(f"{place}/{name}") for name in gcs.objects(place)}
+
+
+def test_a_bucket_gets_the_bytes_that_a_directory_gets(source, bucket, front, tmp_path):
+    made = prepared(source, tmp_path / "data", **CHOICES)
+    place = f"{bucket}/data"
+    assert prepared(source, place, workers=2, **CHOICES) == made
+    assert held(place) == bytes_of(tmp_path / "data")
+    assert gcs.objects(f"{place}/.unfinished-spool") == {}
+    assert verify(place) == made
+    written = [name.removeprefix("data/") for name in front.made()]
+    assert written[0] == MARKER
+    assert written[-1] == manifest.NAME
+    # The same again, with fewer shards: the ones that are left over go.
+    prepared(source, place, **CHOICES | {"shards": 2})
+    assert len([name for name in gcs.objects(place) if name.startswith("train.tfrecord")]) == 2
+    verify(place)
+    with pytest.raises(OutputError, match="holds another dataset"):
+        prepared(source, place, **CHOICES | {"seed": 1})
+
+
+@pytest.mark.parametrize("engine", ["prism", pytest.param("flink", marks=pytest.mark.slow)])
+def test_an_engine_writes_the_same_into_a_bucket(source, bucket, front, tmp_path, engine):
+    require(engine)
+    made = prepared(source, tmp_path / "data", **CHOICES)
+    place = f"{bucket}/data"
+    assert prepared(source, place, runner=engine, workers=2, **CHOICES) == made
+    assert held(place) == bytes_of(tmp_path / "data")
+    assert front.made()[-1] == f"data/{manifest.NAME}"
+
+
+def test_a_run_that_fails_leaves_no_manifest_and_is_taken_up_again(source, bucket, front):
+    place = f"{bucket}/data"
+    front.fault = lambda seen: "403" if seen.kind in ("multipart", "begin") and len(front.made()) > 4 else ""
+    with pytest.raises(OutputError, match=r"lacks storage\.objects\.create on the bucket"):
+        prepared(source, place, **CHOICES)
+    front.fault = lambda seen: ""
+    assert manifest.NAME not in gcs.objects(place)
+    with pytest.raises(OutputError, match="Another dataset is on its way"):
+        prepared(source, place, **CHOICES | {"seed": 1})
+    made = prepared(source, place, **CHOICES)
+    assert verify(place) == made
+    assert MARKER not in gcs.objects(place)
+
+
+def test_somebody_elses_objects_are_left_alone(source, bucket, front):
+    gcs.write(f"{bucket}/data/thesis.doc", b"mine")
+    with pytest.raises(OutputError, match="holds no dataset of t5prep"):
+        prepared(source, f"{bucket}/data", **CHOICES)
+    assert held(f"{bucket}/data") == {"thesis.doc": b"mine"}
+    with pytest.raises(OutputError, match="There is no bucket"):
+        prepared(source, "gs://there-is-none-of-this-name/data", **CHOICES)
+
+
+def test_one_in_ten_requests_fails_and_the_bytes_are_the_same(source, bucket, front, tmp_path):
+    front.fault = every(10, "503", "429")
+    prepared(source, f"{bucket}/data", **CHOICES)
+    front.fault = lambda seen: ""
+    prepared(source, tmp_path / "data", **CHOICES)
+    assert held(f"{bucket}/data") == bytes_of(tmp_path / "data")

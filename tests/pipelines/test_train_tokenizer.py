@@ -1,0 +1,146 @@
+"""`t5prep tokenizer train`: from a corpus to a directory that AutoTokenizer loads and that gives the same ids."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipelines import train_tokenizer
+from t5prep import sources
+from t5prep.cli import main
+from t5prep.errors import OutputError, SourceError, UsageError
+from t5prep.sources import sample
+from t5prep.tokens import audit, comparison, huggingface_files, line_sample, training
+from t5prep.tokens.tokenizer import Tokenizer
+
+LINES = [line.strip() for row in sample.generate(rows=300, seed=9) for line in row[2].splitlines() if line.strip()]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def run(*args: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["tokenizer", *args])
+    return result.exit_code, result.output
+
+
+def test_t5s_conventions():
+    tokenizer = Tokenizer(training.train(LINES, vocab_size=400), name="new")
+    assert [tokenizer.piece(id) for id in range(3)] == ["<pad>", "</s>", "<unk>"]
+    assert (tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.processor.bos_id()) == (0, 1, 2, -1)
+    assert (tokenizer.vocab_size, tokenizer.size, tokenizer.padded_size) == (400, 500, 512)
+    assert tokenizer.sentinel(0) == 499
+    assert tokenizer.facts.normalizer == "nmt_nfkc"
+    assert tokenizer.unk_id in tokenizer.encode("☃")
+
+
+def test_options_of_training():
+    plain = Tokenizer(training.train(LINES, vocab_size=1500), name="plain")
+    digits = Tokenizer(training.train(LINES, vocab_size=1500, split_digits=True), name="digits")
+    assert len(plain.encode("2020")) < 4
+    assert digits.processor.encode("2020", out_type=str)[-4:] == ["2", "0", "2", "0"]
+    full = Tokenizer(training.train(LINES, vocab_size=700, byte_fallback=True), name="bytes")
+    assert full.unk_id not in full.encode("☃ Ω")
+    assert full.decode(full.encode("☃ Ω")) == "☃ Ω"
+
+
+@pytest.mark.parametrize(("size", "said"), [(100_000, "at most"), (10, "too small")])
+def test_a_vocabulary_that_cannot_be_had(size: int, said: str):
+    with pytest.raises(UsageError, match=said):
+        training.train(LINES, vocab_size=size)
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shared_data: Path, tmp_path: Path):
+    pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    texts = [
+        line.rstrip("\n")
+        for name in ("english/wikitext2_valid.txt", "romanian/RO-STS.train.ro")
+        for line in (shared_data / name).read_text(encoding="utf-8").split("\n")
+    ]
+    lines = line_sample.draw((line for text in texts for line in line_sample.lines_of(text)), most=1500)
+    model = training.train(lines, vocab_size=1500, byte_fallback=byte_fallback, split_digits=byte_fallback)
+    tokenizer = Tokenizer(model, name="new")
+    huggingface_files.write(tmp_path, tokenizer, config={"model_type": "t5", "d_model": 64})
+    encoders = comparison.libraries(tokenizer, name=str(tmp_path))
+    assert set(encoders) == {"tokenizers", "transformers"}
+    # What spells a special token differs, and is pinned down in test_identity.py.
+    texts = [text for text in texts[::3] if "<unk>" not in text]
+    expected = tokenizer.processor.encode(texts)
+    assert len(texts) > 4000
+    for name, encode in encoders.items():
+        different = [(a, list(b)) for a, b in zip(expected, encode(texts), strict=True) if a != list(b)]
+        assert all(audit.tied(a, b, tokenizer) for a, b in different), name
+        assert len(different) <= 2
+    auto = transformers.AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    text = "In 1999 the naïve  fox — ☃?"
+    assert auto(text)["input_ids"] == [*tokenizer.encode(text), tokenizer.eos_id]
+    assert auto.convert_tokens_to_ids(["<extra_id_0>", "<extra_id_99>"]) == [
+        tokenizer.sentinel(0),
+        tokenizer.sentinel(99),
+    ]
+    assert len(auto) == tokenizer.size
+    assert (auto.pad_token_id, auto.eos_token_id, auto.unk_token_id) == (0, 1, 2)
+    if byte_fallback:
+        assert auto.decode(auto(text)["input_ids"], skip_special_tokens=True) == "In 1999 the naïve fox — ☃?"
+    config = transformers.AutoConfig.from_pretrained(tmp_path, local_files_only=True)
+    assert (config.vocab_size % 128, config.vocab_size - tokenizer.size < 128) == (0, True)
+
+
+def test_the_sample_is_the_same_from_any_order_and_blocks(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = train_tokenizer.draw(sources.resolve(str(text)), lines=50, workers=1)
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for part in range(3):
+        (parts / f"{part}.txt").write_text("\n".join(reversed(LINES[part::3])), encoding="utf-8")
+    again = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), lines=50, workers=2)
+    assert whole == again
+    assert (whole.rows, whole.seen, whole.broken, len(whole.lines)) == (len(LINES), len(LINES), 0, 50)
+    assert whole.lines == line_sample.draw(LINES, most=50)
+
+
+@pytest.mark.slow
+def test_train_and_check_on_the_command_line(tmp_path: Path):
+    out = tmp_path / "tokenizer"
+    columns = ("--source", "sample:", "--column", "Title", "--column", "Body")
+    train = ("train", *columns, "--vocab-size", "600", "--lines", "3000", "--size", "tiny", "--out", str(out))
+    code, said = run(*train)
+    assert code == 0, said
+    assert "600 pieces and 100 sentinels (an embedding of 768), from 3,000 of" in said
+    assert sorted(path.name for path in out.iterdir()) == sorted(huggingface_files.NAMES)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    code, said = run(*train, "--workers", "1", "--json")
+    assert json.loads(said)["vocab_size"] == 600
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    code, said = run("check", str(out), *columns, "--limit", "200", "--json")
+    report = json.loads(said)
+    assert report["texts"] == 398  # one row has neither title nor body
+    assert report["agreement"]["tokenizers"]["unexplained"] == 0
+    code, said = run("check", "sample:", *columns, "--limit", "100")
+    assert "newline" in said
+    assert "advice" in said
+
+
+def test_errors_are_sentences(text: Path, tmp_path: Path):
+    source = sources.resolve(str(text))
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "thesis.doc").write_text("x")
+    with pytest.raises(OutputError, match="holds something else"):
+        train_tokenizer.train(source, out=strange, config={})
+    with pytest.raises(SourceError, match='no column "body"; it has text'):
+        train_tokenizer.train(source, out=tmp_path / "new", config={}, columns=["body"])
+    with pytest.raises(UsageError, match="--lines 0"):
+        train_tokenizer.train(source, out=tmp_path / "new", config={}, lines=0)
+    with pytest.raises(UsageError, match="this machine"):
+        train_tokenizer.train(source, out=tmp_path / "new", config={}, runner="dataflow")
+    code, said = run("check", "sample:", "--source", "sample:")
+    assert code == 1
+    assert said.startswith('Error: questions.csv has no column "text"')
+    assert "--column" in said

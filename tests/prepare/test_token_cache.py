@@ -1,0 +1,205 @@
+"""Tokenized blocks of earlier runs: found when nothing that made them has changed, and bounded on disk."""
+
+import inspect
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from preparing import bytes_of, prepared, questions, write_csv
+
+from t5prep import cli
+from t5prep.dataset.verify import verify
+from t5prep.errors import UsageError
+from t5prep.io import cache_folder
+from t5prep.prepare import token_cache
+from t5prep.prepare.settings import Settings
+from t5prep.sources import sample
+from t5prep.tasks import task
+
+SAMPLE = sample.tokenizer_path()
+
+
+def files_of(folder: Path) -> dict[Path, float]:
+    return {path: path.stat().st_mtime_ns for path in folder.glob("??/*.arrow")}
+
+
+def write_parquet(path: Path, rows: list[dict[str, str]], *, group: int) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=group)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_run_that_only_places_otherwise_tokenizes_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture, kind: str
+) -> None:
+    rows = questions(60)
+    source = (
+        write_csv(tmp_path / "rows.csv", rows)
+        if kind == "csv"
+        else write_parquet(tmp_path / "rows.parquet", rows, group=20)
+    )
+    folder = tmp_path / "kept"
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    before = set(files_of(folder))
+    assert len(before) == (1 if kind == "csv" else 3)
+    other = {"seed": 1, "shards": 2, "splits": {"train": 0.5, "validation": 0.5}, "layout": "ragged"}
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder, workers=1, **other)
+    assert set(files_of(folder)) == before
+    assert f"{len(before)} of {len(before)} blocks" in capfd.readouterr().err
+    prepared(source, tmp_path / "c", tokenizer=SAMPLE, kept=folder, input_length=64)
+    assert len(files_of(folder)) == 2 * len(before)
+    prepared(source, tmp_path / "d", tokenizer=SAMPLE)
+    assert bytes_of(tmp_path / "d") == bytes_of(tmp_path / "a")
+
+
+def test_a_changed_row_is_found_in_parquet_whatever_its_name_and_time(tmp_path: Path) -> None:
+    rows, folder = questions(40), tmp_path / "kept"
+    source = write_parquet(tmp_path / "rows.parquet", rows, group=20)
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    there = source.stat()
+    rows[30]["Body"] = rows[30]["Body"].replace("word", "drow")
+    write_parquet(source, rows, group=20)
+    os.utime(source, ns=(there.st_atime_ns, there.st_mtime_ns))
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder)
+    assert len(files_of(folder)) == 3  # one row group of two is another
+    assert bytes_of(tmp_path / "a") != bytes_of(tmp_path / "b")
+
+
+def test_large_row_groups_become_several_blocks_of_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_parquet(tmp_path / "rows.parquet", questions(100), group=100)
+    one = prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=tmp_path / "kept1")
+    monkeypatch.setattr("t5prep.reading.blocks.PARQUET_BYTES", 4000)
+    several = prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=tmp_path / "kept2")
+    assert one == several
+    assert len(files_of(tmp_path / "kept1")) == 1 < len(files_of(tmp_path / "kept2"))
+
+
+@pytest.mark.parametrize(
+    "module", ["tasks.sst2", "formats", "regular_csv", "pairs", "tokenizing", "encode", "tokenizer"]
+)
+def test_what_other_code_tokenized_is_not_found(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever of it makes rows of bytes, or features of rows."""
+    settings = Settings("sst2", {}, input_length=128, target_length=4)
+    task.code.cache_clear()
+    before = settings.tokenizing("tokenizer")
+    source = inspect.getsource
+    monkeypatch.setattr(inspect, "getsource", lambda of: source(of) + "#" * (of.__name__ == f"t5prep.{module}"))
+    task.code.cache_clear()
+    changed = settings.tokenizing("tokenizer")
+    task.code.cache_clear()
+    assert changed != before
+    monkeypatch.undo()
+    assert settings.tokenizing("tokenizer") == before
+
+
+def test_fresh_uses_nothing_and_keeps_what_it_makes(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    source, folder = write_csv(tmp_path / "rows.csv", questions(30)), tmp_path / "kept"
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    (path,) = files_of(folder)
+    path.write_bytes(b"not a table")
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder, fresh=True, workers=1)
+    assert "earlier run" not in capfd.readouterr().err
+    assert path.stat().st_size > 100
+    path.write_bytes(b"cut off")  # what cannot be read is made again
+    prepared(source, tmp_path / "c", tokenizer=SAMPLE, kept=folder)
+    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b") == bytes_of(tmp_path / "c")
+
+
+def test_the_longest_unused_go_first_and_what_this_run_used_stays(tmp_path: Path) -> None:
+    table = pa.table({"a": list(range(1000))})
+    names = [f"{i:02d}ab" for i in range(6)]
+    for age, name in enumerate(names):
+        token_cache.keep(tmp_path, name, table)
+        os.utime(tmp_path / name[:2] / f"{name}.arrow", (1000 + age, 1000 + age))
+    size = token_cache.usage(tmp_path).bytes // 6
+    assert token_cache.find(tmp_path, names[0]) is not None  # used now
+    token_cache.bound(tmp_path, limit=3 * size, began=time.time() - 60)
+    assert {path.stem for path in files_of(tmp_path)} == {names[0], names[4], names[5]}
+    token_cache.bound(tmp_path, limit=size // 2, began=time.time() - 60)
+    assert {path.stem for path in files_of(tmp_path)} == {names[0]}
+    token_cache.keep(tmp_path, "99zz", table)
+    assert token_cache.usage(tmp_path).blocks == 1  # full: nothing more is kept
+    token_cache.bound(tmp_path, limit=9 * size, began=time.time())
+    token_cache.keep(tmp_path, "99zz", table)
+    assert token_cache.usage(tmp_path).blocks == 2
+
+
+def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
+    monkeypatch.setenv("T5PREP_CACHE_LIMIT", "1.5GB")
+    token_cache.keep(cache_folder.tokenized(), "00ab", pa.table({"a": [1]}))
+    said = json.loads(CliRunner().invoke(cli.main, ["cache", "show", "--json"]).stdout)
+    assert said["limit"] == 1_500_000_000
+    assert said["tokenized"]["files"] == 1
+    assert "of at most 1.5 GB" in CliRunner().invoke(cli.main, ["cache", "show"]).stdout
+    assert CliRunner().invoke(cli.main, ["cache", "clear", "tokenized"]).exit_code == 0
+    assert token_cache.usage(cache_folder.tokenized()) == (0, 0)
+    wrong = CliRunner().invoke(cli.main, ["cache", "clear", "engines"])
+    assert wrong.exit_code == 1
+    assert '"engines" is not kept' in wrong.stderr
+    with pytest.raises(UsageError, match='--memory "lots"'):
+        cache_folder.parse_bytes("lots", name="--memory")
+
+
+def killed(command: list[str], env: dict[str, str], *, after: float) -> bool:
+    """Starts a command and kills it and what it started after so many seconds; whether it was done before."""
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        return process.wait(after) == 0
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return False
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    rows = [dict(row, Id=str(i)) for i, row in enumerate(questions(400, words=400) * 20)]
+    source = write_csv(tmp_path / "rows.csv", rows)
+    env = os.environ | {"T5PREP_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "t5prep.cli", "prepare", "so_quality", "--source", str(source), "--workers", "2"]
+    command += ["--tokenizer", str(SAMPLE), "--shards", "3", "--memory", "1GiB"]
+    began = time.monotonic()
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], env=env, check=True, capture_output=True)
+    alone = time.monotonic() - began
+    whole = token_cache.usage(tmp_path / "cache" / "tokenized")
+    for path in files_of(tmp_path / "cache" / "tokenized"):
+        path.unlink()
+    draw, progress = random.Random(20), []
+    began = time.monotonic()
+    done, longest = 0, alone
+    while len(progress) < 20 and done < 20:
+        started = time.monotonic()
+        latest = longest * min(1.0, (len(progress) + 3) / 20)  # early first, that there be something left to kill
+        if killed([*command, "--out", str(tmp_path / "out")], env, after=draw.uniform(0.05, 1.0) * latest):
+            done, longest = done + 1, time.monotonic() - started  # with so much found, the rest takes no longer
+            shutil.rmtree(tmp_path / "out")
+            continue
+        progress.append(token_cache.usage(tmp_path / "cache" / "tokenized").blocks)
+        if (tmp_path / "out" / "manifest.json").exists():  # written just before the kill
+            verify(tmp_path / "out")
+    assert len(progress) == 20
+    last = subprocess.run([*command, "--out", str(tmp_path / "out")], env=env, capture_output=True, text=True)
+    assert last.returncode == 0, last.stderr
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert progress == sorted(progress)  # what was tokenized stays
+    seconds = time.monotonic() - began
+    with capsys.disabled():
+        print(
+            f"\nkilled {len(progress)} times, done {done} times: {seconds / alone:.1f} times the seconds of one whole run; "
+            f"blocks kept after each kill: {progress} of {whole.blocks}; only those being tokenized were lost"
+        )

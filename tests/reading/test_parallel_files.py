@@ -1,0 +1,89 @@
+import gzip
+from pathlib import Path
+
+import pytest
+
+from t5prep import sources
+from t5prep.errors import SourceError, UsageError
+from t5prep.reading import blocks, parallel_files
+from t5prep.reading.parallel_files import Pair
+
+ENDINGS = ((".source", ".target"), (".en", ".ro"))
+
+
+def raw(folder: Path) -> tuple[sources.RawFile, ...]:
+    return sources.resolve(str(folder)).files
+
+
+def rows(folder, **options):
+    (pair,) = parallel_files.match(raw(folder), ENDINGS)
+    found = list(parallel_files.scan(pair, kind="", encoding="utf-8", **options))
+    return found, [row for block in found for row in blocks.read(block)]
+
+
+def test_files_are_matched_by_their_endings(tmp_path):
+    for name in ("train.source", "train.target", "dev.ro.gz", "dev.en.gz", "notes.jsonl"):
+        (tmp_path / name).write_bytes(b"x\n")
+    found = parallel_files.match(raw(tmp_path), ENDINGS)
+    names = {tuple(file.name for file in parallel_files.files(element)) for element in found}
+    assert names == {("train.source", "train.target"), ("dev.en.gz", "dev.ro.gz"), ("notes.jsonl",)}
+    assert len(found) == 3
+
+
+def test_a_missing_partner_is_a_sentence(tmp_path):
+    (tmp_path / "train.en").write_bytes(b"x\n")
+    with pytest.raises(SourceError, match=r'train\.en has no train\.ro beside it.*"train\.\*"'):
+        parallel_files.match(raw(tmp_path), ENDINGS)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 100, 1 << 20])
+def test_lines_stand_side_by_side_whatever_the_blocks(tmp_path, block_bytes):
+    (tmp_path / "a.source").write_text("".join(f"source\t{i}\u2028\n" for i in range(50)), encoding="utf-8")
+    (tmp_path / "a.target").write_bytes(b"".join(b"\xc8\x9binta %d\r\n" % i for i in range(50)))
+    found, said = rows(tmp_path, block_bytes=block_bytes)
+    assert sum(block.rows for block in found) == 50
+    assert [row.number for row in said] == list(range(1, 51))
+    assert [row.record for row in said] == [{"source": f"source {i}\u2028", "target": f"ținta {i}"} for i in range(50)]
+
+
+def test_empty_lines_keep_their_places_and_broken_bytes_cost_one_row(tmp_path):
+    (tmp_path / "a.en").write_bytes(b"one\n\nthree\nfour")
+    (tmp_path / "a.ro").write_bytes(b"unu\n\ntr\xffi\npatru\n")
+    _, said = rows(tmp_path)
+    assert [row.number for row in said] == [1, 2, 3, 4]
+    assert said[1].record == {"source": "", "target": ""}
+    assert said[2].record is None
+    assert said[2].reason == "not utf-8: byte 0xff in target"
+    assert said[3].record == {"source": "four", "target": "patru"}
+
+
+def test_packed_pairs_are_read(tmp_path):
+    (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"one\ntwo\n"))
+    (tmp_path / "a.ro").write_bytes(b"unu\ndoi\n")
+    assert [row.record["target"] for row in rows(tmp_path)[1]] == ["unu", "doi"]
+
+
+@pytest.mark.parametrize("longer", ["source", "target"])
+def test_a_side_with_more_lines_is_a_sentence(tmp_path, longer):
+    for side in ("source", "target"):
+        (tmp_path / f"a.{side}").write_bytes(b"x\n" * (3 if side == longer else 2))
+    shorter = "target" if longer == "source" else "source"
+    with pytest.raises(SourceError, match=rf"a\.{shorter} ends after 2 lines, a\.{longer} goes on"):
+        rows(tmp_path)
+
+
+def test_a_lone_file_is_scanned_as_it_is(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"source": "x", "target": "y"}\n')
+    (element,) = parallel_files.match(raw(tmp_path), ENDINGS)
+    assert not isinstance(element, Pair)
+    (block,) = parallel_files.scan(element, kind="", encoding="utf-8")
+    assert block.file == element
+
+
+def test_a_name_that_says_no_format_has_that_of_its_task(tmp_path):
+    (tmp_path / "train.ro").write_bytes("Bună.\n".encode())
+    (element,) = parallel_files.match(raw(tmp_path), ())
+    with pytest.raises(UsageError, match="does not say what format"):
+        list(parallel_files.scan(element, kind="", encoding="utf-8"))
+    (block,) = parallel_files.scan(element, kind="", encoding="utf-8", otherwise="text")
+    assert [row.record for row in blocks.read(block)] == [{"text": "Bună."}]

@@ -1,0 +1,276 @@
+"""The page of a dataset: what it says, that data in it stays text, and how it looks to a browser."""
+
+import html.parser
+import json
+import re
+import shutil
+from pathlib import Path
+
+import browser
+import pytest
+from click.testing import CliRunner
+from preparing import prepared, questions, write_csv
+
+pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
+from t5prep import report
+from t5prep.cli import main, prepare
+from t5prep.dataset import manifest
+from t5prep.dataset.verify import verify
+from t5prep.errors import DatasetError, TokenizerError
+from t5prep.report import charts, pages, tokens
+from t5prep.sources.sample import tokenizer_path
+from t5prep.tokens.tokenizer import Tokenizer
+
+EVIL = "<script>console.error('owned')</script><img src=x onerror=console.error(1)>"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short and long questions; hostile ones in every field; one rejected."""
+    folder = tmp_path_factory.mktemp("report")
+    rows = questions(60) + [{**row, "Id": f"long{row['Id']}"} for row in questions(6, words=400)]
+    rows[3]["Title"] = rows[4]["Body"] = rows[5]["Id"] = rows[6]["Y"] = EVIL
+    write_csv(folder / "rows.csv", rows)
+    prepared(
+        folder / "rows.csv",
+        folder / "data",
+        tokenizer="sample:",
+        input_length=128,
+        splits={"train": 0.5, "validation": 0.5},
+        shards=2,
+    )
+    return folder / "data"
+
+
+def test_the_rows_that_lost_most_are_ranked(data: Path, tmp_path: Path) -> None:
+    page = report.write(data, out=tmp_path / "report.html").read_text()
+    worst = manifest.load(data).truncation.ledger["inputs"]["worst"]
+    places = [page.index(f"<td>{one['id']}</td>") for one in worst]
+    assert len(places) >= 6
+    assert places == sorted(places)
+    shown = page[page.index("Some of them, as they are now") :]
+    in_train = [one for one in worst if one["split"] == "train"]
+    assert f"<h3>{in_train[0]['id']} " in shown[: shown.index("<h2>")]
+
+
+def test_a_split_of_few_texts_has_no_labels(tmp_path: Path) -> None:
+    """Nor is there a table of labels where only one split could have some."""
+    rows = [{"q": f"question {n}", "a": f"A whole answer, number {n}."} for n in range(90)]
+    columns = {"inputs_column": "q", "targets_column": "a"}
+    source = write_csv(tmp_path / "rows.csv", rows)
+    prepared(source, tmp_path / "data", tokenizer="sample:", task="text2text", options=columns)
+    assert "<h2>Labels</h2>" not in report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+
+
+class _Tags(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def _tags(page: str) -> list[tuple[str, dict]]:
+    parser = _Tags()
+    parser.feed(page)
+    return parser.tags
+
+
+def test_the_page_says_what_the_manifest_says(data: Path, tmp_path: Path) -> None:
+    page = report.write(data, out=tmp_path / "report.html").read_text()
+    made = manifest.load(data)
+    cut = made.truncation.ledger["inputs"]
+    assert cut["rows_cut"] >= 6
+    for said in (
+        made.digest,
+        f"{cut['tokens_lost']:,} tokens",
+        "limit 128",
+        "unknown label",
+        "rows.csv",
+        "as prepared",
+    ):
+        assert said in page
+    assert 'class="marker"' in page
+    assert 'class="tail"' in page
+    assert "padding × " in page
+
+
+def test_estimates_are_called_so_as_preparing_calls_them(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = manifest.load(data)
+    estimated = made.truncation.ledger["inputs"]["rows_estimated"]
+    assert estimated
+    said = f"about: {estimated:,} judged by the beginning"
+    page = report.write(data, out=tmp_path / "report.html").read_text()
+    assert said in page
+    assert "is an estimate" in page
+    assert "the longest about" in page
+    prepare._tell(made, out="data", seconds=1.0)
+    assert said in capsys.readouterr().out
+
+
+def test_where_nothing_was_cut_there_is_no_head_and_no_tail(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(20))
+    prepared(source, tmp_path / "data", tokenizer="sample:")
+    page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+    assert "Nothing: every input and every target fits." in page
+    assert "✂" not in page
+    assert '<span class="text">text</span>' in page
+
+
+def test_characters_that_vanish_are_named_where_the_source_is_at_hand(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", [{**row, "Body": "if (a)\n{ \u4e2d } <b>"} for row in questions(30)])
+    prepared(source, tmp_path / "data", tokenizer="sample:")
+    prepared(source, tmp_path / "kept", tokenizer="sample:", keep_newlines=True)
+
+    def told(data: str) -> str:
+        page = report.write(tmp_path / data, out=tmp_path / "report.html").read_text()
+        return page[: page.index("How long texts are")].partition("Characters that do not come back")[2]
+
+    assert "examples of rows.csv" in told("data")
+    assert '<td>中 U+4E2D CJK UNIFIED IDEOGRAPH-4E2D</td><td class="n">30</td><td>&lt;unk&gt;</td>' in told("data")
+    assert "<td>newline</td>" in told("data")
+    assert "<td>newline</td>" not in told("kept")
+    source.write_text(source.read_text() + "one,row,more,low\n")
+    assert told("data") == ""
+    source.unlink()
+    assert told("data") == ""
+
+
+def test_characters_of_a_source_whose_encoding_and_format_were_said(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "rows.csv", [{**row, "Body": "café þ"} for row in questions(30)])
+    named_otherwise = tmp_path / "rows.export"
+    named_otherwise.write_bytes(source.read_text().encode("cp1252"))
+    prepared(named_otherwise, tmp_path / "data", tokenizer="sample:", format="csv", encoding="cp1252")
+    page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+    assert "examples of rows.export" in page
+    assert '<td>þ U+00FE LATIN SMALL LETTER THORN</td><td class="n">30</td>' in page
+    assert "U+00C3" not in page
+
+
+def test_the_same_data_gives_the_same_bytes(data: Path, tmp_path: Path) -> None:
+    one, two = (report.write(data, out=tmp_path / f"{i}.html").read_bytes() for i in range(2))
+    assert one == two
+
+
+def test_data_stays_text_and_nothing_is_fetched(data: Path, tmp_path: Path) -> None:
+    page = report.write(data, out=tmp_path / "report.html").read_text()
+    assert "&lt;script&gt;" in page or "&lt;img" in page
+    for tag, attributes in _tags(page):
+        assert tag not in ("script", "img", "iframe", "object")
+        assert not any(name.startswith("on") for name in attributes)
+        for name in ("src", "href", "xlink:href"):
+            assert not (attributes.get(name) or "#").strip().startswith(("http", "//", "javascript"))
+    (policy,) = (attributes for _, attributes in _tags(page) if "http-equiv" in attributes)
+    assert policy["content"].startswith("default-src 'none';")
+
+
+def test_ids_in_the_page_are_unique(data: Path, tmp_path: Path) -> None:
+    ids = [
+        attributes["id"]
+        for _, attributes in _tags(report.write(data, out=tmp_path / "r.html").read_text())
+        if "id" in attributes
+    ]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_page_without_the_tokenizer_says_so(data: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone.model"
+    shutil.copy(tokenizer_path(), gone)
+    rows = write_csv(tmp_path / "rows.csv", questions(20))
+    prepared(rows, tmp_path / "data", tokenizer=str(gone))
+    gone.unlink()
+    page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+    assert "cannot be decoded here" in page
+    assert "gone.model does not exist" in page
+    with pytest.raises(TokenizerError):
+        report.write(tmp_path / "data", out=tmp_path / "report.html", tokenizer=str(gone))
+    assert 'class="record"' in report.write(tmp_path / "data", out=tmp_path / "r.html", tokenizer="sample:").read_text()
+
+
+def test_a_page_in_a_dataset_leaves_it_verified_and_prepared_again(data: Path) -> None:
+    path = report.write(data, out=report.default_out(data))
+    assert path == data / "report.html"
+    assert verify(data) == manifest.load(data)
+    path.unlink()
+
+
+def test_a_dataset_may_be_named_by_its_manifest(data: Path, tmp_path: Path) -> None:
+    by_name = report.write(data / "manifest.json", out=tmp_path / "a.html").read_bytes()
+    assert by_name == report.write(data, out=tmp_path / "b.html").read_bytes()
+    assert report.default_out(data / "manifest.json") == data / "report.html"
+    assert verify(f"{data}/manifest.json") == manifest.load(data)
+
+
+def test_no_dataset_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"no manifest\.json"):
+        report.write(tmp_path, out=tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("layout", ["ragged", "packed"])
+def test_every_layout_has_a_page(layout: str, tmp_path: Path) -> None:
+    rows = write_csv(tmp_path / "rows.csv", questions(40))
+    prepared(rows, tmp_path / "data", tokenizer="sample:", layout=layout, input_length=256, target_length=64)
+    page = report.write(tmp_path / "data", out=tmp_path / "report.html").read_text()
+    assert ("are packed into" in page) == (layout == "packed")
+    assert 'class="record"' in page
+
+
+def test_a_dataset_in_a_bucket(data: Path, bucket: str, tmp_path: Path) -> None:
+    from t5prep.dataset.upload import upload
+
+    upload(data, f"{bucket}/set")
+    assert (
+        report.write(f"{bucket}/set", out=tmp_path / "a").read_bytes()
+        == report.write(data, out=tmp_path / "b").read_bytes()
+    )
+    shown = [
+        CliRunner().invoke(main, ["inspect", where, "-n", "3", "--json"]) for where in (f"{bucket}/set", str(data))
+    ]
+    assert [one.exit_code for one in shown] == [0, 0]
+    assert json.loads(shown[0].stdout) == json.loads(shown[1].stdout)
+
+
+def test_bars_add_up_to_all_texts() -> None:
+    """The heights of a chart's bars, in its own units, are in the ratio of the counts."""
+    drawn = charts.histogram({16: 100, 32: 50, 48: 25}, step=16, limit=40, what="tokens")
+    heights = [
+        float(bottom) - float(top)
+        for bottom, top, fill in re.findall(
+            r'<path d="M [\d.]+ ([\d.]+) \nL [\d.]+ [\d.]+ \nL [\d.]+ ([\d.]+) [^"]*" clip-path="[^"]*" style="fill: var\((--\w+)',
+            drawn,
+        )
+        if fill in ("--one", "--two")
+    ]
+    assert [height / max(heights) for height in heights] == pytest.approx([1, 0.5, 0.25], abs=0.01)
+
+
+def test_what_is_over_the_limit_is_another_colour() -> None:
+    drawn = charts.histogram({16: 10, 512: 10, 9000: 1}, step=16, limit=512, what="tokens")
+    assert "var(--one)" in drawn
+    assert "var(--two)" in drawn
+    assert "the last bar: all over" in drawn
+    assert "var(--two)" not in charts.histogram({16: 10, 512: 10}, step=16, limit=512, what="tokens")
+
+
+def test_pieces_of_an_input() -> None:
+    words = Tokenizer(tokenizer_path().read_bytes(), name="sample")
+    ids = [*words.encode("a head"), words.sentinel(1), *words.encode("a tail"), words.eos_id, 0, 0]
+    pieces = tokens.inputs(ids, words, marker=words.sentinel(1))
+    kinds = [piece.kind for piece in pieces]
+    assert kinds[0] == "text"
+    assert kinds.count("marker") == 1
+    assert kinds[kinds.index("marker") + 1] == "tail"
+    assert [(piece.kind, piece.text) for piece in pieces[-2:]] == [("eos", "</s>"), ("padding", "padding × 2")]
+    assert [piece.kind for piece in tokens.labels([words.eos_id, -100, -100], words)] == ["eos", "ignored"]
+    assert len(tokens.inputs([5] * 5000, words, marker=None)) == 601
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert pages.seen("a\u202eb\x00") == "a\\u202eb\\x00"
+
+
+def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None:
+    browser.look(report.write(data, out=tmp_path / "report.html"))

@@ -1,0 +1,105 @@
+"""The honesty report: what T5's tokenizer and the sample's do to texts whose fate is known."""
+
+import pytest
+
+from t5prep.sources import sample
+from t5prep.tokens import audit
+from t5prep.tokens.audit import Report
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def t5(shared_data):
+    return Tokenizer((shared_data / "t5_tokenizer" / "spiece.model").read_bytes(), name="t5")
+
+
+def lost(report: Report) -> dict[str, tuple[int, str]]:
+    return {one.name.split()[0] if one.name[0] in "{}<~" else one.name: (one.count, one.becomes) for one in report.lost}
+
+
+def test_what_t5_loses_of_code(t5):
+    report = audit.examine(["if (x < 1) {\n\ty  =  ~x;\n}"], t5)
+    assert lost(report) == {
+        "<": (1, "<unk>"),
+        "{": (1, "<unk>"),
+        "}": (1, "<unk>"),
+        "~": (1, "<unk>"),
+        "newline": (2, "a space"),
+        "tab": (1, "a space"),
+        "run of spaces": (2, "one space"),
+    }
+    assert (report.texts, report.returned, report.changed) == (1, 0, 1)
+    assert report.unknown == 4
+    assert report.lost_share == 9 / report.characters
+
+
+def test_plain_english_comes_back(t5):
+    report = audit.examine(["The quick brown fox.", "It jumps over 12 lazy dogs!"], t5)
+    assert (report.returned, report.changed, report.unknown, report.lost) == (2, 0, 0, [])
+    assert report.words == 10
+    assert audit.advice(report) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "becomes"),
+    [
+        ("a\u200bb", "U+200B ZERO WIDTH SPACE", "a space"),
+        ("ﬁx", "ﬁ U+FB01 LATIN SMALL LIGATURE FI", "fi"),
+        ("a\u00a0b", "U+00A0 NO-BREAK SPACE", "a space"),
+        ("a\x01b", "U+0001", "nothing"),
+    ],
+)
+def test_what_normalization_makes_of_a_character(t5, text, name, becomes):
+    (one,) = audit.examine([text], t5).lost
+    assert (one.name, one.count, one.becomes) == (name, 1, becomes)
+
+
+def test_an_unknown_token_may_stand_for_several_characters(t5):
+    report = audit.examine(["a{{}}b"], t5)
+    assert report.unknown == 1
+    assert sum(one.count for one in report.lost) == 4
+
+
+def test_the_advice_is_what_one_types(t5):
+    report = audit.examine(["<p>a</p>\n<p>{b}</p>"] * 20, t5)
+    said = " ".join(audit.advice(report))
+    for flag in ("--keep-newlines", "--html strip", "--byte-fallback"):
+        assert flag in said
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs", "field"),
+    [
+        ("fine", lambda ids: ids, "equal"),
+        ("- --- --", lambda ids: ids[::-1], "ties"),
+        ("a <unk> b", lambda ids: [5], "spelled"),
+        ("other", lambda ids: [5], "unexplained"),
+    ],
+)
+def test_why_another_library_disagrees(t5, text, theirs, field):
+    others = {"other": lambda texts: [theirs(ids) for ids in t5.processor.encode(texts)]}
+    found = audit.examine([text], t5, others=others).agreement["other"]
+    assert (found.texts, getattr(found, field)) == (1, 1)
+    assert found.equal + found.ties + found.spelled + found.unexplained == 1
+
+
+def test_unknown_characters_are_counted_as_sentencepiece_counts_them(t5, shared_data):
+    """Character by character, on real text: every character that is <unk>, and no other."""
+    text = (shared_data / "stackoverflow" / "questions_cp1252.csv").read_bytes().decode("cp1252")
+    texts = [line for line in text.split("\n") if line.strip() and "´" not in line]  # normalizes to space + accent
+    unknown = 0
+    for line in texts:
+        pairs = zip(t5.processor.encode(line), t5.processor.encode(line, out_type=str), strict=True)
+        unknown += sum(len(piece) for token, piece in pairs if token == t5.unk_id)
+    report = audit.examine(texts, t5)
+    assert sum(one.count for one in report.lost if one.becomes == "<unk>") == unknown > 10_000
+
+
+def test_the_sample_with_its_tokenizer():
+    tokenizer = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
+    report = audit.examine([row[2] for row in sample.generate(rows=300, seed=0)], tokenizer)
+    said = report.to_json()
+    assert said["texts"] == 300
+    assert 0 < said["unk_rate"] < 0.002
+    assert {one["name"] for one in said["lost"]} >= {"newline", "run of spaces"}
+    assert any("--keep-newlines" in sentence for sentence in said["advice"])

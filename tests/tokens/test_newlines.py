@@ -1,0 +1,186 @@
+"""Newlines kept as tokens: lines come back, nothing else changes, and cutting is that of the straight computation."""
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import hypothesis
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from preparing import by_id, bytes_of, prepared, write_csv
+
+from t5prep.cli import main
+from t5prep.dataset import inspect_records, manifest
+from t5prep.errors import DatasetError, OutputError, Reject, UsageError
+from t5prep.prepare.settings import Settings
+from t5prep.sources import sample
+from t5prep.tasks.example import EOS, Example, Protected
+from t5prep.tokens import audit, newlines, truncation
+from t5prep.tokens.encoder import Encoder, Features
+from t5prep.tokens.newlines import NUMBER, SENTINEL, SPACE
+from t5prep.tokens.tokenizer import Tokenizer
+
+WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
+NEWLINE = WORDS.sentinel(NUMBER)
+COMMON = ["why", "does", "this", "error", "come", "back", "in", "a", "loop?"]
+TEXTS = st.lists(st.lists(st.sampled_from(COMMON), max_size=4).map(" ".join), min_size=1, max_size=6)
+
+
+def encoder(
+    *, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", kept: str = SENTINEL
+) -> Encoder:
+    return Encoder(WORDS, input_length=length, target_length=64, policy=policy, marker=marker, newlines=kept)
+
+
+def encoded(encode: Encoder, inputs: object, targets: str = "why") -> Features:
+    (made,) = encode([Example(None, inputs, targets)])
+    assert isinstance(made, Features), made
+    return made
+
+
+def joined(made: Features) -> list[int]:
+    return [int(token) for piece in made.inputs for token in piece]
+
+
+def straight(text: str) -> list[int]:
+    """Every line tokenized whole, a sentinel between two, EOS at the end."""
+    first, *others = text.split("\n")
+    return [*WORDS.encode(first), *(token for line in others for token in (NEWLINE, *WORDS.encode(line))), WORDS.eos_id]
+
+
+@hypothesis.settings(deadline=None, max_examples=40)
+@given(TEXTS, st.sampled_from(["\n", "\r\n", "\r"]))
+def test_lines_come_back_on_both_sides(lines: list[str], newline: str) -> None:
+    (made,) = encoder()([Example(None, newline.join(lines), newline.join(lines))])
+    if not any(lines):
+        assert isinstance(made, Reject)
+        return
+    assert isinstance(made, Features)
+    assert made.tokens == len(joined(made)) == made.target_tokens
+    for ids in (joined(made), made.labels.tolist()):
+        assert newlines.decode(ids[:-1], tokenizer=WORDS, newlines=SENTINEL) == "\n".join(lines)
+
+
+@hypothesis.settings(deadline=None, max_examples=20)
+@given(TEXTS)
+def test_without_the_flag_a_newline_is_a_space(lines: list[str]) -> None:
+    (made,) = encoder(kept=SPACE)([Example(None, "\n".join(lines), "\n".join(lines))])
+    ids = [*WORDS.encode(" ".join(lines)), WORDS.eos_id]
+    if any(lines):
+        assert isinstance(made, Features)
+        assert joined(made) == made.labels.tolist() == ids
+        assert newlines.decode(ids, tokenizer=WORDS, newlines=SPACE) == WORDS.decode(ids)
+
+
+@pytest.mark.parametrize(
+    ("policy", "marker"),
+    [("head_tail", "extra_id_1"), ("head_tail", "none"), ("head", "none"), ("tail", "none")],
+)
+@pytest.mark.parametrize(
+    "words",
+    [[2] * 40, [0, 30, 1, 20, 25, 3], [3, 1, 4000, 0, 2], [4000, 3000]],
+    ids=["short lines", "lines", "a long line among others", "long lines"],
+)
+def test_cutting_is_the_straight_one(policy: str, marker: str, words: list[int]) -> None:
+    chooser = random.Random(len(words))
+    encode = encoder(length=64, policy=policy, marker=marker)
+    estimated = 0
+    for _ in range(5):
+        text = "\n".join(" ".join(chooser.choices(COMMON, k=number)) for number in words)
+        text += "\n" * chooser.randrange(3)
+        ids, made = straight(text), encoded(encode, text)
+        mark = WORDS.sentinel(1) if marker == "extra_id_1" else None
+        assert joined(made) == truncation.truncate(ids, 64, policy=policy, marker=mark)
+        assert made.tokens == len(ids) if made.exact else 0.5 < made.tokens / len(ids) < 2
+        estimated += not made.exact
+    if words != [4000, 3000]:
+        assert (estimated > 0) == (4000 in words)
+
+
+def test_fields_keep_their_lines() -> None:
+    made = encoded(encoder(), ("why\nthis", EOS, "\nerror"))
+    eos = WORDS.eos_id
+    assert joined(made) == [*straight("why\nthis")[:-1], eos, NEWLINE, *WORDS.encode("error"), eos]
+    assert made.tokens == len(joined(made))
+
+
+def test_newlines_of_protected_text_and_of_a_template_are_never_cut() -> None:
+    inputs = (Protected("why\nthis"), "\n" + "error " * 100, Protected("\n"), "loop? " * 100)
+    ids = joined(encoded(encoder(length=32, policy="head"), inputs))
+    assert len(ids) == 32
+    assert ids.count(NEWLINE) == 3
+    assert ids[: len(straight("why\nthis"))] == [*straight("why\nthis")[:-1], NEWLINE]
+
+
+def test_text_that_spells_the_sentinel_stays_text() -> None:
+    said = f"why {SENTINEL} loop?"
+    made = encoded(encoder(), said, said)
+    assert NEWLINE not in [*joined(made), *made.labels.tolist()]
+    decode = {"tokenizer": WORDS, "newlines": SENTINEL}
+    assert "\n" not in newlines.decode(made.labels.tolist(), **decode)
+    assert newlines.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
+
+
+def test_a_target_of_newlines_alone_is_empty() -> None:
+    for targets in ("\n", " \n\n ", ""):
+        (made,) = encoder()([Example(None, "why", targets)])
+        assert str(made) == "empty target"
+
+
+def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "q": f"why {i}\ndoes it\n\ncome back?", "a": "in a loop\nor so"} for i in range(20)]
+    source = write_csv(tmp_path / "rows.csv", rows)
+    choices = {
+        "tokenizer": "sample:", "task": "text2text", "splits": {"train": 1.0}, "kept": tmp_path / "kept",
+        "options": {"inputs_column": "q", "targets_column": "a", "id_column": "id"},
+    }  # fmt: skip
+    plain = prepared(source, tmp_path / "plain", **choices)
+    made = prepared(source, tmp_path / "lines", **choices, keep_newlines=True)
+    assert (plain.newlines, made.newlines) == (SPACE, SENTINEL)
+    assert made.splits["train"].labels == {"in a loop\nor so": 20}
+    assert by_id(tmp_path / "lines")["7"]["input_ids"].count(NEWLINE) == 3
+    assert not any(NEWLINE in record["input_ids"] for record in by_id(tmp_path / "plain").values())
+    for shown in inspect_records.records(tmp_path / "lines", split="train", count=3):
+        assert shown.inputs.removesuffix(" </s>") == f"why {shown.id}\ndoes it\n\ncome back?"
+        assert shown.targets.removesuffix(" </s>") == "in a loop\nor so"
+    printed = CliRunner().invoke(main, ["inspect", str(tmp_path / "lines"), "-n", "1"]).stdout.splitlines()
+    assert "  does it" in printed
+    with pytest.raises(OutputError, match="another dataset"):
+        prepared(source, tmp_path / "plain", **choices, keep_newlines=True)
+
+    said = json.loads(made.dumps()) | {"newlines": SPACE}
+    with pytest.raises(DatasetError, match="altered"):
+        manifest.loads(json.dumps(said), where="it")
+    with pytest.raises(DatasetError, match="newlines"):
+        manifest.loads(dataclasses.replace(made, newlines="<extra_id_3>").sealed().dumps(), where="it")  # type: ignore[arg-type]
+    del said["newlines"]
+    with pytest.raises(DatasetError, match="newlines"):
+        manifest.loads(json.dumps(said), where="it")
+
+
+def test_text_without_newlines_has_the_same_shards(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "q": f"why does this error {i} come back? " * 90, "a": "in a loop"} for i in range(20)]
+    source = write_csv(tmp_path / "rows.csv", rows)
+    choices = {"options": {"inputs_column": "q", "targets_column": "a"}, "tokenizer": "sample:", "task": "text2text"}
+    one, two = tmp_path / "one", tmp_path / "two"
+    prepared(source, one, **choices)
+    prepared(source, two, **choices, keep_newlines=True)
+    first, second = bytes_of(one), bytes_of(two)
+    del first["manifest.json"], second["manifest.json"]
+    assert first == second
+    assert manifest.load(one).digest != manifest.load(two).digest
+
+
+def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None:
+    said = " ".join(audit.advice(audit.examine(["why\nthis"] * 9, WORDS)))
+    assert "t5prep prepare ... --keep-newlines" in said
+    shown = CliRunner().invoke(main, ["prepare", "so_quality", "--help"]).stdout
+    assert f"as the token {SENTINEL}" in " ".join(shown.split())
+
+
+def test_tasks_of_documents_refuse_the_flag() -> None:
+    with pytest.raises(UsageError, match="--keep-newlines: span_corruption hides spans behind <extra_id_2>"):
+        Settings(task="span_corruption", options={}, input_length=512, target_length=114, keep_newlines=True)

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5prep.tokens import packing
+
+ROOM = (16, 6)
+
+
+@st.composite
+def examples(draw):
+    sizes = draw(st.lists(st.tuples(st.integers(1, ROOM[0]), st.integers(0, ROOM[1])), max_size=30))
+    # Every token is another one, so that a token at a wrong place shows.
+    names = iter(range(3, 10_000))
+    return [tuple(np.array([next(names) for _ in range(size)], np.int32) for size in pair) for pair in sizes]
+
+
+def plain_first_fit(sizes, room):
+    """The definition, as slow as it is plain."""
+    free, rows = [], []
+    for size in sizes:
+        row = next((at for at, left in enumerate(free) if all(a >= b for a, b in zip(left, size, strict=True))), None)
+        if row is None:
+            row = len(free)
+            free.append(room)
+        free[row] = tuple(a - b for a, b in zip(free[row], size, strict=True))
+        rows.append(row)
+    return rows
+
+
+@given(examples())
+def test_first_fit_is_first_fit(pairs):
+    sizes = np.array([[len(side) for side in pair] for pair in pairs], np.int64).reshape(-1, 2)
+    assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
+
+
+@given(examples())
+def test_unpack_gives_back_every_example(pairs):
+    packed = packing.pack(pairs, room=ROOM)
+    rows = packing.unpack(packed)
+    taken = [0] * len(rows)
+    for pair, row in zip(pairs, packed["example_rows"], strict=True):
+        for side, back in zip(pair, rows[row][taken[row]], strict=True):
+            np.testing.assert_array_equal(back, side)
+        taken[row] += 1
+    assert taken == [len(row) for row in rows]
+
+
+@given(examples())
+def test_rows_hold_what_the_contract_says(pairs):
+    packed = packing.pack(pairs, room=ROOM)
+    for ids, name, length, pad in (("input_ids", "input", ROOM[0], 0), ("labels", "label", ROOM[1], -100)):
+        segments, positions = packed[f"{name}_segment_ids"], packed[f"{name}_positions"]
+        for key in (ids, f"{name}_segment_ids", f"{name}_positions"):
+            assert packed[key].dtype == np.int32
+            assert packed[key].shape == (packed["example_rows"].max(initial=-1) + 1, length)
+        assert ((packed[ids] == pad) == (segments == 0)).all()
+        for row in range(len(segments)):
+            tokens = int((segments[row] > 0).sum())
+            assert (segments[row, tokens:] == 0).all(), "padding stands only at the end"
+            assert (np.diff(segments[row, :tokens]) >= 0).all()
+            for segment in set(segments[row, :tokens].tolist()):
+                mine = positions[row][segments[row] == segment]
+                np.testing.assert_array_equal(mine, np.arange(len(mine)))
+            assert (positions[row, tokens:] == 0).all()
+
+
+@pytest.mark.parametrize("size", [(17, 1), (1, 7)])
+def test_an_example_longer_than_a_row_is_refused(size):
+    pair = tuple(np.ones(length, np.int32) for length in size)
+    with pytest.raises(ValueError, match="example 1 has"):
+        packing.pack([(np.ones(2, np.int32), np.ones(1, np.int32)), pair], room=ROOM)
+
+
+def test_short_examples_lose_most_of_their_padding():
+    generator = np.random.default_rng(0)
+    sizes = np.stack([generator.integers(4, 60, 2000), np.full(2000, 2)], axis=1)
+    rows = packing.first_fit(sizes, room=(512, 64))
+    share = packing.padding(sizes, rows=int(rows.max()) + 1, room=(512, 64))
+    assert share["before"] > 0.9
+    assert share["after"] < 0.1
+
+
+def test_no_examples_make_no_rows():
+    packed = packing.pack([], room=ROOM)
+    assert packed["input_ids"].shape == (0, 16)
+    assert packing.unpack(packed) == []
+    assert packing.padding(np.empty((0, 2), np.int64), rows=0, room=ROOM) == {"before": 0.0, "after": 0.0}

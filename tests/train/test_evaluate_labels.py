@@ -1,0 +1,74 @@
+"""Labels whose names are several tokens are scored as classes, whatever the task; whole texts are not."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import preparing
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.sources import sample  # noqa: E402
+from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
+from t5prep.train import evaluate  # noqa: E402
+from t5prep.train.run import TINY  # noqa: E402
+
+WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
+
+
+def echo(*_: Any) -> Any:
+    """In place of a model: every input is its own answer."""
+
+    def answered(batch: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+        ids = batch.get("labels", batch["input_ids"]).numpy()
+        return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
+
+    return answered
+
+
+def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filled up, a batch of a hundred billion rows would end the process."""
+    rows = [{"q": f"question {i}", "a": "yes"} for i in range(5)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+    )  # fmt: skip
+    sizes = []
+
+    def counted(*given: Any) -> Any:
+        return lambda batch: (sizes.append(len(batch["input_ids"])), echo()(batch))[1]
+
+    monkeypatch.setattr(evaluate, "on_replicas", counted)
+    score = evaluate.Evaluator(
+        {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation",
+        batch=10**11, tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    assert score().metrics["records"] == 5
+    assert set(sizes) == {5}
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool) -> None:
+    names = ("a backend team", "the web team")
+    rows = [{"q": names[i % 2], "a": names[0] if labelled else f"a whole answer, number {i}"} for i in range(12)]
+    rows[0]["a"] = names[1]
+    source = preparing.write_csv(tmp_path / "rows.csv", rows)
+    preparing.prepared(
+        source, tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"},
+        splits={"validation": 1.0}, input_length=16, target_length=16,
+    )  # fmt: skip
+    monkeypatch.setattr(evaluate, "on_replicas", echo)
+    score = evaluate.Evaluator(
+        {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation", batch=4,
+        tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    metrics = score().metrics
+    if not labelled:
+        assert "confusion" not in metrics
+        return
+    assert metrics["labels"] == ["a backend team", "the web team"]
+    assert metrics["confusion"] == [[5, 6, 0], [1, 0, 0]]
+    assert metrics["accuracy"] == pytest.approx(5 / 12)

@@ -1,0 +1,347 @@
+"""Whole runs on toys: interrupted and gone on with, scored, asked, exported; and what is refused before the first step."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import preparing
+import pytest
+import training
+from click.testing import CliRunner
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep import cli  # noqa: E402
+from t5prep.dataset import manifest  # noqa: E402
+from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError  # noqa: E402
+from t5prep.train import checkpoint as checkpoints  # noqa: E402
+from t5prep.train import device, export, progress, run, trainer  # noqa: E402
+from t5prep.train.evaluate import evaluate  # noqa: E402
+from t5prep.train.model.weights import load_weights  # noqa: E402
+from t5prep.train.predict import Item, answer, predict, read_items  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("toys")
+
+
+@pytest.fixture(scope="module")
+def data(toys: Path) -> str:
+    return training.classes(toys / "classes")
+
+
+@pytest.fixture(scope="module")
+def shape(toys: Path) -> str:
+    return training.shape(toys / "shape")
+
+
+@pytest.fixture(scope="module")
+def done(toys: Path, data: str, shape: str) -> trainer.Result:
+    """A run that nothing disturbed."""
+    return trainer.train(training.config(data, shape, toys / "done"))
+
+
+def test_a_run_ends_with_its_best_checkpoint_scored(done: trainer.Result, data: str) -> None:
+    assert done.steps == 12
+    assert done.evaluation
+    made = manifest.load(data)
+    ids = preparing.records(Path(data))["validation"]
+    # Every record of the split, once.
+    assert sorted(one["id"] for one in done.evaluation.predictions) == sorted(r["id"][0].decode() for r in ids)
+    assert sum(map(sum, done.evaluation.metrics["confusion"])) == made.splits["validation"].records
+    _, state = checkpoints.best(done.run)
+    for name, value in state.metrics.items():
+        assert done.evaluation.metrics[name] == pytest.approx(value, rel=1e-6), name
+    assert sorted(training.losses(done.run)) == list(range(1, 13))
+
+
+def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
+    toys: Path, data: str, shape: str, done: trainer.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = training.config(data, shape, toys / "disturbed")
+    line = progress.RunLog.line
+
+    def terminated(log: progress.RunLog, step: int, **said: float) -> None:
+        line(log, step, **said)
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def killed(log: progress.RunLog, step: int, **said: float) -> None:
+        line(log, step, **said)
+        if step == 11:
+            raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
+
+    monkeypatch.setattr(progress.RunLog, "line", terminated)
+    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 3, saved"):
+        trainer.train(config)
+    assert checkpoints.last(config.out)[1].step == 3  # type: ignore[index]
+    monkeypatch.setattr(progress.RunLog, "line", killed)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(config)
+    assert checkpoints.last(config.out)[1].step == 8  # type: ignore[index]
+    monkeypatch.setattr(progress.RunLog, "line", line)
+    ended = trainer.train(config)
+    assert training.losses(config.out) == training.losses(done.run)
+    assert ended.evaluation == done.evaluation
+    before, after = run.open_model(done.run, which="last"), run.open_model(config.out, which="last")
+    assert all(np.array_equal(before.weights[name], after.weights[name]) for name in before.weights)
+
+
+def test_a_finished_run_only_says_how_it_ended(done: trainer.Result, data: str, shape: str) -> None:
+    before = training.losses(done.run)
+    again = trainer.train(training.config(data, shape, done.run))
+    assert (again.steps, again.evaluation) == (done.steps, done.evaluation)
+    assert training.losses(done.run) == before
+
+
+def test_scoring_a_run_from_its_directory(done: trainer.Result, data: str, tmp_path: Path) -> None:
+    out = tmp_path / "scores.json"
+    arguments = ["eval", "--model", done.run, "--batch", "7", "--predictions", str(out)]
+    result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    said = json.loads(out.read_text())
+    assert said["checkpoint"] == done.best
+    assert done.evaluation
+    assert {p["id"]: p["prediction"] for p in said["predictions"]} == {
+        p["id"]: p["prediction"] for p in done.evaluation.predictions
+    }
+    assert said["metrics"]["loss"] == pytest.approx(done.evaluation.metrics["loss"], rel=1e-5)
+    assert said["metrics"]["confusion"] == done.evaluation.metrics["confusion"]
+    losses = [one["loss"] for one in said["worst"]]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str, toys: Path) -> None:
+    """Texts, tokenized by the run's own tokenizer, answer as the prepared records do."""
+    import csv
+
+    with open(Path(data).with_suffix(".csv"), newline="", encoding="utf-8") as file:
+        rows = {row["Id"]: row for row in csv.DictReader(file)}
+    assert done.evaluation
+    expected = {p["id"]: p["prediction"] for p in done.evaluation.predictions}
+    items = [Item(id, (f"quality: {rows[id]['Title']}", rows[id]["Body"])) for id in expected]
+    said = predict(done.run, items=items, batch=8)
+    assert {one["id"]: one["prediction"] for one in said} == expected
+    assert [one["id"] for one in said] == list(expected)
+
+
+def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -> None:
+    config = training.config("d", done.run, "o", weights="pretrained")
+    shape, weights, tokenizer = run.start_from(config, vocabulary=8192)
+    best = run.open_model(done.run)
+    assert shape == best.config
+    assert all(np.array_equal(weights[name], best.weights[name]) for name in weights)
+    assert tokenizer
+    assert tokenizer.sha256 == best.tokenizer.sha256  # type: ignore[union-attr]
+    with pytest.raises(UsageError, match="9,000 ids"):
+        run.start_from(config, vocabulary=9000)
+
+
+def test_items_of_files() -> None:
+    assert read_items(["a\n", "\n", "b"], jsonl=False) == [Item("1", ("a",)), Item("3", ("b",))]
+    with pytest.raises(UsageError, match="Line 2"):
+        read_items(['{"input": "a"}', '{"text": "b"}'], jsonl=True)
+    for line in ("[1", '{"input": []}', '{"input": {"a": 1}}', '{"input": null}', '{"input": "\\ud800"}', "7"):
+        with pytest.raises(UsageError, match="Line 1 is not"):
+            read_items([line], jsonl=True)
+    with pytest.raises(UsageError, match="Line 2 is not text in UTF-8"):
+        read_items(["a", "b\udcff"], jsonl=False)
+
+
+def test_input_that_is_no_text_is_one_sentence() -> None:
+    result = CliRunner().invoke(cli.main, ["predict", "--model", "nowhere"], input=b"a\n\xff\xfe\n")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: Standard input cannot be read")
+
+
+def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_path: Path) -> None:
+    out = tmp_path / "exported"
+    assert export.export_hf(done.run, out=str(out)) == done.best
+    config, weights = load_weights(out)
+    best = run.open_model(done.run)
+    assert config == best.config
+    assert all(np.array_equal(weights[name], best.weights[name]) for name in weights)
+    card = (out / "README.md").read_text()
+    digest = best.manifests[0].digest
+    assert digest in card
+    assert "| accuracy |" in card
+    reopened = run.open_model(str(out))
+    assert reopened.tokenizer
+    assert reopened.tokenizer.sha256 == best.tokenizer.sha256  # type: ignore[union-attr]
+    assert reopened.manifests[0].digest == digest
+    with pytest.raises(OutputError, match="is there already"):
+        export.export_hf(done.run, out=str(out))
+    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+
+
+@pytest.mark.slow
+def test_a_saved_model_takes_ids_and_gives_ids(done: trainer.Result, data: str, tmp_path: Path) -> None:
+    export.export_saved_model(done.run, out=str(tmp_path / "saved"))
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    from t5prep.train.data import eval_batches
+
+    best = run.open_model(done.run)
+    said = []
+    for batch in eval_batches(data, batch=5, with_ids=True):
+        ids = serve(input_ids=batch["input_ids"])["output_ids"].numpy()
+        assert best.tokenizer
+        for id, row in zip(batch["id"].numpy(), ids, strict=True):
+            said += [(id.decode(), answer(row, best.tokenizer))] if id else []
+    assert done.evaluation
+    assert said == [(one["id"], one["prediction"]) for one in done.evaluation.predictions]
+
+
+THEIRS = """
+import json, sys
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1]).eval()
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+out = []
+for row in json.load(open(sys.argv[2])):
+    with torch.no_grad():
+        given = tokenizer(row, padding="max_length", max_length=16, return_tensors="pt")
+        ids = model.generate(given["input_ids"], attention_mask=given["attention_mask"])
+    said = {"text": tokenizer.decode(ids[0], skip_special_tokens=True), "given": given["input_ids"][0].tolist()}
+    out.append(said | {"ids": ids[0, 1:].tolist()})
+json.dump(out, open(sys.argv[3], "w"))
+"""
+
+
+@pytest.mark.slow
+def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_path: Path) -> None:
+    """From a text to an answer of several tokens, by the exported tokenizer and model on the validation split."""
+    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
+        pytest.skip("torch or transformers is not installed")
+    from t5prep.train.data import eval_batches
+
+    data = training.sentences(toys / "sentences")
+    long = {"steps": 150, "eval_every": 150, "steps_per_loop": 50, "log_every": 50}
+    config = training.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
+    done = trainer.train(config)
+    export.export_hf(done.run, out=str(tmp_path / "exported"))
+    rows = [row for batch in eval_batches(data, batch=1) for row in batch["input_ids"].numpy().tolist()]
+    words = run.open_model(done.run).tokenizer
+    assert words
+    (tmp_path / "texts.json").write_text(json.dumps([answer(row, words) for row in rows]))
+    files = [tmp_path / "exported", tmp_path / "texts.json", tmp_path / "said.json"]
+    subprocess.run([sys.executable, "-c", THEIRS, *files], check=True)
+    assert done.evaluation
+    ours = [one["prediction"] for one in done.evaluation.predictions]
+    theirs = json.loads((tmp_path / "said.json").read_text())
+    assert [one["given"] for one in theirs] == rows
+    assert [answer(one["ids"], words) for one in theirs] == ours
+    # The two libraries decode alike but for an answer of spaces alone.
+    assert [one["text"].strip() for one in theirs] == [text.strip() for text in ours]
+    assert len(set(ours)) > 1
+    assert {"em", "f1", "rougeL_f1"} <= done.evaluation.metrics.keys()
+
+
+@pytest.mark.slow
+def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str, shared_data: Path) -> None:
+    rows = (shared_data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[:9]
+    (toys / "eight.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    choices = {"task": "sst2", "tokenizer": "sample:", "input_length": 64, "target_length": 2, "splits": {"train": 1.0}}
+    made = preparing.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
+    assert made.splits["train"].records == 8
+    assert len(made.splits["train"].labels) == 2
+    long = {"steps": 300, "steps_per_loop": 50, "log_every": 50}
+    config = training.config(str(toys / "eight"), shape, toys / "learnt", learning_rate=0.02, z_loss=0.0, **long)
+    trainer.train(config)
+    assert training.losses(config.out)[300] < 1e-3
+
+
+@pytest.mark.slow
+def test_packed_rows_are_trained_on(toys: Path, shape: str) -> None:
+    packed = training.sentences(toys / "packed", layout="packed")
+    ended = trainer.train(training.config(packed, shape, toys / "of_packed", steps=20, eval_every=10))
+    losses = training.losses(ended.run)
+    assert losses[20] < losses[1]
+    _, state = checkpoints.best(ended.run)
+    assert {"loss", "token_accuracy"} <= state.metrics.keys()
+    assert "em" not in state.metrics
+
+
+@pytest.mark.slow
+def test_a_mixture_draws_from_all_its_parts(toys: Path, data: str, shape: str) -> None:
+    other = training.classes(toys / "other", seed=3)
+    both = {"data": (data, other), "rates": (1, 3)}
+    ended = trainer.train(dataclasses.replace(training.config(data, shape, toys / "mixed", steps=4), **both))
+    assert sorted(training.losses(ended.run)) == [1, 2, 3, 4]
+    assert len(checkpoints.best(ended.run)[1].data) == 2
+
+
+@pytest.mark.slow
+def test_patience_ends_a_run_that_gets_no_better(toys: Path, data: str, shape: str) -> None:
+    config = training.config(data, shape, toys / "patient", learning_rate=0.0, eval_every=2, patience=2, metric="loss")
+    ended = trainer.train(config)
+    assert ended.stopped_early
+    assert ended.steps == 6  # the first evaluation is the best so far, and two more are none the better
+    assert trainer.train(config).stopped_early
+
+
+def test_what_is_refused_before_the_first_step(
+    toys: Path, data: str, shape: str, done: trainer.Result, tmp_path: Path
+) -> None:
+    config = training.config(data, shape, tmp_path / "run")
+    with pytest.raises(UsageError, match="needs model: --model"):
+        trainer.train(dataclasses.replace(config, model=""))
+    with pytest.raises(UsageError, match="How long"):
+        trainer.train(dataclasses.replace(config, steps=0))
+    with pytest.raises(DatasetError, match="manifest"):
+        trainer.train(dataclasses.replace(config, data=(str(tmp_path),)))
+    with pytest.raises(TokenizerError, match="say where it lies with --tokenizer"):
+        trainer.train(dataclasses.replace(config, tokenizer=str(tmp_path / "none.model")))
+    with pytest.raises(UsageError, match="was 8 and is now 4"):
+        trainer.train(dataclasses.replace(config, out=done.run, batch=4))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("")
+    with pytest.raises(OutputError, match="holds something that is no run"):
+        trainer.train(dataclasses.replace(config, out=str(tmp_path / "other")))
+    with pytest.raises(UsageError, match="Train it anew"):
+        trainer.train(dataclasses.replace(config, model="tiny", weights="pretrained"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tpu_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TPU_NAME", raising=False)
+    arguments = ["train", "--recipe", "tiny", "--data", "d", "--out", "o", "--tpu"]
+    result = CliRunner().invoke(cli.main, arguments)
+    if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
+        pytest.skip("this machine has a TPU")
+    assert result.exit_code == 1
+    assert "no TPU here: there is no chip among /dev/accel*" in result.output
+    assert "TPU_NAME is not set" in result.output
+    assert "--tpu NAME" in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_tpu_that_does_not_answer_is_one_sentence() -> None:
+    with socket.socket() as closed:  # a port that is bound and not listened at refuses
+        closed.bind(("127.0.0.1", 0))
+        with pytest.raises(UsageError, match=r'the TPU "grpc://.*" does not answer: .*Connection refused'):
+            device.strategy(tpu=f"grpc://127.0.0.1:{closed.getsockname()[1]}")
+
+
+def test_gpus_that_are_not_there_are_one_sentence() -> None:
+    if tf.config.list_physical_devices("GPU"):
+        pytest.skip("this machine has a GPU")
+    arguments = ["train", "--recipe", "tiny", "--data", "d", "--out", "o", "--gpus"]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 1
+    assert "TensorFlow sees no GPU here" in result.output
+    result = CliRunner().invoke(cli.main, [*arguments, "--tpu"])
+    assert "Both --tpu and --gpus were given" in result.output
+
+
+def test_scoring_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"config\.json"):
+        evaluate(str(tmp_path), data="d")

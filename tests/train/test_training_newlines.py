@@ -1,0 +1,70 @@
+"""A model of data that kept its newlines: what it is given, what it answers and what it is scored on have lines."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import preparing
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.sources import sample  # noqa: E402
+from t5prep.tokens import newlines  # noqa: E402
+from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
+from t5prep.train import evaluate, predict, run  # noqa: E402
+from t5prep.train.run import TINY, Model  # noqa: E402
+
+WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
+
+
+def echo(*_: Any) -> Any:
+    """In place of a model: every input is its own answer, and every label right."""
+
+    def answered(batch: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+        ids = batch.get("labels", batch["input_ids"]).numpy()
+        return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
+
+    return answered
+
+
+def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
+    ids = [*WORDS.encode("why"), WORDS.sentinel(newlines.NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
+    assert predict.answer(ids, WORDS, kept=newlines.SENTINEL) == "why\nso"
+    assert predict.answer(ids, WORDS) == "why <extra_id_2> so"
+
+
+@pytest.mark.parametrize("keep_newlines", [True, False])
+def test_lines_come_back_in_scores_and_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_newlines: bool
+) -> None:
+    rows = [{"id": str(i), "q": f"question {i}\nwhy so", "a": f"because\nof {i}"} for i in range(12)]
+    source = preparing.write_csv(tmp_path / "rows.csv", rows)
+    made = preparing.prepared(
+        source, tmp_path / "data", task="text2text", tokenizer="sample:", keep_newlines=keep_newlines,
+        options={"inputs_column": "q", "targets_column": "a", "id_column": "id"},
+        splits={"validation": 1.0}, input_length=16, target_length=8,
+    )  # fmt: skip
+    newline = "\n" if keep_newlines else " "
+    for module in (evaluate, predict):
+        monkeypatch.setattr(module, "on_replicas", echo)
+    score = evaluate.Evaluator(
+        {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation", batch=4,
+        tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    scored = score().predictions
+    assert len(scored) == 12
+    for one in scored:
+        assert one["references"] == [f"because{newline}of {one['id']}"]
+        assert one["prediction"] == f"question {one['id']}{newline}why so"
+
+    monkeypatch.setattr(run, "open_model", lambda name, which: Model(name, TINY, {}, WORDS, (made,)))
+    (said,) = predict.predict("toy", items=[predict.Item("0", ("question 0\nwhy so",))])
+    assert said["prediction"] == f"question 0{newline}why so"
+
+    _, found = evaluate.evaluate("toy", data=str(tmp_path / "data"), batch=4)
+    assert {name for one in found.predictions for name in one["scores"]} >= {"em", "f1", "rougeL_precision"}
+    for name in ("f1", "rougeL_f1", "rougeL_recall"):
+        each = [one["scores"][name] for one in found.predictions]
+        assert found.metrics[name] == pytest.approx(sum(each) / len(each))

@@ -1,0 +1,80 @@
+"""Runs in processes of their own: killed with -9 at random moments, on several replicas, with gradients accumulated."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import training
+
+from t5prep.train import checkpoint as checkpoints
+
+pytestmark = pytest.mark.slow
+
+KILLS = 6
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("processes")
+
+
+@pytest.fixture(scope="module")
+def data(toys: Path) -> str:
+    return training.classes(toys / "classes")
+
+
+@pytest.fixture(scope="module")
+def shape(toys: Path) -> str:
+    return training.shape(toys / "shape")
+
+
+def _command(data: str, shape: str, out: Path, **settings: object) -> list[str]:
+    values = {
+        **{"weights": "random", "batch": 8, "steps": 40, "learning_rate": 0.01, "eval_every": 10, "save_every": 2},
+        **{"steps_per_loop": 2, "log_every": 1, "tensorboard": "false", "dropout": 0.1},
+        **settings,
+    }
+    replicas = str(values.pop("replicas", 1))
+    options = [f"--set={key}={value}" for key, value in values.items()]
+    command = [sys.executable, "-m", "t5prep.cli", "train", "--data", data, "--model", shape, "--out", str(out)]
+    return [*command, "--replicas", replicas, *options]
+
+
+def _run(data: str, shape: str, out: Path, **settings: object) -> dict[int, float]:
+    subprocess.run(_command(data, shape, out, **settings), check=True)
+    return training.losses(out)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toys: Path, data: str, shape: str) -> dict[int, float]:
+    return _run(data, shape, toys / "undisturbed")
+
+
+def test_killed_at_random_moments_the_losses_are_the_same(
+    toys: Path, data: str, shape: str, undisturbed: dict[int, float]
+) -> None:
+    """Dropout on, so its masks are a function of the step, too. Half of the kills fall where steps are made."""
+    out = toys / "killed"
+    moments = random.Random(0)
+    for kill in range(KILLS):
+        process = subprocess.Popen(_command(data, shape, out), stderr=subprocess.DEVNULL)
+        before = checkpoints.last(str(out))
+        deadline = time.monotonic() + 300
+        while kill % 2 and checkpoints.last(str(out)) == before and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.05 if kill % 2 else 3.0))
+        process.kill()
+        process.wait()
+    assert _run(data, shape, out) == undisturbed
+
+
+@pytest.mark.parametrize(("setting", "value"), [("replicas", 2), ("replicas", 4), ("accumulate", 2), ("accumulate", 4)])
+def test_replicas_and_accumulation_change_no_loss(toys: Path, data: str, shape: str, setting: str, value: int) -> None:
+    alone = toys / "alone"
+    expected = training.losses(alone) if alone.exists() else _run(data, shape, alone, dropout=0, steps=10)
+    found = _run(data, shape, toys / f"{setting}{value}", dropout=0, steps=10, **{setting: value})
+    assert found == pytest.approx(expected, abs=1e-5)
