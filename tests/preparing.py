@@ -13,7 +13,7 @@ from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
 from t5prep.prepare.settings import Settings
 from t5prep.prepare.shard_plan import default_splits
-from t5prep.tasks.task import get
+from t5prep.tasks.registry import get
 
 
 def prepared(

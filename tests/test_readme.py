@@ -17,10 +17,9 @@ from readme import Code, Command
 from servers.corpora import publish
 from servers.internet import Internet
 
-from t5prep import tasks
 from t5prep.cli import main
 from t5prep.sources import sample
-from t5prep.tasks import registry
+from t5prep.tasks import corpora, registry
 from t5prep.train import config
 
 SHELL = readme.codes("sh")
@@ -189,7 +188,7 @@ def test_the_example_of_a_task_is_a_whole_one(tmp_path: Path, monkeypatch: pytes
     (name,) = re.findall(r"a whole one, `(\w+)\.py`", readme.TEXT)
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / f"{name}.py").write_text(code)
-    monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(tmp_path / "tasks")])
+    monkeypatch.setattr(corpora, "__path__", [*corpora.__path__, str(tmp_path / "tasks")])
     assert len(code.splitlines()) <= 40
     source = tmp_path / "news.jsonl"
     articles = [{"id": i, "text": f"Article {i} has words enough to be one.", "title": f"Title {i}"} for i in range(20)]

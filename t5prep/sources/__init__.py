@@ -3,6 +3,7 @@
 `resolve` finds (and where needed fetches) the raw files of a source; `open_stream` and `open_random` read one.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def resolve(
     redact.quiet_logs()
     if uri == "sample:":
         return _sample()
-    if Path(uri).is_file() and not uri.lower().endswith(".zip"):
+    if os.path.isfile(uri) and not uri.lower().endswith(".zip"):
         include = ()  # one file that the user names is read whatever its name
     place, include = parse(uri), patterns(include)
     match place.scheme:

@@ -1,1 +1,11 @@
-"""Tasks: a row (record) in, a text-to-text example out; one file a corpus in `corpora/`."""
+"""Tasks: a row (record) in, a text-to-text example out; one file a corpus in `corpora/`.
+
+What a file that defines a task imports: `from t5prep.tasks import Example, Record, Reject, Task`.
+"""
+
+from t5prep.errors import Reject
+from t5prep.reading.rows import Record
+from t5prep.tasks.example import EOS, Example, Protected
+from t5prep.tasks.task import Task, option
+
+__all__ = ["EOS", "Example", "Protected", "Record", "Reject", "Task", "option"]

@@ -22,9 +22,8 @@ from t5prep.dataset.verify import verify
 from t5prep.errors import UsageError
 from t5prep.io import cache_folder
 from t5prep.prepare import token_cache
-from t5prep.prepare.settings import Settings
+from t5prep.prepare.settings import Settings, code_digest
 from t5prep.sources import sample
-from t5prep.tasks import task
 
 SAMPLE = sample.tokenizer_path()
 
@@ -87,18 +86,23 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
 
 
 @pytest.mark.parametrize(
-    "module", ["tasks.sst2", "formats", "regular_csv", "pairs", "tokenizing", "encode", "tokenizer"]
+    "module",
+    [
+        "tasks.corpora.sst2",
+        *("reading.formats", "reading.csv_by_arrow", "reading.parallel_files"),
+        *("prepare.block_tokenizer", "tokens.encoder", "tokens.tokenizer"),
+    ],
 )
 def test_what_other_code_tokenized_is_not_found(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever of it makes rows of bytes, or features of rows."""
     settings = Settings("sst2", {}, input_length=128, target_length=4)
-    task.code.cache_clear()
+    code_digest.cache_clear()
     before = settings.tokenizing("tokenizer")
     source = inspect.getsource
     monkeypatch.setattr(inspect, "getsource", lambda of: source(of) + "#" * (of.__name__ == f"t5prep.{module}"))
-    task.code.cache_clear()
+    code_digest.cache_clear()
     changed = settings.tokenizing("tokenizer")
-    task.code.cache_clear()
+    code_digest.cache_clear()
     assert changed != before
     monkeypatch.undo()
     assert settings.tokenizing("tokenizer") == before

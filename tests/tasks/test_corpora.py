@@ -12,7 +12,8 @@ from t5prep import sources
 from t5prep.dataset import manifest
 from t5prep.errors import Reject, UsageError
 from t5prep.reading import formats
-from t5prep.tasks import causal_qa, diacritics_ro, registry, task
+from t5prep.tasks import registry, task
+from t5prep.tasks.corpora import causal_qa, diacritics_ro
 from t5prep.tasks.example import Protected
 from t5prep.tokens import loading
 

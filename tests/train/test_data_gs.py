@@ -17,7 +17,7 @@ READ = """
 import json, sys
 from t5prep import gcs, order
 order.WINDOW = 64
-from t5prep.dataset import eval_batches, train_batches
+from t5prep.train.data import eval_batches, train_batches
 from t5prep.errors import T5prepError
 def ids(batches):
     return [[i.decode() for i in batch["id"].tolist()] for batch in batches.as_numpy_iterator()]
