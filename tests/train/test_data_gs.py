@@ -15,7 +15,8 @@ pytest.importorskip("tensorflow", reason="reading needs TensorFlow: pip install 
 COUNTS = [40, 43, 37, 41, 44, 39, 42, 38]
 READ = """
 import json, sys
-from t5prep import gcs, order
+from t5prep.io import gcs
+from t5prep.train.data import order
 order.WINDOW = 64
 from t5prep.train.data import eval_batches, train_batches
 from t5prep.errors import T5prepError
