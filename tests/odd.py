@@ -80,7 +80,7 @@ ODD = [
 ]
 
 
-def wrong(runner: CliRunner, line: list[str]) -> str:
+def fault(runner: CliRunner, line: list[str]) -> str:
     """Return what went wrong with a command line that no person should see; "" when all is well."""
     result = runner.invoke(main, line, input="a line\n{}\n")
     if result.exception is not None and not isinstance(result.exception, SystemExit):

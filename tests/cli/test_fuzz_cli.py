@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from odd import ODD, SEED, wrong
+from odd import ODD, SEED, fault
 from preparing import prepared, questions, write_csv
 
 from t5prep.cli import main
@@ -185,7 +185,7 @@ def test_no_command_line_ends_in_a_traceback(number: int, places: list[str]) -> 
     runner = CliRunner()
     for case in range(CASES // ROUNDS):
         line = _line(draw, commands, places)
-        if wrong := wrong(runner, line):
+        if wrong := fault(runner, line):
             pytest.fail(f"round {number}, case {case}: t5prep {' '.join(map(ascii, line))}\n{wrong}", pytrace=False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import training
 from click.testing import CliRunner
-from odd import ODD, SEED, wrong
+from odd import ODD, SEED, fault
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -70,7 +70,7 @@ def test_no_setting_ends_in_a_traceback(line: list[str], tmp_path: Path) -> None
         typed = [*line, *(f"--set={name}={value}" for name, value in case)]
         if any(name == "steps" for name, _ in case):
             typed.remove("--set=epochs=1")
-        if wrong := wrong(CliRunner(), typed):
+        if wrong := fault(CliRunner(), typed):
             pytest.fail(f"{' '.join(map(ascii, typed))}\n{wrong}", pytrace=False)
         reached += (tmp_path / "r").exists()
         shutil.rmtree(tmp_path / "r", ignore_errors=True)
@@ -104,7 +104,7 @@ def test_no_damaged_run_ends_in_a_traceback(name: str, line: list[str], toys: Pa
             ["export", "--model", str(out), "--out", str(tmp_path / "exported")],
             ["report", str(out), "--out", str(tmp_path / "report.html")],
         ):
-            if wrong := wrong(CliRunner(), typed):
+            if wrong := fault(CliRunner(), typed):
                 pytest.fail(f"{name} holds {content!r}: t5prep {' '.join(typed)}\n{wrong}", pytrace=False)
         shutil.rmtree(tmp_path / "exported", ignore_errors=True)
 
