@@ -22,9 +22,11 @@ class NoOptions:
 class Task:
     """What one corpus needs to be prepared.
 
-    `to_example(record, options)` makes an example or raises Reject; `options` is a frozen dataclass whose fields
-    (`option`) become command line options; `columns(options)` are the columns it reads, `id_column(options)` the one
-    with the id ("" where there is none). `source` is where the corpus lives, `files` which of its files are read.
+    `to_example(record, options)` makes an example or raises Reject; `to_inputs(record, options)` makes the same example
+    without its target, of a row that a trained model is asked about (None: such a row needs a target too). `options` is
+    a frozen dataclass whose fields (`option`) become command line options; `columns(options)` are the columns it reads,
+    `target_columns(options)` those of them that only targets need, `id_column(options)` the one with the id ("" where
+    there is none). `source` is where the corpus lives, `files` which of its files are read.
     `classes(options)` are the words of a classification, in the order of a confusion matrix. `documents` says that its
     examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`). `several` says
     that rows with one id are no duplicates but right answers: as many examples to train, and to evaluate one with all
@@ -36,6 +38,8 @@ class Task:
     to_example: Callable[[Record, Any], Example]
     columns: Callable[[Any], Sequence[Column]]
     id_column: Callable[[Any], str] = lambda _: ""
+    to_inputs: Callable[[Record, Any], Example] | None = None
+    target_columns: Callable[[Any], Sequence[Column]] = lambda _: ()
     options: type = NoOptions
     source: str = ""
     files: tuple[str, ...] = ()
@@ -82,6 +86,16 @@ def missing_column(columns: Sequence[Column], there: Sequence[str]) -> str:
             names = " or ".join(f'"{name}"' for name in alternatives)
             return f"{names}; it has {', '.join(there)}.{did_you_mean(alternatives[0], there)}"
     return ""
+
+
+def input_columns(task: Task, options: Any) -> tuple[Column, ...]:
+    """Return the columns that a row must have to be asked about: all that the task reads but targets and the id."""
+    targets, id = task.target_columns(options), task.id_column(options)
+    return tuple(
+        column
+        for column in task.columns(options)
+        if column not in targets and not (id and id in column_names([column]))
+    )
 
 
 def files(task: Task, options: Any) -> tuple[str, ...]:

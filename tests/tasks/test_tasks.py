@@ -63,6 +63,39 @@ def test_golden_rows(name):
     assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize("name", [name for name in registry.names() if not registry.get(name).documents])
+def test_a_row_without_its_target_has_the_same_input(name):
+    """What a trained model is asked is what it was trained on."""
+    prepared, options = registry.get(name), options_of(name)
+    assert prepared.to_inputs is not None
+    kept = {*task.column_names(task.input_columns(prepared, options)), prepared.id_column(options)}
+    compared = 0
+    for line in (DATA / name / "rows.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        try:
+            whole = prepared.to_example(row, options)
+        except Reject:
+            continue
+        asked = prepared.to_inputs({column: value for column, value in row.items() if column in kept}, options)
+        assert (asked.id, asked.inputs, asked.targets) == (whole.id, whole.inputs, "")
+        compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "columns"),
+    [
+        ("so_quality", {}, ("Title", "Body")),
+        ("causal_qa", {}, ("question_processed", ("context_processed", ""))),
+        ("translate_en_ro", {}, (("translation", "en", "source"),)),
+        ("text2text", {"inputs": "{q} {c}", "targets_column": "a", "id_column": "i"}, ("q", "c")),
+    ],
+)
+def test_columns_that_a_question_needs(name, options, columns):
+    prepared = registry.get(name)
+    assert task.input_columns(prepared, task.make_options(prepared, options)) == columns
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_a_task_says_what_it_is(name):
     prepared = registry.get(name)

@@ -23,6 +23,7 @@ SUBSETS = (
     *("searchqa", "squad2", "newsqa", "hotpotqa", "triviaqa"),
 )
 SEPARATOR = " \\n "
+ANSWERS = ("answer", "answer_processed")
 
 _NOT_A_WORD = re.compile("[^А-Яа-яЁёЙйA-Za-z0-9]")
 # The seven rules by which Webis chose questions (their notebook "rules"), tried on words joined by single spaces.
@@ -59,22 +60,28 @@ def is_causal(question: str) -> bool:
     return bool(_CAUSAL.search(" ".join(_NOT_A_WORD.sub(" ", question.lower()).split())))
 
 
-def to_example(record: Record, options: Options) -> Example:
-    """One question."""
+def to_inputs(record: Record, options: Options) -> Example:
+    """Return one question without its answer. Raises Reject for an empty one."""
     question = str(record["question_processed"] or "").strip()
     context = str(record.get("context_processed") or "").strip()
-    said = str(record.get("answer") or record.get("answer_processed") or "")
-    answers = tuple(dict.fromkeys(answer.strip() for answer in said.split("\t") if answer.strip()))
-    if record["id"] in (None, ""):
-        raise Reject("empty id")
     if not question:
         raise Reject("empty question")
+    inputs: tuple[Part, ...] = (Protected(question + SEPARATOR), context) if context else (Protected(question),)
+    return Example(id=str(record.get("id") or "") or None, inputs=inputs, targets="")
+
+
+def to_example(record: Record, options: Options) -> Example:
+    """Return one question with its answers. Raises Reject for a row without one of them or without an id."""
+    if record["id"] in (None, ""):
+        raise Reject("empty id")
+    asked = to_inputs(record, options)
+    said = str(record.get("answer") or record.get("answer_processed") or "")
+    answers = tuple(dict.fromkeys(answer.strip() for answer in said.split("\t") if answer.strip()))
     if not answers:
         raise Reject("no answer")
-    if options.questions == "causal" and not is_causal(question):
+    if options.questions == "causal" and not is_causal(str(record["question_processed"]).strip()):
         raise Reject("not causal: none of the benchmark's rules finds it so")
-    inputs: tuple[Part, ...] = (Protected(question + SEPARATOR), context) if context else (Protected(question),)
-    return Example(id=str(record["id"]), inputs=inputs, targets=answers[0], references=answers)
+    return Example(id=str(record["id"]), inputs=asked.inputs, targets=answers[0], references=answers)
 
 
 def columns(options: Options) -> tuple[Column, ...]:
@@ -84,12 +91,14 @@ def columns(options: Options) -> tuple[Column, ...]:
             "--subset eli5: the archive has only the ids of ELI5's posts, because their texts may not be passed on. "
             "Choose another subset, or prepare a file of your own that has the texts with `t5prep prepare text2text`."
         )
-    return "id", "question_processed", ("context_processed", ""), ("answer", "answer_processed")
+    return "id", "question_processed", ("context_processed", ""), ANSWERS
 
 
 TASK = Task(
     to_example=to_example,
+    to_inputs=to_inputs,
     columns=columns,
+    target_columns=lambda options: (ANSWERS,),
     id_column=lambda options: "id",
     options=Options,
     source="zenodo:7186761",

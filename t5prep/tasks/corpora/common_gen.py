@@ -19,17 +19,23 @@ from t5prep.tasks.task import NoOptions, Task
 PREFIX = "generate a sentence with: "
 
 
-def to_example(record: Record, options: NoOptions) -> Example:
-    """One concept set with one sentence, or with all of them."""
+def to_inputs(record: Record, options: NoOptions) -> Example:
+    """Return one concept set without a sentence. Raises Reject for an empty one."""
     concepts = _texts(record.get("concepts") or record.get("concept_set"), apart="#")
-    sentences = _texts(record.get("target") or record.get("scene"))
     if not concepts:
         raise Reject("no concepts")
+    return Example(id=" ".join(concepts), inputs=PREFIX + " ".join(concepts), targets="")
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """Return one concept set with one sentence, or with all of them. Raises Reject for one without any."""
+    asked = to_inputs(record, options)
+    sentences = _texts(record.get("target") or record.get("scene"))
     if not sentences:
         raise Reject("no sentence: hidden, as in the test split")
     return Example(
-        id=" ".join(concepts),
-        inputs=PREFIX + " ".join(concepts),
+        id=asked.id,
+        inputs=asked.inputs,
         targets=sentences[0],
         references=tuple(dict.fromkeys(sentences)),
     )
@@ -44,7 +50,9 @@ def _texts(value: Any, *, apart: str | None = None) -> list[str]:
 
 TASK = Task(
     to_example=to_example,
+    to_inputs=to_inputs,
     columns=lambda options: (("concepts", "concept_set"), ("target", "scene")),
+    target_columns=lambda options: (("target", "scene"),),
     source="hf:allenai/common_gen",
     files=("*.parquet", "*.jsonl", "*.json"),
     licence="MIT",

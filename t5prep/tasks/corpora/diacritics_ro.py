@@ -10,6 +10,7 @@ written with: the same word then has the same tokens always. A text that does no
 sides would be cut at different words.
 """
 
+import dataclasses
 import unicodedata
 
 from t5prep.errors import Reject
@@ -39,8 +40,13 @@ def without_diacritics(text: str) -> str:
     return text.translate(_PLAIN)
 
 
+def to_inputs(record: Record, options: NoOptions) -> Example:
+    """Return one text without diacritics. Raises Reject for an empty one."""
+    return dataclasses.replace(to_example(record, options), targets="")
+
+
 def to_example(record: Record, options: NoOptions) -> Example:
-    """One text."""
+    """Return one text without and with diacritics. Raises Reject for an empty one."""
     target = with_commas(str(record["text"] or "")).strip()
     if not target:
         raise Reject("empty text")
@@ -49,6 +55,7 @@ def to_example(record: Record, options: NoOptions) -> Example:
 
 TASK = Task(
     to_example=to_example,
+    to_inputs=to_inputs,
     columns=lambda options: ("text",),
     source="hf:dumitrescustefan/diacritic",
     files=("*.parquet", "*.txt", "*.ro", "*.jsonl"),

@@ -28,20 +28,27 @@ class Options:
     labels: str = option("LQ_CLOSE=none,LQ_EDIT=low,HQ=high", "which word stands for which value of Y")
 
 
-def to_example(record: Record, options: Options) -> Example:
-    """One question."""
+def to_inputs(record: Record, options: Options) -> Example:
+    """Return one question without its label. Raises Reject for an empty one."""
     title, body = str(record["Title"] or ""), str(record["Body"] or "")
     if not title.strip() and not body.strip():
         raise Reject("empty text: neither title nor body")
+    if options.html == "strip":
+        body = strip_html(body)
+    id = record.get("Id")
+    return Example(id=None if id in (None, "") else str(id), inputs=(f"quality: {title}", EOS, body), targets="")
+
+
+def to_example(record: Record, options: Options) -> Example:
+    """Return one question with its label. Raises Reject for one without a text, a known label or an id."""
+    asked = to_inputs(record, options)
     words = _words(options.labels)
     label = str(record["Y"])
     if label not in words:
         raise Reject(f"unknown label: {record['Y']!r} is not one of {', '.join(words)}")
     if record["Id"] in (None, ""):
         raise Reject("empty id")
-    if options.html == "strip":
-        body = strip_html(body)
-    return Example(id=str(record["Id"]), inputs=(f"quality: {title}", EOS, body), targets=words[label])
+    return Example(id=asked.id, inputs=asked.inputs, targets=words[label])
 
 
 @functools.cache
@@ -54,7 +61,9 @@ def _words(labels: str) -> dict[str, str]:
 
 TASK = Task(
     to_example=to_example,
+    to_inputs=to_inputs,
     columns=lambda options: ("Id", "Title", "Body", "Y"),
+    target_columns=lambda options: ("Y",),
     id_column=lambda options: "Id",
     options=Options,
     source="kaggle:imoore/60k-stack-overflow-questions-with-quality-rate",

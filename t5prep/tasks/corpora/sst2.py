@@ -15,24 +15,32 @@ from t5prep.tasks.task import NoOptions, Task
 CLASSES = ("negative", "positive")
 
 
-def to_example(record: Record, options: NoOptions) -> Example:
-    """One sentence. Its label is a word, or GLUE's number: 0, 1, or −1 where it is hidden."""
+def to_inputs(record: Record, options: NoOptions) -> Example:
+    """Return one sentence without its label. Raises Reject for an empty one."""
     text = str(record.get("sentence") or record.get("text") or "").strip()
     if not text:
         raise Reject("empty text")
+    # GLUE's idx begins at 0 in each split: the row's place is the id.
+    return Example(id=None, inputs=text, targets="")
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """Return one sentence with its label: a word, or GLUE's number, 0, 1, or −1 where it is hidden. Raises Reject."""
+    asked = to_inputs(record, options)
     label = str(record["label"]).strip().lower()
     if label == "-1":
         raise Reject("hidden label: -1, as in GLUE's test split")
     word = CLASSES[int(label)] if label in ("0", "1") else label
     if word not in CLASSES:
         raise Reject(f"unknown label: {record['label']!r} is not one of 0, 1, negative, positive")
-    # GLUE's idx begins at 0 in each split: the row's place is the id.
-    return Example(id=None, inputs=text, targets=word)
+    return Example(id=None, inputs=asked.inputs, targets=word)
 
 
 TASK = Task(
     to_example=to_example,
+    to_inputs=to_inputs,
     columns=lambda options: (("sentence", "text"), "label"),
+    target_columns=lambda options: ("label",),
     source="hf:nyu-mll/glue#sst2",
     files=("*.parquet", "*.tsv", "*.jsonl", "*.json"),
     licence="unknown, says the card of stanfordnlp/sst2 on the Hub",

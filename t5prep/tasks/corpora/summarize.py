@@ -14,21 +14,29 @@ from t5prep.tasks.task import NoOptions, Task
 PREFIX = "summarize: "
 
 
-def to_example(record: Record, options: NoOptions) -> Example:
-    """One article."""
+def to_inputs(record: Record, options: NoOptions) -> Example:
+    """Return one article without its summary. Raises Reject for an empty one."""
     article = str(record.get("article") or record.get("document") or "").strip()
-    summary = str(record.get("highlights") or record.get("summary") or "").strip()
     if not article:
         raise Reject("empty article")
+    id = record.get("id")
+    return Example(id=None if id in (None, "") else str(id), inputs=(Protected(PREFIX), article), targets="")
+
+
+def to_example(record: Record, options: NoOptions) -> Example:
+    """Return one article with its summary. Raises Reject where one of them is empty."""
+    asked = to_inputs(record, options)
+    summary = str(record.get("highlights") or record.get("summary") or "").strip()
     if not summary:
         raise Reject("empty summary")
-    id = record.get("id")
-    return Example(id=None if id in (None, "") else str(id), inputs=(Protected(PREFIX), article), targets=summary)
+    return Example(id=asked.id, inputs=asked.inputs, targets=summary)
 
 
 TASK = Task(
     to_example=to_example,
+    to_inputs=to_inputs,
     columns=lambda options: (("article", "document"), ("highlights", "summary"), ("id", "")),
+    target_columns=lambda options: (("highlights", "summary"),),
     id_column=lambda options: "id",
     source="hf:abisee/cnn_dailymail#3.0.0",
     files=("*.parquet", "*.jsonl", "*.json", "*.csv"),

@@ -28,8 +28,16 @@ class Options:
     )
 
 
+def to_inputs(record: Record, options: Options) -> Example:
+    """Return one row without its target. Raises Reject for an empty one."""
+    if not any(_text(record[column]).strip() for column in input_columns(options)):
+        raise Reject("empty input")
+    id = _text(record.get(options.id_column)) if options.id_column else ""
+    return Example(id=id or None, inputs=tuple(_parts(record, options)), targets="")
+
+
 def to_example(record: Record, options: Options) -> Example:
-    """One row."""
+    """Return one row with its target. Raises Reject where the input, the target or the id is empty."""
     references: tuple[str, ...] = ()
     if options.targets:
         target = "".join(text for text, _ in _filled(options.targets, record))
@@ -42,12 +50,10 @@ def to_example(record: Record, options: Options) -> Example:
             target = _text(answers)
     if not target.strip():
         raise Reject("empty target")
-    if not any(_text(record[column]).strip() for column in input_columns(options)):
-        raise Reject("empty input")
-    id = _text(record[options.id_column]) if options.id_column else None
-    if id == "":
+    asked = to_inputs(record, options)
+    if options.id_column and not _text(record[options.id_column]):
         raise Reject("empty id")
-    return Example(id=id, inputs=tuple(_parts(record, options)), targets=target, references=references)
+    return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
 
 
 def _parts(record: Record, options: Options) -> list[Part]:
@@ -106,14 +112,29 @@ def columns(options: Options) -> tuple[str, ...]:
     ):
         if bool(column) == bool(template):
             raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
-    targets = (
-        [column for _, column in _parsed(options.targets) if column] if options.targets else [options.targets_column]
-    )
     inputs = input_columns(options)
     for column in options.protect:
         if column not in inputs:
             raise UsageError(f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}")
-    return tuple(dict.fromkeys([*inputs, *targets, *([options.id_column] if options.id_column else [])]))
+    return tuple(
+        dict.fromkeys([*inputs, *_target_columns(options), *([options.id_column] if options.id_column else [])])
+    )
 
 
-TASK = Task(to_example=to_example, columns=columns, id_column=lambda options: options.id_column, options=Options)
+def _target_columns(options: Options) -> list[str]:
+    """Return the columns that the target is made of."""
+    if options.targets:
+        return [column for _, column in _parsed(options.targets) if column]
+    return [options.targets_column]
+
+
+TASK = Task(
+    to_example=to_example,
+    to_inputs=to_inputs,
+    columns=columns,
+    target_columns=lambda options: [
+        column for column in _target_columns(options) if column not in input_columns(options)
+    ],
+    id_column=lambda options: options.id_column,
+    options=Options,
+)

@@ -17,23 +17,34 @@ from t5prep.tasks.task import NoOptions, Task
 PREFIX = "translate English to Romanian: "
 
 
+def to_inputs(record: Record, options: NoOptions) -> Example:
+    """Return one English sentence. Raises Reject for an empty one."""
+    if not (source := _side(record, "en", "source")):
+        raise Reject("empty source")
+    return Example(id=None, inputs=(Protected(PREFIX), source), targets="")
+
+
 def to_example(record: Record, options: NoOptions) -> Example:
-    """One pair of sentences."""
+    """Return one pair of sentences. Raises Reject where one of them is empty."""
+    asked = to_inputs(record, options)
+    if not (target := _side(record, "ro", "target")):
+        raise Reject("empty target")
+    return Example(id=None, inputs=asked.inputs, targets=target)
+
+
+def _side(record: Record, language: str, side: str) -> str:
+    """Return one side of a pair, "" where it is missing. Raises Reject for a column that holds no pair."""
     pair = record.get("translation") or record
     if not isinstance(pair, Mapping):
         raise Reject("no pair: the column translation holds no en and ro")
-    source, target = (
-        str(pair.get(language) or pair.get(side) or "").strip()
-        for language, side in (("en", "source"), ("ro", "target"))
-    )
-    if not source or not target:
-        raise Reject(f"empty {'source' if not source else 'target'}")
-    return Example(id=None, inputs=(Protected(PREFIX), source), targets=target)
+    return str(pair.get(language) or pair.get(side) or "").strip()
 
 
 TASK = Task(
     to_example=to_example,
+    to_inputs=to_inputs,
     columns=lambda options: (("translation", "en", "source"), ("translation", "ro", "target")),
+    target_columns=lambda options: (("translation", "ro", "target"),),
     source="hf:wmt/wmt16#ro-en",
     files=("*.parquet", "*.jsonl", "*.json", "*.source", "*.target", "*.en", "*.ro"),
     licence="unknown, says the card of wmt/wmt16 on the Hub",
