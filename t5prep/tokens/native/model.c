@@ -1,0 +1,214 @@
+/* Reads a SentencePiece model file (sentencepiece_model.proto): its pieces, and how it normalizes text. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unigram.h"
+
+/* ModelProto.SentencePiece.Type */
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
+#define UNK_PENALTY 10.0f /* kUnkPenalty of unigram_model.cc */
+
+typedef struct {
+  const uint8_t *at, *end;
+  uint32_t number, kind;
+  uint64_t value;       /* of a number; of four bytes, these */
+  const uint8_t *bytes; /* of a string or a message: where it is, and its length in `value` */
+} Field;
+
+static int varint(Field *field, uint64_t *value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && field->at < field->end; shift += 7) {
+    uint8_t byte = *field->at++;
+    *value |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) return 1;
+  }
+  return 0;
+}
+
+/* Goes to the next field of a message. Returns 1, 0 at the end, BAD_MODEL where the bytes are something else. */
+static int next(Field *field) {
+  uint64_t tag, size;
+  if (field->at == field->end) return 0;
+  if (!varint(field, &tag)) return BAD_MODEL;
+  field->number = (uint32_t)(tag >> 3);
+  field->kind = (uint32_t)(tag & 7);
+  if (field->kind == 0) return varint(field, &field->value) ? 1 : BAD_MODEL;
+  if (field->kind == 1) size = 8;
+  else if (field->kind == 5) size = 4;
+  else if (field->kind != 2 || !varint(field, &size)) return BAD_MODEL;
+  if (size > (uint64_t)(field->end - field->at)) return BAD_MODEL;
+  field->bytes = field->at;
+  field->value = size;
+  field->at += size;
+  return 1;
+}
+
+typedef struct {
+  const uint8_t *bytes;
+  size_t length;
+  float score;
+  uint64_t type;
+} Piece;
+
+static int read_piece(Piece *piece, const uint8_t *bytes, size_t size) {
+  Field field = {.at = bytes, .end = bytes + size};
+  int more;
+  *piece = (Piece){.bytes = bytes, .type = NORMAL};
+  while ((more = next(&field)) == 1) {
+    if (field.number == 1 && field.kind == 2) {
+      piece->bytes = field.bytes;
+      piece->length = (size_t)field.value;
+    } else if (field.number == 2 && field.kind == 5) {
+      uint32_t bits = (uint32_t)field.bytes[0] | (uint32_t)field.bytes[1] << 8 | (uint32_t)field.bytes[2] << 16 |
+                      (uint32_t)field.bytes[3] << 24;
+      memcpy(&piece->score, &bits, sizeof bits);
+    } else if (field.number == 3 && field.kind == 0) {
+      piece->type = field.value;
+    }
+  }
+  return more;
+}
+
+/* Copies a piece with SPACE for each escaped blank. Returns its new length; 0 where it holds a blank and can match no text. */
+static size_t spaced(const Piece *piece, uint8_t *out, int *inside) {
+  size_t length = 0;
+  for (size_t i = 0; i < piece->length; i++) {
+    if (piece->bytes[i] == SPACE) return 0;
+    if (piece->length - i >= 3 && !memcmp(piece->bytes + i, SPACE_BYTES, 3)) {
+      *inside |= length > 0;
+      out[length++] = SPACE;
+      i += 2;
+    } else {
+      out[length++] = piece->bytes[i];
+    }
+  }
+  return length;
+}
+
+static int byte_of(const Piece *piece) {
+  static const char digits[] = "0123456789ABCDEF";
+  const char *high, *low;
+  if (piece->length != 6 || memcmp(piece->bytes, "<0x", 3) || piece->bytes[5] != '>') return -1;
+  high = memchr(digits, piece->bytes[3], 16);
+  low = memchr(digits, piece->bytes[4], 16);
+  return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
+typedef struct {
+  Key *keys, *own;
+  uint8_t *spaced;
+  size_t keys_count, own_count, spaced_size;
+  float lowest, largest;
+} Pieces;
+
+/* Adds one piece to what the model and the normalizer look up. */
+static int add_piece(Model *model, Pieces *pieces, const Piece *piece, int32_t id) {
+  if (!isfinite(piece->score) || !piece->length) return BAD_MODEL;
+  if (piece->type == NORMAL && piece->score < pieces->lowest) pieces->lowest = piece->score;
+  if (piece->type == UNKNOWN) model->unk_id = id;
+  if (piece->type == BYTE) {
+    int byte = byte_of(piece);
+    if (byte < 0) return BAD_MODEL;
+    model->byte_ids[byte] = id;
+  }
+  if (piece->type != NORMAL && piece->type != USER_DEFINED) return OK;
+  if (memchr(piece->bytes, 0, piece->length)) return BAD_MODEL;
+  if (piece->length > model->longest) model->longest = piece->length;
+  float score = piece->score;
+  if (piece->type == USER_DEFINED) { /* GetUserDefinedScore of unigram_model.cc: longer ones win */
+    score = (float)(0.1 * (double)((int)piece->length - 1));
+    pieces->own[pieces->own_count++] = (Key){piece->bytes, piece->length, id, 0};
+  }
+  if (fabsf(score) > pieces->largest) pieces->largest = fabsf(score);
+  int inside = 0;
+  uint8_t *copy = pieces->spaced + pieces->spaced_size;
+  size_t length = spaced(piece, copy, &inside);
+  if (length) {
+    model->word_by_word &= !inside;
+    pieces->keys[pieces->keys_count++] = (Key){copy, length, id, score};
+    pieces->spaced_size += length;
+  }
+  return OK;
+}
+
+/* What of a ModelProto is needed, its fields in any order. */
+typedef struct {
+  const uint8_t *charsmap;
+  size_t charsmap_size, pieces;
+  uint64_t model_type, suffix, escape, dummy_prefix, remove_extra, byte_fallback;
+} Facts;
+
+static int read_facts(Facts *facts, const uint8_t *proto, size_t size) {
+  Field field = {.at = proto, .end = proto + size};
+  int more;
+  *facts = (Facts){.model_type = 1, .escape = 1, .dummy_prefix = 1, .remove_extra = 1};
+  while ((more = next(&field)) == 1) {
+    facts->pieces += field.number == 1 && field.kind == 2;
+    if ((field.number != 2 && field.number != 3) || field.kind != 2) continue;
+    Field inner = {.at = field.bytes, .end = field.bytes + field.value};
+    int inside;
+    while ((inside = next(&inner)) == 1) {
+      int trainer = field.number == 2;
+      if (!trainer && inner.number == 2 && inner.kind == 2) {
+        facts->charsmap = inner.bytes;
+        facts->charsmap_size = (size_t)inner.value;
+      }
+      if (inner.kind != 0) continue;
+      if (trainer && inner.number == 3) facts->model_type = inner.value;
+      if (trainer && inner.number == 24) facts->suffix = inner.value;
+      if (trainer && inner.number == 35) facts->byte_fallback = inner.value;
+      if (!trainer && inner.number == 3) facts->dummy_prefix = inner.value;
+      if (!trainer && inner.number == 4) facts->remove_extra = inner.value;
+      if (!trainer && inner.number == 5) facts->escape = inner.value;
+    }
+    if (inside < 0) return inside;
+  }
+  return more;
+}
+
+static int read_pieces(Model *model, Pieces *pieces, const Facts *facts, const uint8_t *proto, size_t size) {
+  Field field = {.at = proto, .end = proto + size};
+  int32_t id = 0;
+  int status = OK;
+  while (next(&field) == 1 && status == OK) {
+    Piece piece;
+    if (field.number != 1 || field.kind != 2) continue;
+    status = read_piece(&piece, field.bytes, (size_t)field.value);
+    if (status == OK) status = add_piece(model, pieces, &piece, id++);
+  }
+  if (status != OK) return status;
+  model->unk_score = pieces->lowest - UNK_PENALTY;
+  model->largest_score = fmaxf(pieces->largest, fabsf(model->unk_score));
+  status = model->unk_id < 0 || !pieces->keys_count ? BAD_MODEL : trie_build(&model->trie, pieces->keys, pieces->keys_count);
+  if (status != OK) return status;
+  return normalizer_load(&model->normalizer, facts->charsmap, facts->charsmap_size, pieces->own, pieces->own_count);
+}
+
+int model_load(Model *model, const uint8_t *proto, size_t size) {
+  Facts facts;
+  *model = (Model){.unk_id = -1, .word_by_word = 1};
+  if (read_facts(&facts, proto, size) != OK || facts.model_type != 1 || facts.suffix || !facts.escape || !facts.pieces ||
+      facts.pieces > INT32_MAX / 2)
+    return BAD_MODEL;
+  model->pieces = facts.pieces;
+  model->byte_fallback = facts.byte_fallback != 0;
+  Pieces pieces = {.lowest = FLT_MAX};
+  pieces.keys = malloc(facts.pieces * sizeof *pieces.keys);
+  pieces.own = malloc(facts.pieces * sizeof *pieces.own);
+  pieces.spaced = malloc(size);
+  int status = NO_MEMORY;
+  if (pieces.keys && pieces.own && pieces.spaced) status = read_pieces(model, &pieces, &facts, proto, size);
+  free(pieces.keys);
+  free(pieces.own);
+  free(pieces.spaced);
+  model->normalizer.dummy_prefix = facts.dummy_prefix != 0;
+  model->normalizer.remove_extra_whitespaces = facts.remove_extra != 0;
+  if (status != OK) model_free(model);
+  return status;
+}
+
+void model_free(Model *model) {
+  trie_free(&model->trie);
+  normalizer_free(&model->normalizer);
+}

@@ -1,0 +1,108 @@
+/* The table of short words, and the proof that a segmentation is the one that SentencePiece finds.
+
+   SentencePiece's sum of a path is wrong by at most one rounding an addition, each at most 2^-24 of the largest sum on the way:
+   |sum before the word| + characters * largest score. It finds the path whose rounded sum is largest (rounding keeps order, so
+   the best at each place is part of the best at the end). The best path by exact sums is therefore the one it finds, wherever
+   the second best is worse by more than the roundings of both: at most 2 * characters additions. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "words.h"
+
+#define ROUNDING (1.0 / (1 << 24))
+/* For what this computation's own doubles and the growth of the sums by rounding may be wrong by: far too much. */
+#define CAUTION 1.05
+
+Words *words_new(void) {
+  Words *words = calloc(1, sizeof *words);
+  if (!words) return NULL;
+  words->memory = calloc(((size_t)WAYS << SETS_BITS) + 2, sizeof(Word));
+  if (!words->memory) {
+    free(words);
+    return NULL;
+  }
+  uintptr_t line = WAYS * sizeof(Word);
+  words->places = (Word *)(((uintptr_t)words->memory + line - 1) / line * line);
+  return words;
+}
+
+void words_free(Words *words) {
+  free(words->memory);
+  free(words);
+}
+
+/* The best path to each place of a word by exact sums, and how good the second best is. */
+typedef struct {
+  double best[WORD_BYTES + 1], second[WORD_BYTES + 1];
+  struct {
+    uint32_t start;
+    float score;
+    uint32_t node; /* 0 for an unknown character */
+  } from[WORD_BYTES + 1];
+} Paths;
+
+static inline void offer(Paths *paths, double best, double second, size_t start, size_t end, float score, uint32_t node) {
+  double old = paths->best[end], sum = best + score, other = second + score, least = sum < old ? sum : old;
+  double second_old = paths->second[end] > other ? paths->second[end] : other;
+  paths->second[end] = second_old > least ? second_old : least;
+  if (sum > old) {
+    paths->best[end] = sum;
+    paths->from[end].start = (uint32_t)start;
+    paths->from[end].score = score;
+    paths->from[end].node = node;
+  }
+}
+
+/* Returns the number of characters. */
+static size_t find_paths(const Model *model, Paths *paths, const uint8_t *word, size_t length) {
+  const Node *nodes = model->trie.nodes;
+  size_t characters = 0;
+  for (size_t i = 0; i <= length; i++) paths->best[i] = paths->second[i] = -INFINITY;
+  paths->best[0] = 0;
+  for (size_t k = 0; k < length; characters++) {
+    size_t one = character_length(word[k]), j = k;
+    if (one > length - k) one = length - k;
+    double best = paths->best[k], second = paths->second[k];
+    int single = 0;
+    for (uint32_t x = 0; go(nodes, &x, word[j]);) {
+      j++;
+      single |= j == k + one && nodes[x].score > -INFINITY;
+      offer(paths, best, second, k, j, nodes[x].score, x);
+    }
+    if (!single) offer(paths, best, second, k, k + one, model->unk_score, 0);
+    k += one;
+  }
+  return characters;
+}
+
+/* Up to which sum before a word its best path is certain. */
+static float limit_of(const Paths *paths, size_t length, size_t characters, float largest_score) {
+  double within = (double)characters * largest_score, limit = 100000.0 - 1 - CAUTION * within; /* no reset on the way */
+  double margin = paths->best[length] - paths->second[length] - 1e-9;
+  double largest_sum = margin / (2.0 * (double)characters * ROUNDING * CAUTION);
+  limit = fmin(limit, largest_sum - CAUTION * within);
+  return limit < 0 ? -1.0f : (float)(limit * (1 - 1e-6));
+}
+
+const Word *words_add(Words *words, const Model *model, const Spelling *spelling, const uint8_t *word, size_t length) {
+  Paths paths;
+  uint8_t ends[WORD_BYTES + 1];
+  size_t characters = find_paths(model, &paths, word, length), pieces = 0;
+  for (size_t end = length; end > 0; end = paths.from[end].start) {
+    if (pieces == WORD_PIECES || !paths.from[end].node) return NULL;
+    ends[pieces++] = (uint8_t)end;
+  }
+  Word *set = words->places + spelling->set;
+  set[1] = set[0];
+  memcpy(set[0].spelling, spelling->spelling, sizeof set[0].spelling);
+  set[0].limit = limit_of(&paths, length, characters, model->largest_score);
+  set[0].length = (uint8_t)length;
+  set[0].pieces = (uint8_t)pieces;
+  for (size_t i = 0; i < WORD_PIECES; i++) set[0].scores[i] = 0;
+  for (size_t i = 0; i < pieces; i++) {
+    set[0].ids[i] = model->trie.ids[paths.from[ends[pieces - 1 - i]].node];
+    set[0].scores[i] = paths.from[ends[pieces - 1 - i]].score;
+  }
+  return &set[0];
+}
