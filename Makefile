@@ -23,7 +23,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("t5prep needs Python 3.11 or newer, this is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/base: setup.py .ci/pins.txt | $(BIN)/python
+$(VENV)/base: setup.py .ci/pins.txt $(wildcard t5prep/tokens/native/*) | $(BIN)/python
 	@echo "installing t5prep into $(VENV) (once, about a minute) ..." >&2
 	$(PIP) -e '.[report]'
 	@touch $@

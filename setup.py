@@ -1,10 +1,23 @@
 """What `pip install` reads, and what Dataflow workers are set up with (Beam's --setup_file)."""
 
+import os
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
+
+# The encoder in C. Where no compiler is, the install succeeds without it, and SentencePiece does its work.
+NATIVE = Path("t5prep/tokens/native")
+ENCODER = Extension(
+    "t5prep.tokens._native",
+    sources=sorted(str(path.relative_to(HERE)) for path in (HERE / NATIVE).glob("*.c")),
+    depends=sorted(str(path.relative_to(HERE)) for path in (HERE / NATIVE).glob("*.h")),
+    extra_compile_args=["-std=c99", "-O3", "-ffp-contract=off"] if os.name == "posix" else [],
+    libraries=["m"] if os.name == "posix" else [],
+    py_limited_api=True,
+    optional=True,
+)
 
 # What preparing needs, and nothing else: this is what every Beam worker installs.
 BASE = [
@@ -45,7 +58,18 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
-    package_data={"t5prep": ["py.typed", "sources/sample/*", "train/recipes/*.toml", "report/templates/*"]},
+    ext_modules=[ENCODER],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for each Python from 3.11 on
+    package_data={
+        "t5prep": [
+            "tokens/native/*.[ch]",
+            "tokens/*.pyi",
+            "py.typed",
+            "sources/sample/*",
+            "train/recipes/*.toml",
+            "report/templates/*",
+        ]
+    },
     install_requires=BASE,
     extras_require={
         "dataflow": ["apache-beam[gcp]>=2.77,<2.78"],

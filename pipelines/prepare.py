@@ -55,6 +55,8 @@ def prepare(
     engines.require(runner, arguments=arguments, out=out)
     loaded = loading.load(tokenizer)
     check(settings, source=source, tokenizer=loaded)
+    if loaded.blocks.slow:
+        print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.blocks.slow}", file=sys.stderr)
     with output_folder.claimed(out, same=_identity(settings, source, loaded)):
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":

@@ -70,6 +70,7 @@ def examine(
     `tpu` is a TPU's name, or "local"; `bucket` is gs://NAME[/prefix], looked at from `zone` for `service_account`.
     """
     yield from _packages()
+    yield _encoder()
     yield from _runners()
     yield from _tensorflow()
     yield from _tpus(tpu)
@@ -104,6 +105,19 @@ def _packages() -> Iterator[Finding]:
         own = [need for need in needs if _of(need, extra)]
         if own:
             yield _fitting(extra, own)
+
+
+def _encoder() -> Finding:
+    """Return whether the encoder in C is installed, and gives SentencePiece's ids with the sample's tokenizer."""
+    from t5prep.tokens import loading
+
+    slow = loading.load("sample:").blocks.slow
+    if not slow:
+        return Finding("encoder in C", "ok", "gives SentencePiece's ids")
+    seen = f"SentencePiece does its work, to the same bytes, more slowly: {slow}"
+    return Finding(
+        "encoder in C", "absent", seen, "install a C compiler, then: pip install --force-reinstall --no-deps t5prep"
+    )
 
 
 def _of(need: Requirement, extra: str) -> bool:

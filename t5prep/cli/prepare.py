@@ -148,11 +148,10 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
         click.echo(f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards{labels}")
     limit = made.lengths["inputs"]
     tokens = cut["tokens_before"]
-    estimated = f" (about: {cut['rows_estimated']:,} judged by the beginning)" if cut["rows_estimated"] else ""
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
         of = _output.number_of(cut["rows_cut"], "input")
-        lost = f"{of} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens{estimated}"
+        lost = f"{of} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens"
     else:
         lost = f"no input, all fit in {limit} tokens"
     click.echo(f"  cut           {lost}; {half}")

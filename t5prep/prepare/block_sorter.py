@@ -33,7 +33,6 @@ ENTRY = np.dtype(
         ("target_tokens", "u4"),
         ("unknown", "u4"),
         ("target", "u4"),
-        ("exact", "u1"),
         ("markup", "u1"),
     ]
 )
@@ -111,7 +110,7 @@ class Placer:
         )
         entries["unknown"] = _count(inputs, self._unk_id)[order]
         entries["target"] = targets[order]
-        entries["exact"], entries["markup"] = _column(kept, "exact")[order], _column(kept, "markup")[order]
+        entries["markup"] = _column(kept, "markup")[order]
         bounds = np.searchsorted(of[order], np.arange(len(names) + 1))
         splits = {
             name: (int(bounds[i]), int(bounds[i + 1])) for i, name in enumerate(names) if bounds[i] < bounds[i + 1]

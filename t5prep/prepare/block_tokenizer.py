@@ -34,7 +34,6 @@ SCHEMA = pa.schema(
         ("references", pa.list_(pa.string())),
         ("tokens", pa.int32()),
         ("target_tokens", pa.int32()),
-        ("exact", pa.bool_()),
         ("markup", pa.bool_()),
         ("same", pa.string()),
     ]
@@ -137,7 +136,6 @@ class BlockTokenizer:
             "references": [example.references for example in good],
             "tokens": [features.tokens for features in kept],
             "target_tokens": [features.target_tokens for features in kept],
-            "exact": [features.exact for features in kept],
             "markup": [features.markup for features in kept],
             "same": [_digest(example) if self._dedup else None for example in good],
         }
@@ -150,7 +148,7 @@ class BlockTokenizer:
         )
 
 
-_NOTHING = Features([], np.zeros(0, np.int32), 0, 0, True, False)
+_NOTHING = Features([], np.zeros(0, np.int32), 0, 0, False)
 _NO_EXAMPLE = Example(None, "", "")
 
 

@@ -46,7 +46,6 @@ class Counts:
     unknown: int = 0
     cut: int = 0
     lost: int = 0
-    estimated: int = 0
     targets_cut: int = 0
     targets_lost: int = 0
     joint: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -116,7 +115,6 @@ def count(
         unknown=int(entries["unknown"].sum()),
         cut=int(cut.sum()),
         lost=int(lost.sum()),
-        estimated=int((entries["exact"] == 0).sum()),
         targets_cut=int(targets_cut.sum()),
         targets_lost=int(targets_lost[targets_cut].sum()),
         joint=joint(entries["inputs"], entries["targets"]),
@@ -175,7 +173,6 @@ def ledger(counts: Counts) -> dict[str, Any]:
         "inputs": {
             "rows_cut": counts.cut,
             "tokens_lost": counts.lost,
-            "rows_estimated": counts.estimated,
             "tokens_before": {
                 **{name: min(bucket, counts.longest) for name, bucket in percentiles(counts.before).items()},
                 "max": counts.longest,

@@ -114,7 +114,6 @@ class Corrupted:
             entries["inputs"] = entries["tokens"] = inputs.shape[1]
             entries["targets"] = entries["target_tokens"] = targets.shape[1]
             entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
-            entries["exact"] = 1
             counts = record_counts.count(entries, labels=None, marked=False)
             yield Arranged(b"".join(data), dataclasses.replace(counts, examples=documents.taken()))
 

@@ -108,7 +108,7 @@ def code_digest(name: str) -> str:
         "t5prep.tasks.html",
         "t5prep.prepare.block_tokenizer",
         *(f"t5prep.reading.{name}" for name in ("blocks", "formats", "parallel_files", "csv_by_arrow")),
-        *(f"t5prep.tokens.{name}" for name in ("encoder", "long_text", "newlines", "tokenizer", "truncation")),
+        *(f"t5prep.tokens.{name}" for name in ("encoder", "block_encoder", "newlines", "tokenizer", "truncation")),
     )
     digest = hashlib.blake2b(digest_size=16)
     for module in modules:

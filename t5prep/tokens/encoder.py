@@ -10,28 +10,23 @@ import numpy as np
 from t5prep.errors import Reject
 from t5prep.tasks.example import EOS, Example, Part, Protected
 from t5prep.tokens import newlines, truncation
-from t5prep.tokens.long_text import EndsEncoder
 from t5prep.tokens.newlines import NUMBER, SPACE, Newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
-# Targets are often a few words again and again.
-_REMEMBERED_TARGETS = 1 << 12
 
 
 class Features(NamedTuple):
     """Ids of one example, and what a manifest counts of it.
 
     `inputs` are int32 arrays to be joined, together at most the input length, and `labels` are int32[<= target length];
-    both end in EOS. `tokens` and `target_tokens` count before cutting; where `exact` is False `tokens` is an
-    estimate by the beginning of a long text.
+    both end in EOS. `tokens` and `target_tokens` count before cutting.
     """
 
     inputs: list[np.ndarray]
     labels: np.ndarray
     tokens: int
     target_tokens: int
-    exact: bool
     markup: bool
 
 
@@ -40,13 +35,13 @@ class Inputs(NamedTuple):
 
     ids: list[np.ndarray]
     tokens: int
-    exact: bool
 
 
 class Encoder:
     """Turns examples into features with one tokenizer, two lengths and one way to truncate.
 
-    Many examples at a time: their texts go through SentencePiece in one call, and ids never become Python numbers.
+    Many examples at a time: their texts are tokenized in one call, and ids never become Python numbers. Threads may
+    share an encoder: it changes nothing of itself.
     """
 
     def __init__(
@@ -60,7 +55,6 @@ class Encoder:
         newlines: Newlines = SPACE,
     ) -> None:
         self._tokenizer = tokenizer
-        self._ends = EndsEncoder(tokenizer)
         self._eos = np.array([tokenizer.eos_id], np.int32)
         # What stands between two lines of a text; None where a newline is a space like any other.
         self._newline = None if newlines == SPACE else np.array([tokenizer.sentinel(NUMBER)], np.int32)
@@ -70,27 +64,20 @@ class Encoder:
         self._marker = tokenizer.sentinel(1) if policy == "head_tail" and marker == "extra_id_1" else None
         self._middle = [] if self._marker is None else [np.array([self._marker], np.int32)]
         self._keep = truncation.ends(input_length, policy=policy, marked=bool(self._middle))
-        self._kept = sum(self._keep)
-        self._targets: dict[str, np.ndarray] = {}
 
     def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
         """Features of each example, or why it has none: nothing to learn from, or protected text alone too long."""
         rows = [self._apart(example.inputs) for example in examples]
-        # A long text is not tokenized with the others: its ends may be enough.
-        long = [self._long(row) for row in rows]
-        texts = [text for row, field in zip(rows, long, strict=True) for i, text in enumerate(row.texts) if i != field]
-        encoded = iter(self._tokenizer.encode_all(texts))
+        encoded = iter(self._tokenizer.encode_all([text for row in rows for text in row.texts]))
         targets = self._encode_targets([example.targets for example in examples])
-        found: list[Features | Reject] = []
-        for row, field, target in zip(rows, long, targets, strict=True):
-            ids: list[np.ndarray | None] = list(itertools.islice(encoded, len(row.texts) - (field >= 0)))
-            if field >= 0:
-                ids.insert(field, None)
+        made: list[Features | Reject] = []
+        for row, target in zip(rows, targets, strict=True):
+            ids = list(itertools.islice(encoded, len(row.texts)))
             try:
-                found.append(self._features(row, ids, target))
+                made.append(self._features(row, ids, target))
             except Reject as reject:
-                found.append(reject)
-        return found
+                made.append(reject)
+        return made
 
     def _apart(self, inputs: str | tuple[Part, ...]) -> "_Apart":
         """An input as texts to tokenize, each with the token that follows it: its fields, or the lines of these."""
@@ -106,14 +93,7 @@ class Encoder:
             after += [*[self._newline] * (len(own) - 1), self._eos]
         return _Apart(texts, after, fields.parts, fields.protected, markup)
 
-    def _long(self, row: "_Apart") -> int:
-        """Which text of an input is worth tokenizing only at its ends, or -1."""
-        if row.protected:
-            return -1
-        longest = max(row.texts, key=len)
-        return row.texts.index(longest) if self._ends.worthwhile(len(longest), self._kept) else -1
-
-    def _features(self, row: "_Apart", ids: list[np.ndarray | None], whole: np.ndarray) -> Features:
+    def _features(self, row: "_Apart", ids: list[np.ndarray], whole: np.ndarray) -> Features:
         inputs = self._cut(row, ids)
         if inputs.tokens == len(ids):
             raise Reject("empty input")
@@ -122,18 +102,16 @@ class Encoder:
         labels = whole
         if len(whole) > self._target_length:
             labels = np.concatenate([whole[: self._target_length - 1], self._eos])
-        return Features(inputs.ids, labels, inputs.tokens, len(whole), inputs.exact, row.markup)
+        return Features(inputs.ids, labels, inputs.tokens, len(whole), row.markup)
 
     def _encode_targets(self, texts: list[str]) -> list[np.ndarray]:
-        """Ids of targets with EOS, int32[length] each; what is said again and again is encoded once."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._targets]
-        if len(self._targets) + len(new) > _REMEMBERED_TARGETS:
-            self._targets.clear()
-            new = list(dict.fromkeys(texts))
-        for text, ids in zip(new, self._encode_texts(new), strict=True):
+        """Return the ids of targets with EOS, int32[length] each. Targets are often a few words again and again."""
+        different = list(dict.fromkeys(texts))
+        known: dict[str, np.ndarray] = {}
+        for text, ids in zip(different, self._encode_texts(different), strict=True):
             empty = self._newline is not None and (ids == self._newline).all()  # newlines alone say nothing
-            self._targets[text] = self._eos if empty else np.concatenate([ids, self._eos])
-        return [self._targets[text] for text in texts]
+            known[text] = self._eos if empty else np.concatenate([ids, self._eos])
+        return [known[text] for text in texts]
 
     def _encode_texts(self, texts: list[str]) -> list[np.ndarray]:
         """Ids of texts without EOS, int32[length] each, their newlines among them."""
@@ -143,45 +121,19 @@ class Encoder:
         encoded = iter(self._tokenizer.encode_all([line for own in apart for line in own]))
         return [np.concatenate([piece for _ in own for piece in (self._newline, next(encoded))][1:]) for own in apart]
 
-    def _cut(self, row: "_Apart", ids: list[np.ndarray | None]) -> Inputs:
-        """The texts of an input joined and cut to the input length. The ids of a long one are still missing."""
-        joined: list[np.ndarray] = []
-        tokens = len(ids)
-        for text, after in zip(ids, row.after, strict=True):
-            if text is None:
-                return self._cut_long(row, ids)
-            joined.append(text)
-            joined.append(after)
-            tokens += len(text)
+    def _cut(self, row: "_Apart", ids: list[np.ndarray]) -> Inputs:
+        """Return the texts of an input joined and cut to the input length."""
+        joined = [piece for pair in zip(ids, row.after, strict=True) for piece in pair]
+        tokens = len(ids) + sum(map(len, ids))
         if tokens <= self._input_length:
-            return Inputs(joined, tokens, True)
+            return Inputs(joined, tokens)
         if row.protected:
-            around = self._cut_around(row.parts)
-            return Inputs([np.array(around, np.int32)], tokens, True)
-        return Inputs(self._both_ends(np.concatenate(joined)), tokens, True)
+            return Inputs([np.array(self._cut_around(row.parts), np.int32)], tokens)
+        return Inputs(self._both_ends(np.concatenate(joined)), tokens)
 
     def _both_ends(self, ids: np.ndarray) -> list[np.ndarray]:
         head, tail = self._keep
         return [ids[:head], *self._middle, ids[len(ids) - tail :]]
-
-    def _cut_long(self, row: "_Apart", ids: list[np.ndarray | None]) -> Inputs:
-        """The same, tokenizing of the long text only the ends that survive."""
-        place = next(i for i, text in enumerate(ids) if text is None)
-        pieces = [(text, after) for text, after in zip(ids, row.after, strict=True) if text is not None]
-        before = list(itertools.chain.from_iterable(pieces[:place]))
-        after = [row.after[place], *itertools.chain.from_iterable(pieces[place:])]
-        head, tail = (keep - sum(map(len, side)) for keep, side in zip(self._keep, (before, after), strict=True))
-        ends = self._ends.encode(row.texts[place], head=max(0, head), tail=max(0, tail))
-        if ends is None or ends.tail is None:
-            whole = self._tokenizer.encode_array(row.texts[place])
-            found = self._cut(row, [whole if text is None else text for text in ids])
-            if ends is None or found.tokens <= self._input_length:
-                return found
-            return Inputs(found.ids, found.tokens - len(whole) + ends.tokens, False)
-        first = np.concatenate([*before, ends.head])[: self._keep[0]]
-        last = np.concatenate([ends.tail, *after])
-        kept = [first, *self._middle, last[len(last) - self._keep[1] :]]
-        return Inputs(kept, ends.tokens + sum(map(len, (*before, *after))), False)
 
     def _cut_around(self, fields: Sequence[Sequence[Part]]) -> list[int]:
         """Fields whose protected texts stay whole: the others share what room is left, each cut by the policy."""
@@ -220,9 +172,7 @@ class DocumentEncoder:
         encoded = self._tokenizer.encode_all(["".join(_fields(example.inputs).texts) for example in examples])
         nothing = self._eos[:0]
         return [
-            Features([ids, self._eos], nothing, len(ids) + 1, 0, exact=True, markup=False)
-            if len(ids)
-            else Reject("empty text")
+            Features([ids, self._eos], nothing, len(ids) + 1, 0, markup=False) if len(ids) else Reject("empty text")
             for ids in encoded
         ]
 

@@ -14,6 +14,7 @@ import sentencepiece
 
 from t5prep.errors import TokenizerError
 from t5prep.tokens import model_proto
+from t5prep.tokens.block_encoder import BlockEncoder, Tokens
 
 SENTINELS = 100
 EMBEDDING_MULTIPLE = 128
@@ -53,37 +54,38 @@ class Tokenizer:
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
         # Ids that text could turn into and must not, where a model has its sentinels as pieces like any other.
         special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
-        self._controls = frozenset(token for token in special if not self.processor.is_control(token))
+        self._controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
+        self.blocks = BlockEncoder(model, self.processor)
 
     def sentinel(self, number: int) -> int:
         """The id of `<extra_id_number>`: 32,099 − number in T5."""
         return self._first_sentinel - number
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without EOS. `</s>` and `<extra_id_0>` inside it are text."""
-        ids: list[int] = self.processor.encode(text)
-        return ids if self._controls.isdisjoint(ids) else self._encode_spelled(text)
-
-    def encode_array(self, text: str) -> np.ndarray:
-        """The same as int32[length]."""
-        ids: np.ndarray = self.processor.encode(text, return_type="numpy")
-        if self._controls and not self._controls.isdisjoint(ids.tolist()):
-            return np.array(self._encode_spelled(text), np.int32)
+        """Return the ids of a text, without EOS. `</s>` and `<extra_id_0>` inside it are text."""
+        ids: list[int] = self.encode_block([text]).ids.tolist()
         return ids
 
     def encode_all(self, texts: list[str]) -> list[np.ndarray]:
-        """The same for many texts in one call, which starts a thread: int32[length] each."""
-        found: list[np.ndarray] = self.processor.encode(texts, return_type="numpy", num_threads=1) if texts else []
-        if self._controls:
-            for i, ids in enumerate(found):
-                if not self._controls.isdisjoint(ids.tolist()):
-                    found[i] = np.array(self._encode_spelled(texts[i]), np.int32)
-        return found
+        """Return the same for many texts: int32[length] each."""
+        return self.encode_block(texts).apart()
 
-    def _encode_spelled(self, text: str) -> list[int]:
-        """Ids of a text that spells a control piece, cut after its first character so that no piece can span it."""
-        parts = re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)
-        return [token for part in parts for token in self.processor.encode(part) if token not in self._controls]
+    def encode_block(self, texts: list[str]) -> Tokens:
+        """Return the same for many texts, their ids one after the other."""
+        tokens = self.blocks.encode(texts)
+        if not len(self._controls) or not np.isin(tokens.ids, self._controls).any():
+            return tokens
+        apart = tokens.apart()
+        for i, ids in enumerate(apart):
+            if np.isin(ids, self._controls).any():
+                apart[i] = self._encode_spelled(texts[i])
+        starts = np.cumsum([0, *map(len, apart)], dtype=np.int64)
+        return Tokens(np.concatenate(apart), starts)
+
+    def _encode_spelled(self, text: str) -> np.ndarray:
+        """Return the ids of a text that spells a control piece, cut after its "<" so that no piece can span it."""
+        ids = self.blocks.encode(re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)).ids
+        return ids[~np.isin(ids, self._controls)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, sentinels written as `<extra_id_n>`, EOS as `</s>`, padding left out."""

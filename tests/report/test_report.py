@@ -13,7 +13,7 @@ from preparing import prepared, questions, write_csv
 
 pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import report
-from t5prep.cli import main, prepare
+from t5prep.cli import main
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, TokenizerError
@@ -94,21 +94,6 @@ def test_the_page_says_what_the_manifest_says(data: Path, tmp_path: Path) -> Non
     assert 'class="marker"' in page
     assert 'class="tail"' in page
     assert "padding × " in page
-
-
-def test_estimates_are_called_so_as_preparing_calls_them(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = manifest.load(data)
-    estimated = made.truncation.ledger["inputs"]["rows_estimated"]
-    assert estimated
-    said = f"about: {estimated:,} judged by the beginning"
-    page = report.write(data, out=tmp_path / "report.html").read_text()
-    assert said in page
-    assert "is an estimate" in page
-    assert "the longest about" in page
-    prepare._tell(made, out="data", seconds=1.0)
-    assert said in capsys.readouterr().out
 
 
 def test_where_nothing_was_cut_there_is_no_head_and_no_tail(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Examples become features: protected text stays, fields join by the EOS token, and nothing is counted wrongly."""
 
-import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,6 @@ def test_fields_are_joined_by_the_token_not_the_text() -> None:
     assert ids == [*WORDS.encode("quality: a title"), 1, *WORDS.encode("a body </s>"), 1]
     assert ids.count(1) == 2
     assert made.tokens == len(ids)
-    assert made.exact
 
 
 def test_targets_are_cut_but_end_in_eos() -> None:
@@ -82,7 +82,7 @@ def test_many_examples_are_what_each_is_alone() -> None:
         assert isinstance(alone, Features)
         assert np.concatenate(made.inputs).tolist() == np.concatenate(alone.inputs).tolist()
         assert made.labels.tolist() == alone.labels.tolist()
-        assert made.tokens == alone.tokens or not made.exact
+        assert made.tokens == alone.tokens
 
 
 def test_the_vocabulary_is_t5s(shared_data: Path) -> None:
@@ -122,22 +122,17 @@ def test_a_model_whose_sentinels_are_pieces_keeps_text_text(tmp_path: Path) -> N
         assert sentinels.isdisjoint(ids)
 
 
-@pytest.mark.parametrize("policy", ["head_tail", "head", "tail"])
-def test_features_do_not_show_what_was_tokenized_before(policy: str) -> None:
-    """Two workers see other rows, and one run is not cut into blocks as the next: no count may depend on it."""
-    chooser = random.Random(7)
-    vocabulary = ["why", "does", "this", "error", "----", "loop?", "a.b.c()", "x" * 60, "café", "== !=", "\n"]
-    texts = [" ".join(chooser.choices(vocabulary, k=chooser.randrange(20, 900))) for _ in range(120)]
-    examples = [Example(str(i), ("quality: t", EOS, text), "high") for i, text in enumerate(texts)]
-    poor = encoder(512, policy=policy)
-    poor._ends._credit = 0  # it learns no word, and tokenizes whole what it could otherwise end early
-    rich = encoder(512, policy=policy)
-    rich(examples)
-    found = [[plain(features) for features in one(examples)] for one in (encoder(512, policy=policy), rich, poor)]
-    assert found[0] == found[1] == found[2]
-    assert sum(not exact for *_, exact in found[0]) > 20
-
-
-def plain(features: Features | Reject) -> tuple:
-    assert isinstance(features, Features)
-    return np.concatenate(features.inputs).tolist(), features.labels.tolist(), features.tokens, features.exact
+def test_threads_may_share_an_encoder() -> None:
+    """As Beam's worker threads do. Targets were kept in a dict that one thread emptied while another one read it."""
+    shared = encoder(64)
+    blocks = [[Example(str(i), "why", f"answer {thread} {i}") for i in range(1500)] for thread in range(8)]
+    expected = [[made.labels.tolist() for made in encoder(64)(block)] for block in blocks]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for _ in range(3):
+                found = [[made.labels.tolist() for made in row] for row in threads.map(shared, blocks)]
+                assert found == expected
+    finally:
+        sys.setswitchinterval(before)

@@ -12,6 +12,8 @@
 #include "words.h"
 
 #define RESET 100000.0f /* kScoreResetThreshold */
+/* A rule can make 32 bytes of one; places in a text are 32-bit numbers. */
+#define LONGEST_TEXT (INT32_MAX / 64)
 
 static int room_for_word(Workspace *work, size_t length) {
   if (length < work->word_room) return OK;
@@ -191,10 +193,9 @@ static int append_words(const Model *model, Workspace *work) {
 }
 
 int encode(const Model *model, Workspace *work, const uint8_t *text, size_t size) {
-  if (size > INT32_MAX / 64) return BAD_TEXT;
+  if (size > LONGEST_TEXT) return BAD_TEXT;
   int status = normalize(&model->normalizer, work, text, size);
   if (status != OK || !work->size) return status;
-  if (work->size > INT32_MAX / 2) return BAD_TEXT;
   /* An id takes a byte of the text at least; a space that is spelled in bytes has three ids. */
   status = room_for_ids(work, (model->byte_fallback ? 3 : 1) * work->size + WORD_PIECES);
   if (status != OK) return status;

@@ -14,7 +14,9 @@ typedef struct {
 
 static PyObject *failed(int status) {
   if (status == NO_MEMORY) return PyErr_NoMemory();
-  PyErr_SetString(PyExc_ValueError, status == BAD_MODEL ? "no unigram model that is replicated here" : "a text is too long");
+  PyErr_SetString(PyExc_ValueError, status == BAD_MODEL     ? "it is no unigram model of the kind that the encoder in C knows"
+                                    : status == BAD_OFFSETS ? "offsets are int64, one more than texts, growing, inside the data"
+                                                            : "a text is too long");
   return NULL;
 }
 
@@ -57,25 +59,31 @@ static void unigram_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
+static int64_t number_at(const void *numbers, size_t i) {
+  int64_t number;
+  memcpy(&number, (const char *)numbers + i * sizeof number, sizeof number); /* buffers need not be aligned */
+  return number;
+}
+
 /* Encodes `count` texts; ends[i + 1] is how many ids the first i + 1 have. */
-static int encode_all(const Model *model, Workspace *work, const Py_buffer *data, const int64_t *offsets, size_t count,
-                      int64_t *ends) {
+static int encode_all(const Model *model, Workspace *work, const Py_buffer *data, const void *offsets, size_t count, char *ends) {
+  int64_t start = number_at(offsets, 0), ids = 0;
   work->count = 0;
-  ends[0] = 0;
+  memcpy(ends, &ids, sizeof ids);
   for (size_t i = 0; i < count; i++) {
-    if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || offsets[i + 1] > (int64_t)data->len) return BAD_TEXT;
-    int status = encode(model, work, (const uint8_t *)data->buf + offsets[i], (size_t)(offsets[i + 1] - offsets[i]));
+    int64_t end = number_at(offsets, i + 1);
+    if (start < 0 || end < start || end > (int64_t)data->len) return BAD_OFFSETS;
+    int status = encode(model, work, (const uint8_t *)data->buf + start, (size_t)(end - start));
     if (status != OK) return status;
-    ends[i + 1] = (int64_t)work->count;
+    ids = (int64_t)work->count;
+    memcpy(ends + (i + 1) * sizeof ids, &ids, sizeof ids);
+    start = end;
   }
   return OK;
 }
 
 static PyObject *encode_buffers(Unigram *self, const Py_buffer *data, const Py_buffer *offsets) {
-  if (offsets->len < 8 || offsets->len % 8) {
-    PyErr_SetString(PyExc_ValueError, "offsets are not 64-bit numbers, one more than texts");
-    return NULL;
-  }
+  if (offsets->len < 8 || offsets->len % 8) return failed(BAD_OFFSETS);
   size_t count = (size_t)offsets->len / 8 - 1;
   PyObject *ends = PyBytes_FromStringAndSize(NULL, offsets->len), *ids = NULL;
   if (!ends) return NULL;
@@ -84,7 +92,7 @@ static PyObject *encode_buffers(Unigram *self, const Py_buffer *data, const Py_b
   else work = workspace_new();
   int status = NO_MEMORY;
   if (work) {
-    int64_t *out = (int64_t *)(void *)PyBytes_AsString(ends);
+    char *out = PyBytes_AsString(ends);
     Py_BEGIN_ALLOW_THREADS
     status = encode_all(self->model, work, data, offsets->buf, count, out);
     Py_END_ALLOW_THREADS

@@ -12,7 +12,7 @@
 #error "float arithmetic has another precision here; SentencePiece does the work instead"
 #endif
 
-enum { OK = 0, NO_MEMORY = -1, BAD_MODEL = -2, BAD_TEXT = -3 };
+enum { OK = 0, NO_MEMORY = -1, BAD_MODEL = -2, BAD_TEXT = -3, BAD_OFFSETS = -4 };
 
 /* SentencePiece's escaped blank, U+2581. Inside this folder one byte stands for it, the blank: no other blank is left. */
 #define SPACE ' '
@@ -110,7 +110,7 @@ void workspace_free(Workspace *workspace);
 /* Writes the normalized form of a text into work->text. Returns OK or NO_MEMORY. */
 int normalize(const Normalizer *normalizer, Workspace *work, const uint8_t *text, size_t size);
 
-/* Appends the ids of a text to work->ids. Returns OK, NO_MEMORY, or BAD_TEXT for more than INT32_MAX / 8 bytes. */
+/* Appends the ids of a text to work->ids. Returns OK, NO_MEMORY, or BAD_TEXT for more than 32 MB. */
 int encode(const Model *model, Workspace *work, const uint8_t *text, size_t size);
 
 /* Eight bytes as a number, the first one lowest. */

@@ -8,9 +8,7 @@
 
 #define WORD_BYTES 16
 #define WORD_PIECES 5
-#ifndef SETS_BITS
-#define SETS_BITS 15
-#endif
+#define SETS_BITS 16 /* 8 MB: larger ones hold more words, but wait longer for the memory */
 #define WAYS 2
 
 /* One cache line. `limit`: the ids are certain after words whose scores sum up to at most this, plus or minus; negative where
