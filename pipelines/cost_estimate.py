@@ -41,7 +41,7 @@ def estimate(work: PrepareBlock, *, source: Resolved) -> Estimate:
     total = sum(file.bytes for file in source.files)
     if block is None:
         return Estimate(0, total, 0.0, 0, 0.0)
-    work(dataclasses.replace(block, rows=1))  # loads what tokenizing needs
+    work(block.head(1))  # loads what tokenizing needs
     began = time.perf_counter()
     work(block)
     rate = block.size / max(1e-9, time.perf_counter() - began)

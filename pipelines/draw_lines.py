@@ -35,6 +35,8 @@ class DrawBlock:
         rows = seen = broken = 0
         for row in blocks.read(block, columns=self.columns or ("text",)):
             rows += 1
+            if row.blank:
+                continue
             if row.record is None:
                 broken += 1
                 continue

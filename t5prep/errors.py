@@ -7,6 +7,7 @@
   x OutputError           a place that cannot be written, or that holds something else
   x DatasetError          a prepared dataset that is missing, altered, or newer than this version
     x OtherVersionError   one that another version of t5prep prepared
+  x BalanceError          rows that were read and are nowhere in what was prepared: a mistake of t5prep
 * Reject                  this one row makes no example; it goes to rejected.jsonl with its reason, and work goes on
 """
 
@@ -40,6 +41,10 @@ class DatasetError(T5prepError):
 
 class OtherVersionError(DatasetError):
     """A dataset that another version of t5prep prepared."""
+
+
+class BalanceError(T5prepError):
+    """Rows that were read and are nowhere in what was prepared, or more than there were: a mistake of t5prep."""
 
 
 class Reject(Exception):  # noqa: N818 - not an error: a row's way out

@@ -88,7 +88,7 @@ class BlockTokenizer:
     def _tokenize(self, block: Block) -> pa.Table:
         if block.columns and (missing := task.missing_column(self._columns, block.columns)):
             raise SourceError(f"{block.file.name} has no column {missing}")
-        read = list(blocks.read(block, columns=self._names))
+        read = [row for row in blocks.read(block, columns=self._names) if not row.blank]
         examples = [self._example(row) for row in read]
         encoded = iter(self._encode([example for example in examples if isinstance(example, Example)]))
         made = [next(encoded) if isinstance(example, Example) else example for example in examples]

@@ -49,7 +49,7 @@ def scan(wanted: Wanted, settings: Settings, *, block_bytes: int = BLOCK_BYTES) 
         if left is None:
             yield block
             continue
-        yield dataclasses.replace(block, rows=min(block.rows, left))
+        yield block.head(left)
         left -= min(block.rows, left)
         if not left:
             return

@@ -107,7 +107,8 @@ def code_digest(name: str) -> str:
         f"t5prep.tasks.corpora.{name}",
         "t5prep.tasks.html",
         "t5prep.prepare.block_tokenizer",
-        *(f"t5prep.reading.{name}" for name in ("blocks", "formats", "parallel_files", "csv_by_arrow")),
+        *(f"t5prep.reading.{name}" for name in ("blocks", "csv_by_arrow", "csv_rows", "encodings", "line_rows")),
+        *(f"t5prep.reading.{name}" for name in ("parallel_files", "parquet_rows", "row_ends", "text_block", "values")),
         *(f"t5prep.tokens.{name}" for name in ("encoder", "block_encoder", "newlines", "tokenizer", "truncation")),
     )
     digest = hashlib.blake2b(digest_size=16)

@@ -5,6 +5,7 @@ A pair is read in step and becomes blocks of two columns, `source` and `target`;
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ from t5prep.reading.formats import Format
 from t5prep.sources import RawFile, unpacked_name
 
 COLUMNS = ("source", "target")
+_ONE_FIELD = re.compile(rb"[\t\r]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +83,8 @@ def _scan_pair(pair: Pair, *, encoding: str, block_bytes: int) -> Iterator[Block
             if None in both:
                 longer, shorter = (pair.source, pair.target) if both[0] is not None else (pair.target, pair.source)
                 raise SourceError(f"{shorter.name} ends after {number - 1:,} lines, {longer.name} goes on.")
-            # A tab inside a line would part columns; to a tokenizer it is a space.
-            line = b"\t".join(side.replace(b"\t", b" ") for side in both if side is not None) + b"\n"
+            # These would part columns and rows; to a tokenizer they are a space.
+            line = b"\t".join(_ONE_FIELD.sub(b" ", side) for side in both if side is not None) + b"\n"
             lines.append(line)
             size += len(line)
             if size >= block_bytes:

@@ -8,8 +8,16 @@ Record = Mapping[str, Any]
 
 
 class Row(NamedTuple):
-    """Hold one row: its number in its file (from 1, the header not counted), and its record or why it has none."""
+    """Hold one row: its number in its file (from 1, the header not counted), and its record or why it has none.
+
+    A blank row has neither a record nor a reason.
+    """
 
     number: int
     record: Record | None
     reason: str = ""
+
+    @property
+    def blank(self) -> bool:
+        """Return whether nothing stands in this row."""
+        return self.record is None and not self.reason

@@ -79,7 +79,7 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
 ) -> None:
     source = write_parquet(tmp_path / "rows.parquet", questions(100), group=100)
     one = prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=tmp_path / "kept1")
-    monkeypatch.setattr("t5prep.reading.blocks.PARQUET_BYTES", 4000)
+    monkeypatch.setattr("t5prep.reading.parquet_rows.PART_BYTES", 4000)
     several = prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=tmp_path / "kept2")
     assert one == several
     assert len(files_of(tmp_path / "kept1")) == 1 < len(files_of(tmp_path / "kept2"))
@@ -89,7 +89,7 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
     "module",
     [
         "tasks.corpora.sst2",
-        *("reading.formats", "reading.csv_by_arrow", "reading.parallel_files"),
+        *("reading.row_ends", "reading.csv_by_arrow", "reading.parallel_files"),
         *("prepare.block_tokenizer", "tokens.encoder", "tokens.tokenizer"),
     ],
 )

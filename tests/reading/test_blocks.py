@@ -63,7 +63,7 @@ def test_broken_rows_cost_only_themselves(tmp_path: Path, size: int) -> None:
     found = rows_of(path, size=size)
     good = {row.number: row.record["b"] for row in found if row.record}
     assert good == {1: 'x\ny "q" z', 2: '5" disk', 3: "ok", 6: "five", 7: "six", 10: "nine"}
-    assert {row.number: row.reason.partition(":")[0] for row in found if not row.record} == {
+    assert {row.number: row.reason.partition(":")[0] for row in found if row.reason} == {
         5: "broken quoting", 8: "broken quoting", 9: "wrong number of fields"
     }  # fmt: skip
 
@@ -106,12 +106,12 @@ def test_json_lines_and_plain_lines(tmp_path: Path) -> None:
     )
     found = rows_of(path, size=3)
     assert [(row.number, row.record) for row in found if row.record] == [(1, {"q": "a\u2028b"}), (5, {"q": "é"})]
-    assert [(row.number, row.reason.partition(":")[0]) for row in found if not row.record] == [
+    assert [(row.number, row.reason.partition(":")[0]) for row in found if row.reason] == [
         (3, "not JSON"), (4, "not a JSON object")
     ]  # fmt: skip
     (tmp_path / "lines.txt").write_text("one\n\ntwo\u2028half\r\nthree")
     assert [row.record for row in rows_of(tmp_path / "lines.txt", size=2)] == [
-        {"text": "one"}, {"text": "two\u2028half"}, {"text": "three"}
+        {"text": "one"}, None, {"text": "two\u2028half"}, {"text": "three"}
     ]  # fmt: skip
 
 

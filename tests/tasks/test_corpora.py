@@ -11,7 +11,8 @@ from preparing import by_id, prepared, records
 from t5prep import sources
 from t5prep.dataset import manifest
 from t5prep.errors import Reject, UsageError
-from t5prep.reading import formats
+from t5prep.reading import text_block
+from t5prep.reading.formats import Format
 from t5prep.tasks import registry, task
 from t5prep.tasks.corpora import causal_qa, diacritics_ro
 from t5prep.tasks.example import Protected
@@ -23,7 +24,8 @@ def rows(path: Path, columns: tuple[str, ...], kind: str):
     data = path.read_bytes()
     if kind != "text":
         data = data[data.index(b"\n") + 1 :]
-    return [row.record for row in formats.rows(data, formats.Format(kind), columns=columns, first=1)]
+    found = text_block.rows(data, Format(kind), columns=columns, first=1)
+    return [row.record for row in found if not row.blank]
 
 
 def examples(name: str, records, **options):

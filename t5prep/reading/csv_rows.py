@@ -1,0 +1,82 @@
+"""CSV as Python's own reader reads it, and around what that cannot read."""
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from t5prep.reading.rows import Record
+
+NEVER_CLOSED = "broken quoting: a quote opens in this row and does not close"
+csv.field_size_limit(sys.maxsize)  # the default of 128 kB refuses real documents
+
+
+class Parsed(NamedTuple):
+    """Hold one row: its fields or why it cannot be read, and the number of characters up to its end.
+
+    `open` where the text ended before the row was known to be whole.
+    """
+
+    fields: list[str] | str
+    end: int
+    open: bool = False
+
+
+def split(text: str) -> Iterator[Parsed]:
+    """Yield the rows of CSV text. A quote that never closes costs the line it stands in, not the rest of the file."""
+    lines = io.StringIO(text, newline="").readlines()
+    ends = [0]
+    for line in lines:
+        ends.append(ends[-1] + len(line))
+    begin = 0
+    while begin < len(lines):
+        reader = csv.reader(iter(lines[begin:]) if begin else iter(lines), strict=True)
+        origin = begin
+        while True:
+            try:
+                fields: list[str] | str = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                unfinished = "unexpected end of data" in str(error)
+                if unfinished or origin + reader.line_num > begin + 1:
+                    yield Parsed(NEVER_CLOSED, ends[begin + 1], unfinished)
+                    begin += 1
+                    break
+                fields = f"broken quoting: {error}"
+            begin = origin + reader.line_num
+            yield Parsed(fields, ends[begin], ends[begin] == len(text))
+
+
+def rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
+    """Yield each row of CSV text as its record, {} where it is blank, or as the reason why it cannot be read."""
+    try:
+        parsed: Iterable[list[str] | str] = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error:
+        parsed = (row.fields for row in split(text))
+    for fields in parsed:
+        yield fields if isinstance(fields, str) else named(fields, columns)
+
+
+def named(fields: list[str], columns: Sequence[str]) -> Record | str:
+    """Return the record of some fields, {} where there are none, or why they make none."""
+    if fields and len(fields) != len(columns):
+        return f"wrong number of fields: {len(fields)} where the header has {len(columns)}"
+    return dict(zip(columns, fields, strict=False))
+
+
+def ends(buffer: bytes, *, final: bool, most: int = 0) -> tuple[int, int]:
+    """Return where the last whole row of a buffer ends and how many there are, of the first `most` where it is not 0.
+
+    Every encoding that is read so writes quotes, commas and newlines as ASCII does, and nothing else with their bytes:
+    Latin-1 finds them, one character a byte.
+    """
+    end = rows = 0
+    for row in split(buffer.decode("latin-1")):
+        if row.open and not final:
+            break  # it may go on in what was not read yet
+        end, rows = row.end, rows + 1
+        if rows == most:
+            break
+    return end, rows

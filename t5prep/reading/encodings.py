@@ -1,0 +1,120 @@
+"""Encodings of text files: byte order marks, a first look, and recoding to UTF-8."""
+
+import codecs
+import re
+from typing import Protocol
+
+from t5prep.errors import SourceError, UsageError
+from t5prep.reading.formats import Format
+
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",  # before UTF-16, whose mark its own begins with
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+# In bytes, of every encoding that Python knows.
+_LONGEST_CHARACTER = 8
+# Bytes that end rows and fields, and some beside them: an encoding in which they mean something else is recoded.
+_STRUCTURE = b'\t\n\r ",:[]{}\\n0123456789abcxyzABCXYZ'
+# Encodings that keep these bytes, but also use them inside other characters.
+_STATEFUL = ("iso2022", "hz", "utf-7")
+# What stands for bytes that are no character: it is no text in UTF-8 either, so that its row is rejected.
+_NO_CHARACTER = "\ud800"
+
+codecs.register_error("t5prep.no_character", lambda error: (_NO_CHARACTER, error.end))  # type: ignore[attr-defined]
+
+
+class Readable(Protocol):
+    """Anything that gives bytes, b"" at its end."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes."""
+
+
+class Prepended:
+    """Give the bytes of a stream whose first bytes were read before."""
+
+    def __init__(self, stream: Readable, head: bytes) -> None:
+        self._stream, self._head = stream, head
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes."""
+        if self._head:
+            data, self._head = self._head[:size], self._head[size:]
+            return data
+        return self._stream.read(size)
+
+
+class Recoded:
+    """Give a stream of any encoding as UTF-8, in which a newline is one byte."""
+
+    def __init__(self, stream: Readable, encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)("t5prep.no_character")
+
+    def read(self, size: int, /) -> bytes:
+        """Return the UTF-8 of about `size` bytes; bytes that are no character are no UTF-8 either."""
+        while data := self._stream.read(size):
+            if text := self._decoder.decode(data):
+                return text.encode("utf-8", "surrogatepass")
+        return self._decoder.decode(b"", True).encode("utf-8", "surrogatepass")
+
+
+def byte_order_mark(head: bytes) -> bytes:
+    """Return the byte order mark that a file begins with, or b""."""
+    return next((mark for mark in BYTE_ORDER_MARKS if head.startswith(mark)), b"")
+
+
+def keeps_structure(encoding: str) -> bool:
+    r"""Return whether rows and fields of this encoding can be told by single bytes, as those of ASCII.
+
+    >>> keeps_structure("cp1252"), keeps_structure("shift_jis"), keeps_structure("utf-16"), keeps_structure("cp500")
+    (True, True, False, False)
+    """
+    if codecs.lookup(encoding).name.startswith(_STATEFUL):
+        return False
+    try:
+        return _STRUCTURE.decode(encoding) == _STRUCTURE.decode("ascii")
+    except UnicodeError:
+        return False
+
+
+def check(head: bytes, format: Format, *, name: str) -> None:
+    """Refuse a file whose beginning is not in the encoding it should be in, and name a likely one.
+
+    Raises SourceError. Damage further on costs only the rows it is in.
+    """
+    try:
+        head.decode(format.encoding)
+    except LookupError:
+        raise UsageError(f'--encoding "{format.encoding}" is not an encoding that Python knows. Try utf-8.') from None
+    except UnicodeDecodeError as error:
+        if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
+            return
+        line = len(_LINE_END.findall(head, 0, error.start)) + 1
+        raise SourceError(
+            f"{name} is not {format.encoding}: byte 0x{head[error.start]:02x} in line {line}. "
+            f"Say what it is; it looks like --encoding {likely(head[max(0, error.start - 4096) :])}"
+        ) from None
+
+
+def likely(data: bytes) -> str:
+    """Return the encoding that some bytes look like, in the name that `--encoding` takes."""
+    import charset_normalizer
+
+    matches = charset_normalizer.from_bytes(data[: 1 << 16])
+    fitting = [encoding for match in matches for encoding in match.could_be_from_charset]
+    # Windows' Western encoding is what most such files are in; its neighbours fit the same few bytes as well.
+    return "cp1252" if "cp1252" in fitting or not fitting else fitting[0].replace("_", "-")
+
+
+def _goes_on(head: bytes, encoding: str) -> bool:
+    """Return whether nothing is wrong but that the last character is cut: a decoder of streams waits for its rest."""
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(head)
+    except (UnicodeError, LookupError):
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""Parquet: row groups in, rows out. Bytes that are UTF-8 are text."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from t5prep.errors import SourceError
+from t5prep.reading import values
+from t5prep.reading.rows import Record, Row
+
+# A part of a row group: its beginning is decoded again for each, so they are fewer than blocks of text.
+PART_BYTES = 16 << 20
+_BATCH_ROWS = 2048  # a large group never becomes a list
+
+
+class Part(NamedTuple):
+    """Hold some rows of a row group: its number, the rows before them in the group and in the file, and their bytes."""
+
+    group: int
+    skip: int
+    first: int
+    rows: int
+    bytes: int
+
+
+def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
+    """Return the columns of an open Parquet file, and the parts that it is read in. Raises SourceError."""
+    try:
+        opened = pyarrow.parquet.ParquetFile(file)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise SourceError(f"{name} is not a Parquet file ({error}).") from error
+    found, first = [], 1
+    for number in range(opened.num_row_groups):
+        group = opened.metadata.row_group(number)
+        count = max(1, -(-group.total_byte_size // PART_BYTES))
+        edges = [group.num_rows * part // count for part in range(count + 1)]
+        for skip, end in itertools.pairwise(edges):
+            size = group.total_byte_size * (end - skip) // max(1, group.num_rows)
+            found.append(Part(number, skip, first + skip, end - skip, size))
+        first += group.num_rows
+    return tuple(opened.schema_arrow.names), found
+
+
+def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part as Arrow columns, some thousand at a time. Raises SourceError where the file is damaged."""
+    skip, rows = part.skip, part.rows
+    try:
+        opened = pyarrow.parquet.ParquetFile(file)
+        for batch in opened.iter_batches(batch_size=_BATCH_ROWS, row_groups=[part.group], columns=list(columns)):
+            if skip >= batch.num_rows:
+                skip -= batch.num_rows
+                continue
+            some = batch.slice(skip, rows)
+            skip, rows = 0, rows - some.num_rows
+            yield some
+            if not rows:
+                return
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{name} cannot be read ({error}). Fetch it again.") from error
+
+
+def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], check_types: bool) -> Iterator[Row]:
+    """Yield the rows of a part, of these columns only; `check_types` rejects values that are no text (values.not_text)."""
+    number = part.first
+    for batch in batches(file, part, name=name, columns=columns):
+        for record in _records(batch):
+            if isinstance(record, str):
+                yield Row(number, None, record)
+            elif reason := values.nul(record) or (values.not_text(record, columns) if check_types else ""):
+                yield Row(number, None, reason)
+            else:
+                yield Row(number, record)
+            number += 1
+
+
+def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:
+    """Yield the rows of a batch; where one holds bytes that are no UTF-8 (Arrow does not look), why it cannot be read."""
+    if not batch.num_columns:
+        yield from ({} for _ in range(batch.num_rows))
+        return
+    holds_bytes = any(_holds_bytes(field.type) for field in batch.schema)
+    try:
+        records = batch.to_pylist()
+    except UnicodeDecodeError:
+        records = None
+    if records is not None and not holds_bytes:
+        yield from records
+        return
+    for i in range(batch.num_rows):
+        try:
+            record = records[i] if records is not None else batch.slice(i, 1).to_pylist()[0]
+            yield {name: _text(value) for name, value in record.items()}
+        except UnicodeDecodeError as error:
+            yield f"not utf-8: byte 0x{error.object[error.start]:02x}"
+
+
+def _holds_bytes(type: pa.DataType) -> bool:
+    """Return whether values of a type are bytes or have bytes inside."""
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    if any(is_kind(type) for is_kind in kinds):
+        return True
+    if pa.types.is_dictionary(type):
+        return _holds_bytes(type.value_type)
+    return any(_holds_bytes(type.field(i).type) for i in range(type.num_fields))
+
+
+def _text(value: Any) -> Any:
+    """Return a value in which bytes are text. Raises UnicodeDecodeError."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list):
+        return [_text(one) for one in value]
+    if isinstance(value, tuple):  # an entry of a map
+        return tuple(_text(one) for one in value)
+    return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value

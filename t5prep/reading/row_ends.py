@@ -1,0 +1,94 @@
+r"""Where rows end in bytes: the one definition that cutting, Python's parsers and Arrow keep to.
+
+A row ends at `\n`, `\r\n` or a `\r` alone, as in Python's universal newlines; in CSV not inside quotes. `\r\r\n` ends a
+row and a blank one after it.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.reading import csv_rows
+
+_END = re.compile(rb"\r\n|\r|\n")
+
+
+class Ends(NamedTuple):
+    """Say where whole rows end in a buffer, how many there are until then, and whether they are CSV of one reading only."""
+
+    end: int
+    rows: int
+    regular: bool
+
+
+def count(data: bytes) -> int:
+    r"""Return how many row ends stand in bytes without quotes.
+
+    >>> count(b"a\nb\r\nc\rd\r\r\n")
+    5
+    """
+    ends = data.count(b"\n")
+    return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
+
+
+def of_buffer(buffer: bytes, *, quoted: bool, final: bool) -> Ends:
+    """Return the whole rows that a buffer begins with. `final`: nothing follows, so that its last row is whole."""
+    if quoted and b'"' in buffer:
+        found = _by_quotes(buffer, final=final)
+        return Ends(*found, True) if found is not None else Ends(*csv_rows.ends(buffer, final=final), False)
+    if final:
+        return Ends(len(buffer), count(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted)
+    end = _last(buffer)
+    return Ends(end, count(buffer[:end]), quoted)
+
+
+def of_first(buffer: bytes, *, quoted: bool, final: bool) -> int:
+    """Return where the first row of a buffer ends; 0 where more has to be read to know it."""
+    if quoted and b'"' in buffer:
+        return csv_rows.ends(buffer, final=final, most=1)[0]
+    found = _END.search(buffer)
+    if found and (final or found.end() < len(buffer) or found[0] != b"\r"):
+        return found.end()
+    return len(buffer) if final else 0
+
+
+def _last(buffer: bytes) -> int:
+    r"""Return where the last row ends that does so for certain: a `\r` at the very end may be half of `\r\n`."""
+    size = len(buffer) - buffer.endswith(b"\r")
+    return max(buffer.rfind(b"\n", 0, size), buffer.rfind(b"\r", 0, size)) + 1
+
+
+def _by_quotes(buffer: bytes, *, final: bool) -> tuple[int, int] | None:
+    """Return the end of the last whole row and the number of rows, for CSV that keeps to RFC 4180.
+
+    What stands between two quoted fields begins and ends a field there. None where it does not (`5" disk,`), and the
+    rows have to be parsed.
+    """
+    data = np.frombuffer(buffer, np.uint8)
+    quotes = np.flatnonzero(data == ord('"'))
+    # A quote beside another is half of a doubled one: it closes the field, and the other opens it again.
+    opening, closing = quotes[::2], quotes[1::2]
+    before, after = data[opening[opening > 0] - 1], data[closing[closing < len(data) - 1] + 1]
+    closed = len(opening) == len(closing)
+    if not (_BEFORE_QUOTES[before].all() and _AFTER_QUOTES[after].all()) or (final and not closed):
+        return None
+    ends = data == ord("\n")
+    if b"\r" in buffer:
+        alone = data == ord("\r")
+        alone[:-1] &= ~ends[1:]
+        alone[-1] &= final
+        ends |= alone
+    places = np.flatnonzero(ends)
+    outside = places[np.searchsorted(quotes, places) % 2 == 0]
+    if final:
+        return len(buffer), len(outside) + (not buffer.endswith((b"\n", b"\r")) and bool(buffer))
+    return (int(outside[-1]) + 1, len(outside)) if len(outside) else (0, 0)
+
+
+def _among(characters: bytes) -> np.ndarray:
+    """Return which byte is one of these, bool[256]."""
+    return np.isin(np.arange(256), list(characters))
+
+
+_BEFORE_QUOTES, _AFTER_QUOTES = _among(b',\r\n"'), _among(b',\r\n"')

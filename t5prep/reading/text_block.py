@@ -1,0 +1,57 @@
+"""The rows of a block of bytes in any of the formats that are text: CSV, TSV, JSON lines, plain lines.
+
+A row that cannot be read is a reason, not an exception: it ends in rejected.jsonl and the others go on. Reasons are
+counted by what stands before their first colon.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from t5prep.reading import csv_by_arrow, csv_rows, line_rows, values
+from t5prep.reading.formats import Format
+from t5prep.reading.rows import Row
+
+# Escapes of JSON that may stand for no text: a NUL, half of a surrogate pair.
+_ESCAPED = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_PARSERS = {
+    "csv": csv_rows.rows,
+    "tsv": line_rows.tsv_rows,
+    "jsonl": line_rows.json_rows,
+    "text": line_rows.text_rows,
+}
+
+
+def rows(
+    data: bytes,
+    format: Format,
+    *,
+    columns: Sequence[str],
+    first: int,
+    wanted: Sequence[str] = (),
+    regular: bool = False,
+) -> Iterator[Row]:
+    """Yield every row of a block that begins and ends between two rows; `first` is the number of its first row.
+
+    CSV that is known to be `regular` is read faster, and of `wanted` columns only those (none: all).
+    """
+    if regular and (records := csv_by_arrow.read(data, format.encoding, columns=columns, wanted=wanted)) is not None:
+        yield from itertools.starmap(Row, enumerate(records, first))
+        return
+    try:
+        text, broken = data.decode(format.encoding), False
+    except UnicodeDecodeError:
+        # Undecodable bytes become lone surrogates, which mark the rows they are in and no others.
+        text, broken = data.decode(format.encoding, "surrogateescape"), True
+    suspicious = broken or b"\0" in data or (format.kind == "jsonl" and _ESCAPED.search(data) is not None)
+    # Text is text in the other formats.
+    check_types = wanted if format.kind == "jsonl" else ()
+    for number, row in enumerate(_PARSERS[format.kind](text, columns), first):
+        if isinstance(row, str):
+            yield Row(number, None, row)
+        elif not row:
+            yield Row(number, None)
+        else:
+            reason = values.damage(row, format, broken=broken) if suspicious else ""
+            reason = reason or (values.not_text(row, check_types) if check_types else "")
+            yield Row(number, None if reason else row, reason)

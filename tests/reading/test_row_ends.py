@@ -1,0 +1,78 @@
+"""Every row of a file is read, and ends where Python's csv module has it end, whatever the blocks."""
+
+from pathlib import Path
+
+import pytest
+from nasty_files import ENCODINGS, ENDS, SNIFFED_BYTES, Nasty, generate, write
+
+from t5prep import sources
+from t5prep.errors import BalanceError
+from t5prep.reading import blocks, formats, row_ends
+from t5prep.reading.rows import Row
+
+SIZES = (1, 64, 100, 1 << 20)
+
+
+def rows_of(path: Path, *, size: int, encoding: str = "utf-8", columns: tuple[str, ...] = ("id", "text")) -> list[Row]:
+    (file,) = sources.resolve(str(path)).files
+    form = formats.detect(file.name, encoding=encoding)
+    return [row for block in blocks.scan(file, form, block_bytes=size) for row in blocks.read(block, columns=columns)]
+
+
+def plain(row: Row) -> dict | str:
+    return dict(row.record) if row.record is not None else "blank" if row.blank else "rejected"
+
+
+@pytest.fixture(autouse=True)
+def _a_short_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "SNIFFED_BYTES", SNIFFED_BYTES)
+
+
+def check(nasty: Nasty, folder: Path, *, size: int) -> None:
+    found = rows_of(write(nasty, folder), size=size, encoding=nasty.encoding)
+    assert [plain(row) for row in found] == nasty.rows, nasty
+    assert [row.number for row in found] == list(range(1, len(nasty.rows) + 1)), nasty
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_nasty_files_have_the_rows_of_an_independent_reader(tmp_path: Path, seed: int) -> None:
+    check(generate(seed, encoding=ENCODINGS[seed % len(ENCODINGS)]), tmp_path, size=SIZES[seed % 3])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.txt", "rows.jsonl"])
+def test_no_row_vanishes_whatever_ends_it(tmp_path: Path, name: str, end: str, size: int) -> None:
+    mark = "\t" if name.endswith("tsv") else ","
+    lines = [f"{i}{mark}text {i}" for i in range(1000)]
+    if name.endswith("jsonl"):
+        lines = [f'{{"text": "text {i}"}}' for i in range(1000)]
+    header = [f"id{mark}text"] if name.endswith("sv") else []
+    (tmp_path / name).write_bytes("".join(line + end for line in [*header, *lines]).encode())
+    found = rows_of(tmp_path / name, size=max(size, 30))
+    assert [row.record["text"] for row in found if row.record] == [
+        line if name.endswith("txt") else f"text {i}" for i, line in enumerate(lines)
+    ]
+    assert not [row for row in found if row.reason]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_bare_carriage_return_in_an_unquoted_field_ends_a_row(tmp_path: Path, size: int) -> None:
+    """As for Python; rows at the end of each block went missing for it."""
+    rows = "".join(f"row {i},yes\n" for i in range(20))
+    (tmp_path / "rows.csv").write_bytes(f"text,label\na b,yes\rc d,no\re f,yes\n{rows}".encode())
+    found = rows_of(tmp_path / "rows.csv", size=size, columns=("text", "label"))
+    assert [row.record["text"] for row in found if row.record] == [
+        "a b",
+        "c d",
+        "e f",
+        *(f"row {i}" for i in range(20)),
+    ]
+
+
+def test_rows_that_were_counted_and_not_read_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.csv").write_text("id,text\n1,a\n2,b\n")
+    true_count = row_ends.count
+    monkeypatch.setattr(row_ends, "count", lambda data: true_count(data) + 1)
+    with pytest.raises(BalanceError, match=r"rows.csv: 3 rows from row 1 on were counted, and 2 were read"):
+        rows_of(tmp_path / "rows.csv", size=1 << 20)
