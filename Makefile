@@ -1,5 +1,6 @@
 # Plain `make` prints the targets. Everything runs in .venv, which is made on first use and kept.
-PYTHON ?= python3
+# PYTHON=python3.12 says which Python; else .ci/python looks for one that fits, and brings one where none does.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/pins.txt
@@ -18,25 +19,35 @@ ARGS ?=
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# A stamp per set of packages: pip runs again only when what it reads has changed.
-$(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit("t5prep needs Python 3.11 or newer, this is " + sys.version.split()[0] + ". Say which: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
+# The rules below make and fill one folder, so never two at once.
+.NOTPARALLEL:
 
-$(VENV)/base: setup.py .ci/pins.txt $(wildcard t5prep/tokens/native/*) | $(BIN)/python
+# Stamps say nothing about an environment whose Python is gone.
+ifeq ($(shell test -x $(BIN)/python && echo there),)
+$(shell rm -f $(VENV)/base $(VENV)/train $(VENV)/dev $(VENV)/plan)
+endif
+
+# What an installation is made of; the encoder in C is built by it.
+INSTALLED := setup.py .ci/pins.txt $(wildcard t5prep/tokens/native/*)
+
+# A stamp per set of packages: pip runs again only when what it reads has changed. A larger set holds the smaller ones.
+$(VENV)/base: $(INSTALLED)
+	@.ci/python $(VENV) prepare '$(PYTHON)'
 	@echo "installing t5prep into $(VENV) (once, about a minute) ..." >&2
 	$(PIP) -e '.[report]'
 	@touch $@
 
-$(VENV)/train: $(VENV)/base
-	@echo "installing TensorFlow and the trainer into $(VENV) (once, about two minutes) ..." >&2
+$(VENV)/train: $(INSTALLED)
+	@.ci/python $(VENV) train '$(PYTHON)'
+	@echo "installing t5prep with TensorFlow into $(VENV) (once, about three minutes) ..." >&2
 	$(PIP) -e '.[report,train]'
-	@touch $@
+	@touch $(VENV)/base $@
 
-$(VENV)/dev: $(VENV)/train
-	@echo "installing the tools of development into $(VENV) (once) ..." >&2
+$(VENV)/dev: $(INSTALLED)
+	@.ci/python $(VENV) train '$(PYTHON)'
+	@echo "installing t5prep, TensorFlow and the tools of development into $(VENV) (once, some minutes) ..." >&2
 	$(PIP) -e '.[train,dev]'
-	@touch $@
+	@touch $(VENV)/base $(VENV)/train $@
 
 prep: $(VENV)/base  ## prepare a corpus (the built-in sample): TASK= SOURCE= TOKENIZER= OUT= RUNNER= ARGS=
 	@$(BIN)/t5prep prepare $(TASK) --source '$(SOURCE)' --tokenizer '$(TOKENIZER)' --out '$(OUT)' --runner $(RUNNER) $(ARGS)
@@ -76,10 +87,11 @@ bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_train --steps 20 --rounds 2
 	-$(BIN)/python -m tests.benchmarks.bench_upload
 
-$(VENV)/plan: $(VENV)/dev
+$(VENV)/plan: $(INSTALLED)
+	@.ci/python $(VENV) train '$(PYTHON)'
 	@echo "installing the TPU compiler into $(VENV) (once) ..." >&2
 	$(PIP) -e '.[train,dev,plan]'
-	@touch $@
+	@touch $(VENV)/base $(VENV)/train $(VENV)/dev $@
 
 bench-tpu: $(VENV)/plan  ## compile the step for a TPU beside those of transformers 4.57 (no TPU needed; long): ARGS=
 	$(BIN)/python -m tests.benchmarks.bench_tpu $(ARGS)

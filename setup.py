@@ -55,7 +55,24 @@ setup(
     description="Text from Kaggle, Zenodo, the Hugging Face Hub or a disk to a trained T5, by way of verified TFRecord shards",
     long_description=(HERE / "README.md").read_text(encoding="utf-8") if (HERE / "README.md").exists() else "",
     long_description_content_type="text/markdown",
+    author="The t5prep authors",
     license="Apache-2.0",
+    keywords=["t5", "apache-beam", "tfrecord", "tpu", "sentencepiece", "dataset"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",  # preparing; TensorFlow has no wheel for it
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
     ext_modules=[ENCODER],
@@ -73,9 +90,10 @@ setup(
     install_requires=BASE,
     extras_require={
         "dataflow": ["apache-beam[gcp]>=2.77,<2.78"],
-        "train": ["tensorflow>=2.20,<2.21", *TRAIN],
+        # TensorFlow has no wheel for Python 3.14: there the extra installs the rest, and `train` says so in a sentence.
+        "train": ["tensorflow>=2.20,<2.21; python_version < '3.14'", *TRAIN],
         # The last tensorflow-tpu there is; it is what holds the project at TensorFlow 2.20.
-        "tpu": ["tensorflow-tpu==2.20.0", *TRAIN],
+        "tpu": ["tensorflow-tpu==2.20.0; python_version < '3.14'", *TRAIN],
         "plan": ["jax==0.10.2", "libtpu==0.0.51"],
         "report": REPORT,
         "dev": [
@@ -83,6 +101,7 @@ setup(
             "hypothesis>=6.100,<7",
             "mypy>=1.15,<3",
             "pytest>=8,<10",
+            "pytest-xdist>=3.6,<4",
             "ruff>=0.12,<1",
             "tokenizers>=0.21,<1",
         ],
