@@ -57,11 +57,12 @@ train: $(VENV)/train prep  ## train the tiny recipe on the built-in sample, on t
 	@$(BIN)/t5prep train --recipe tiny --data $(OUT) --out runs/sample
 	@$(BIN)/t5prep eval --model runs/sample --data $(OUT)
 
+# A process for each core; a file's tests stay together, because they share what is made once.
 test: $(VENV)/dev  ## run the tests
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile $(ARGS)
 
 test-slow: $(VENV)/dev  ## run the slow tests too
-	$(BIN)/python -m pytest -q --slow
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --slow $(ARGS)
 
 lint: $(VENV)/dev  ## check style and types
 	$(BIN)/ruff check .

@@ -34,7 +34,7 @@ class Machine:
         self.folder = folder
         self.path = folder / "path"
         self.path.mkdir()
-        for tool in ("sh", "sed", "mktemp", "rm", "mkdir", "cp", "chmod"):
+        for tool in ("sh", "sed", "mktemp", "rm", "mkdir", "cp", "mv", "chmod"):
             (self.path / tool).symlink_to(shutil.which(tool) or "")
         self.uv = folder / "uv-of-the-index"
         self._write(self.uv, FAKE_UV)
@@ -150,6 +150,15 @@ def test_uv_that_brings_nothing_is_a_sentence(machine: Machine) -> None:
     assert done.returncode == 1
     assert "uv cannot bring one" in done.stderr.splitlines()[-1]
     assert not (machine.folder / "made").exists()
+
+
+def test_an_environment_is_kept_where_no_better_one_can_be_made(machine: Machine) -> None:
+    machine.has_python("python3", 14)
+    machine._write(machine.path / "uv", "#!/bin/sh\nexit 1\n")
+    assert machine.make("prepare").returncode == 0
+    assert machine.make("train").returncode == 1
+    assert machine.version() == "14"
+    assert not (machine.folder / "made.old").exists()
 
 
 def test_the_python_that_is_asked_for_is_the_only_one(machine: Machine) -> None:
