@@ -22,7 +22,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
     for name in ("t5prep", "pipelines"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     python = _environment(folder / "builder", "setuptools>=77", "wheel", "build")
@@ -31,13 +31,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.suffix: path for path in (folder / "dist").iterdir()}
 
 
-def _environment(folder: Path, *packages: str) -> Path:
-    """The Python of a new environment with these packages, of the tested versions."""
+def _environment(folder: Path, *packages: str, **variables: str) -> Path:
+    """Return the Python of a new environment with these packages, of the tested versions, installed under these variables."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     quiet = ["--quiet", "--disable-pip-version-check"]
     pins = ["-c", str(ROOT / ".ci" / "pins.txt")]
-    subprocess.run([python, "-m", "pip", "install", *quiet, *pins, *packages], env=_alone(), check=True)
+    install = [python, "-m", "pip", "install", *quiet, *pins, *packages]
+    subprocess.run(install, env={**_alone(), **variables}, check=True)
     return python
 
 
@@ -56,18 +57,22 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
     wanted |= {"t5prep/py.typed", "t5prep/sources/sample/spiece.model", "t5prep/train/recipes/tiny.toml"}
     wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
     assert wanted - names == set()
+    assert [name for name in names if name.startswith("t5prep/tokens/_native.")], "the encoder in C was not built"
+    assert built[".whl"].name.split("-")[2:4] == ["cp311", "abi3"]  # for each Python from 3.11 on
     assert not [name for name in names if name.startswith(("tests", ".ci"))]
     with tarfile.open(built[".gz"]) as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
     assert wanted - packed == set()
+    assert {f"t5prep/tokens/native/{path.name}" for path in (ROOT / "t5prep/tokens/native").glob("*.[ch]")} <= packed
     assert {"README.md", "LICENSE", "setup.py", "pyproject.toml"} <= packed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [".whl", ".gz"])
-def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind: str) -> None:
-    """No TensorFlow, no transformers, no extra; and nothing of this folder on the path."""
-    python = _environment(tmp_path / "empty", str(built[kind]))
+@pytest.mark.parametrize(("kind", "compiler"), [(".whl", "none"), (".gz", "cc"), (".gz", "none")])
+def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind: str, compiler: str) -> None:
+    """No TensorFlow, no transformers, no extra; and nothing of this folder on the path. A compiler is not needed either."""
+    without = {} if compiler == "cc" else {"CC": "/bin/false", "CXX": "/bin/false"}
+    python = _environment(tmp_path / "empty", str(built[kind]), **without)
     environment = {**_alone(), "HOME": str(tmp_path), "T5PREP_CACHE": str(tmp_path / "cache")}
 
     def run(*arguments: str) -> str:
@@ -92,6 +97,8 @@ def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind:
         "--tokenizer", "sample:", "--out", "data", "--workers", "1", "--json",
     )  # fmt: skip
     assert sum(split["records"] for split in json.loads(said)["splits"].values()) == 40
+    found = {one["what"]: one["state"] for one in json.loads(run(t5prep, "doctor", "--json"))["findings"]}
+    assert found["encoder in C"] == ("absent" if (kind, compiler) == (".gz", "none") else "ok")
     run(t5prep, "verify", "data")
     assert "Why does part" in run(t5prep, "inspect", "data", "-n", "1")
     ran = subprocess.run(

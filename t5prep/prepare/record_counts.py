@@ -17,7 +17,7 @@ WORST = 10
 
 
 class Lost(NamedTuple):
-    """What cutting took from one row: tokens lost of so many; estimates where the middle was never tokenized.
+    """Hold what cutting took from one row: tokens lost of so many.
 
     `place` is the row's position: of rows that lost as much, the first are named, however shards were read in parts.
     """
@@ -165,7 +165,7 @@ def percentiles(histogram: collections.Counter) -> dict[str, int]:
 
 
 def ledger(counts: Counts) -> dict[str, Any]:
-    """What truncation cost. Tokens of inputs whose middle was never tokenized are estimates; so many rows are.
+    """Return what truncation cost, for the manifest.
 
     `worst` names the rows that lost most, the worst first.
     """
