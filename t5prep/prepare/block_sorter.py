@@ -97,8 +97,7 @@ class Placer:
                 f"{id}#{target:08x}" if names[split] == "train" else id
                 for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
             ]
-        records = self._write(ids, inputs, labels, references)
-        sizes = np.fromiter(map(len, records), np.uint32, len(records))[order]
+        data, sizes = self._write(ids, inputs, labels, references, order=order)
         entries = np.empty(len(ids), ENTRY)
         entries["high"], entries["low"] = positions["high"][order], positions["low"][order]
         entries["size"], entries["begin"] = sizes, np.cumsum(sizes, dtype=np.uint64) - sizes
@@ -136,7 +135,7 @@ class Placer:
             rejected="".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"),
             reasons=counts,
             references=any(references),
-            data=b"".join((entries.tobytes(), *(records[i] for i in order.tolist()))),
+            data=b"".join((entries.tobytes(), data)),
         )
 
     def _splits(self, kept: pa.Table, digests: np.ndarray, block: Block) -> tuple[list[str], np.ndarray]:

@@ -109,13 +109,13 @@ class Corrupted:
             inputs, targets = span_corruption.corrupt(
                 tokens, keys=keys, first_sentinel=self.first_sentinel, eos_id=self.eos_id, **hide
             )
-            data = write(ids, _flat(inputs), _flat(targets), [[]] * len(ids))
+            written = write(ids, _flat(inputs), _flat(targets), [[]] * len(ids), order=np.arange(len(ids)))
             entries = np.zeros(len(ids), ENTRY)
             entries["inputs"] = entries["tokens"] = inputs.shape[1]
             entries["targets"] = entries["target_tokens"] = targets.shape[1]
             entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
             counts = record_counts.count(entries, labels=None, marked=False)
-            yield Arranged(b"".join(data), dataclasses.replace(counts, examples=documents.taken()))
+            yield Arranged(written.data, dataclasses.replace(counts, examples=documents.taken()))
 
 
 class _Counted:

@@ -10,6 +10,14 @@ from t5prep.dataset.manifest import Feature
 from t5prep.prepare.settings import Settings
 from t5prep.tokens import packing
 
+try:
+    from t5prep.tokens._native import write_records
+except ImportError:  # no compiler
+    write_records = None  # type: ignore[assignment]
+
+# Ids of several rows, int32[total], and where each row's begin, int64[rows + 1].
+Lists = tuple[np.ndarray, np.ndarray]
+
 
 def features(settings: Settings, *, references: bool) -> dict[str, Feature]:
     """The features of a record of this preparation, as the manifest names them (design: the data contract)."""
@@ -32,26 +40,60 @@ def features(settings: Settings, *, references: bool) -> dict[str, Feature]:
     return dict(sorted(spec.items()))
 
 
+class Records(NamedTuple):
+    """Framed records, one after the other, and how many bytes each has: uint32[records]."""
+
+    data: bytes
+    sizes: np.ndarray
+
+    @staticmethod
+    def of(records: list[bytes]) -> "Records":
+        """Return records that are apart as one."""
+        return Records(b"".join(records), np.fromiter(map(len, records), np.uint32, len(records)))
+
+
 class RecordWriter:
-    """Writes a block of features at once: the varints of all its ids are made in one numpy pass."""
+    """Writes a block of features at once: in C where that is built, else with numpy, to the same bytes."""
 
     def __init__(self, settings: Settings, *, pad_id: int, bare: bool = False) -> None:
         """`bare`: without padding and masks, to be arranged into other records when a shard is gathered."""
         self._padded = settings.layout == "padded" and not bare
         self._masks = settings.masks and not bare
         self._lengths = settings.input_length, settings.target_length
-        self._pads = tfrecord.varint(pad_id), tfrecord.varint(tfrecord.IGNORED_LABEL)
+        self._pads = pad_id, tfrecord.IGNORED_LABEL
 
     def __call__(
-        self,
-        ids: list[str],
-        inputs: tuple[np.ndarray, np.ndarray],
-        labels: tuple[np.ndarray, np.ndarray],
-        references: list[list[str]],
-    ) -> list[bytes]:
-        """Framed records. `inputs` and `labels` are flat ids `int32[total]` and where each list begins `int64[n + 1]`."""
+        self, ids: list[str], inputs: Lists, labels: Lists, references: list[list[str]], *, order: np.ndarray
+    ) -> Records:
+        """Return framed records: the first is made of row `order[0]` of what is given."""
+        if write_records is not None and not any(references) and (self._padded or not self._masks):
+            return self._write_in_c(ids, inputs, labels, order)
+        records = self._write(ids, inputs, labels, references)
+        return Records.of([records[row] for row in order.tolist()])
+
+    def _write_in_c(self, ids: list[str], inputs: Lists, labels: Lists, order: np.ndarray) -> Records:
+        names = [id.encode("utf-8", "surrogatepass") for id in ids]
+        starts = np.zeros(len(names) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=starts[1:])
+        values = [np.ascontiguousarray(ids, np.int32) for ids, _ in (inputs, labels)]
+        begins = [np.ascontiguousarray(begins, np.int64) for _, begins in (inputs, labels)]
+        data, sizes = write_records(
+            b"".join(names),
+            starts,
+            values[0],
+            begins[0],
+            values[1],
+            begins[1],
+            np.ascontiguousarray(order, np.int64),
+            self._lengths if self._padded else (0, 0),
+            self._pads,
+            self._masks,
+        )
+        return Records(data, np.frombuffer(sizes, np.uint32))
+
+    def _write(self, ids: list[str], inputs: Lists, labels: Lists, references: list[list[str]]) -> list[bytes]:
         packed_inputs, packed_labels = (
-            padded(*lists, length=self._lengths[side] if self._padded else None, pad=self._pads[side])
+            padded(*lists, length=self._lengths[side] if self._padded else None, pad=tfrecord.varint(self._pads[side]))
             for side, lists in enumerate((inputs, labels))
         )
         masks = self._mask_entries(np.diff(inputs[1]), np.diff(labels[1])) if self._masks else [b""] * len(ids)

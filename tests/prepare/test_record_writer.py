@@ -1,4 +1,7 @@
+import io
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,16 +44,58 @@ def settings(**choices):
 def test_bare_records_are_read_back(examples):
     names, inputs, labels = (list(column) for column in (zip(*examples, strict=True) if examples else ([], [], [])))
     write = record_writer.RecordWriter(settings(layout="packed"), pad_id=0, bare=True)
-    written = write(names, flat(inputs), flat(labels), [[]] * len(names))
+    written = write(names, flat(inputs), flat(labels), [[]] * len(names), order=np.arange(len(names)))
     bare = record_writer.read_bare(
-        b"".join(written),
-        sizes=np.array(list(map(len, written)), np.int64),
+        written.data,
+        sizes=written.sizes.astype(np.int64),
         inputs=np.array(list(map(len, inputs)), np.int64),
         labels=np.array(list(map(len, labels)), np.int64),
     )
     assert bare.ids == names
     assert [side.tolist() for side in bare.inputs] == inputs
     assert [side.tolist() for side in bare.labels] == labels
+
+
+@pytest.mark.skipif(record_writer.write_records is None, reason="the writer in C is not built here")
+@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
+@given(examples=pairs(), masks=st.booleans(), seed=st.integers(0, 99))
+def test_c_writes_the_bytes_that_numpy_writes(layout, examples, masks, seed):
+    examples += [
+        ("", [1], [1]),
+        ("x" * 70_000, [127, 128, 16_383, 16_384, (1 << 21) - 1], [40_000] * 12),
+        ("e", [], []),
+    ]
+    names, inputs, labels = (list(column) for column in zip(*examples, strict=True))
+    masks = masks and layout == "padded"
+    write = record_writer.RecordWriter(settings(layout=layout, masks=masks), pad_id=3, bare=layout == "packed")
+    order = np.random.default_rng(seed).permutation(len(names))
+    lists = flat(inputs), flat(labels)
+    written = write(names, *lists, [[]] * len(names), order=order)
+    records = write._write(names, *lists, [[]] * len(names))
+    assert written.data == b"".join(records[row] for row in order)
+    assert written.sizes.tolist() == [len(records[row]) for row in order]
+    list(tfrecord.read(io.BytesIO(written.data)))
+
+
+@pytest.mark.skipif(record_writer.write_records is None, reason="the writer in C is not built here")
+@pytest.mark.parametrize("starts", [[0, 5], [-1, 2], [2, 0], [0, 1, 2]])
+@pytest.mark.parametrize("place", [1, 3, 5])
+def test_c_refuses_starts_that_lie(place, starts):
+    good = [
+        b"id",
+        np.array([0, 2]),
+        np.arange(4, dtype=np.int32),
+        np.array([0, 4]),
+        np.arange(4, dtype=np.int32),
+        np.array([0, 4]),
+    ]
+    record_writer.write_records(*good, np.array([0]), (0, 0), (0, -100), False)
+    good[place] = np.array(starts)
+    with pytest.raises(ValueError, match="offsets"):
+        record_writer.write_records(*good, np.array([0]), (0, 0), (0, -100), False)
+    good[place] = np.array([0, 2])
+    with pytest.raises(ValueError, match="offsets"):
+        record_writer.write_records(*good, np.array([1]), (0, 0), (0, -100), False)
 
 
 @given(pairs())

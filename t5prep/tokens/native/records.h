@@ -1,0 +1,41 @@
+/* tf.train.Example records of token ids, framed as TFRecords. */
+#ifndef T5PREP_RECORDS_H
+#define T5PREP_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Lists of ids: list i is values[starts[i] .. starts[i + 1]). A record holds `length` of them, filled up with `pad`; 0 for as
+   many as there are. `mask` is the name of a feature of ones and, where padded, zeros; NULL for none. */
+typedef struct {
+  const char *name, *mask;
+  const int32_t *values;
+  const int64_t *starts;
+  int64_t total, length; /* total: how many values there are */
+  int64_t pad;
+} Lists;
+
+typedef struct {
+  const uint8_t *ids;       /* UTF-8 */
+  const int64_t *id_starts; /* id i is ids[id_starts[i] .. id_starts[i + 1]) */
+  int64_t ids_size;
+  Lists inputs, labels;
+  const int64_t *order; /* record i is made of row order[i] */
+  size_t count;
+} Batch;
+
+typedef struct {
+  uint8_t *bytes;
+  size_t size, room;
+} Buffer;
+
+/* Appends the records; sizes[i] is how many bytes record i has. Returns OK, NO_MEMORY, or BAD_OFFSETS. */
+int records_write(const Batch *batch, size_t rows, Buffer *out, uint32_t *sizes);
+
+/* Fills the tables that checksums need; to be called once, before anything else. */
+void crc_prepare(void);
+
+/* CRC-32C (Castagnoli), as masked by TFRecord files. */
+uint32_t masked_crc(const uint8_t *bytes, size_t size);
+
+#endif
