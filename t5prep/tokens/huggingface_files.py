@@ -43,6 +43,12 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
         "eos_token_id": tokenizer.eos_id,
         "decoder_start_token_id": tokenizer.pad_id,
     }
+    if tokenizer.is_bytes:  # transformers has these 256 tokens in code
+        described = {"tokenizer_class": "ByT5Tokenizer", "model_max_length": MODEL_MAX_LENGTH, **special}
+        described["extra_ids"] = tokenizer.padded_size - tokenizer.size
+        for name, data in ((MODEL_NAME, tokenizer.model), (NAMES[2], _dumped(described)), (NAMES[4], _dumped(shape))):
+            atomic_files.write_whole(out / name, data)
+        return
     contents = (
         tokenizer.model,
         _dumped(tokenizer_json(tokenizer)),

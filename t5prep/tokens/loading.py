@@ -1,37 +1,49 @@
 """Finding a tokenizer by what the user calls it: the sample's, a file, a directory, a Hub name."""
 
 import difflib
+import json
 from pathlib import Path
 
-from t5prep.errors import TokenizerError
-from t5prep.io import suggestions
+from t5prep.errors import TokenizerError, UsageError
+from t5prep.io import model_files, suggestions
+from t5prep.io.model_files import ModelFiles
+from t5prep.tokens import byte_vocabulary, unigram_json
 from t5prep.tokens.tokenizer import Tokenizer
 
 # What a SentencePiece model is called in directories of Hugging Face layout.
 MODEL_NAMES = ("spiece.model", "sentencepiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+# The `tokenizers` library's own file, read where there is no SentencePiece model; and the one that names ByT5's class.
+JSON_NAME, CONFIG_NAME = "tokenizer.json", "tokenizer_config.json"
+BYTES_CLASS = "ByT5Tokenizer"
 
 
 def load(name: str) -> Tokenizer:
-    """The tokenizer of a name: `sample:`, a `.model` file, a directory with one, or a Hub name. Raises TokenizerError."""
+    """Return the tokenizer of a name: `sample:`, a file, a directory with one, or a Hub name. Raises TokenizerError.
+
+    A file is a SentencePiece model or a `tokenizer.json`; ByT5 has neither, and its `tokenizer_config.json` says so.
+    """
     path = find(name)
+    if path.name == CONFIG_NAME:
+        return Tokenizer(byte_vocabulary.model(), name=name)
     try:
-        return Tokenizer(path.read_bytes(), name=name)
+        content = path.read_bytes()
     except OSError as error:
         raise TokenizerError(f"{path} cannot be read ({error.strerror}).") from error
+    return Tokenizer(unigram_json.convert(content, name=name) if path.suffix == ".json" else content, name=name)
 
 
 def find(name: str) -> Path:
-    """The model file of a name, fetched from the Hub where it is no local path. Raises TokenizerError."""
+    """Return the file that makes the tokenizer of a name, fetched from the Hub where it is no local path.
+
+    Raises TokenizerError.
+    """
     if name == "sample:":
         from t5prep.sources import sample
 
         return sample.tokenizer_path()
     path = Path(name)
     if path.is_dir():
-        found = [path / model for model in MODEL_NAMES if (path / model).exists()]
-        if not found:
-            raise TokenizerError(f"{name} holds no SentencePiece model; one of {', '.join(MODEL_NAMES)} is looked for.")
-        return found[0]
+        return _file_of(model_files.in_directory(path, name=name))
     if path.exists():
         return path
     if name == "sample" or (name.endswith(":") and difflib.get_close_matches(name, ["sample:"])):
@@ -39,27 +51,31 @@ def find(name: str) -> Path:
     meant = suggestions.mistyped(path) if "/" in name else ""
     if meant or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TokenizerError(f"{name} does not exist.{meant} Pass a spiece.model file, its directory, or a Hub name.")
-    return _from_hub(name)
+    try:
+        return _file_of(model_files.find(name))
+    except UsageError as error:
+        raise TokenizerError(
+            f"{error}".replace(model_files.WANTED, "T5's own tokenizer is google-t5/t5-base.")
+        ) from None
 
 
-def _from_hub(name: str) -> Path:
-    import huggingface_hub
-    from huggingface_hub import errors
+def _file_of(files: ModelFiles) -> Path:
+    """Return the file of a model that makes its tokenizer. Raises TokenizerError where there is none."""
+    for name in (*MODEL_NAMES, JSON_NAME):
+        if name in files.names:
+            return files.path(name)
+    for name in (CONFIG_NAME, "config.json"):
+        if name in files.names and _class_in(files.read(name)) == BYTES_CLASS:
+            return files.path(name).with_name(CONFIG_NAME)
+    raise TokenizerError(
+        f"{files.name} holds no tokenizer; one of {', '.join((*MODEL_NAMES, JSON_NAME))} is looked for, or a"
+        f" {CONFIG_NAME} that names {BYTES_CLASS}."
+    )
 
-    for model in MODEL_NAMES[:3]:
-        try:
-            return Path(huggingface_hub.hf_hub_download(name, model))
-        except (errors.EntryNotFoundError, errors.LocalEntryNotFoundError) as error:
-            if isinstance(error, errors.LocalEntryNotFoundError):
-                raise TokenizerError(
-                    f"{name} is no local path, and the Hugging Face Hub cannot be reached. "
-                    "Pass a spiece.model file or its directory."
-                ) from None
-        except (errors.RepositoryNotFoundError, errors.HFValidationError):
-            raise TokenizerError(
-                f'"{name}" is neither a local path nor a model on the Hugging Face Hub (or it is private and you are not '
-                "logged in: `hf auth login`). T5's own is google-t5/t5-base."
-            ) from None
-        except errors.HfHubHTTPError as error:
-            raise TokenizerError(f"{name} could not be fetched from the Hub ({error.response.status_code}).") from None
-    raise TokenizerError(f"{name} on the Hub holds no SentencePiece model ({', '.join(MODEL_NAMES[:3])}).")
+
+def _class_in(content: bytes) -> str:
+    """Return the tokenizer class that a JSON file names, "" where it names none."""
+    try:
+        return str(json.loads(content)["tokenizer_class"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""

@@ -2,7 +2,7 @@
 
 Vocabulary as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's pieces,
 then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A model that
-holds the sentinels itself, as mT5's does, keeps its own.
+holds the sentinels itself, as mT5's does, keeps its own; one of bytes, ByT5's, has its last bytes for them.
 """
 
 import hashlib
@@ -17,6 +17,8 @@ from t5prep.tokens import model_proto
 from t5prep.tokens.block_encoder import BlockEncoder, Tokens
 
 SENTINELS = 100
+# ByT5's are its last bytes, from 255 down; of these, 255 to 245 occur in no text (RFC 3629: UTF-8 has none of them).
+BYTE_SENTINELS = 11
 EMBEDDING_MULTIPLE = 128
 
 
@@ -49,8 +51,10 @@ class Tokenizer:
             )
         own = [self.processor.piece_to_id(piece) for piece in ("▁<extra_id_0>", "<extra_id_0>")]
         inside = [i for i in own if i != self.unk_id]
-        self._first_sentinel = inside[0] if inside else self.vocab_size + SENTINELS - 1
-        self.size = self.vocab_size + (0 if inside else SENTINELS)
+        self.is_bytes: bool = self.processor.is_byte(self.vocab_size - 1)
+        above = 0 if inside or self.is_bytes else SENTINELS
+        self._first_sentinel = inside[0] if inside else self.vocab_size + above - 1
+        self.size = self.vocab_size + above
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
         # Ids that text could turn into and must not, where a model has its sentinels as pieces like any other.
         special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
@@ -111,7 +115,7 @@ class Tokenizer:
         if token in (self.pad_id, self.eos_id):
             return "<pad>" if token == self.pad_id else "</s>"
         number = self._first_sentinel - token
-        if 0 <= number < SENTINELS:
+        if 0 <= number < (BYTE_SENTINELS if self.is_bytes else SENTINELS):
             return f"<extra_id_{number}>"
         return f"<unused_{token}>" if not 0 <= token < self.vocab_size else None
 

@@ -145,7 +145,7 @@ def test_tokenizers_that_are_none(tmp_path: Path) -> None:
     model.write_bytes(Path(SAMPLE).read_bytes()[:5000])
     assert "is not a SentencePiece model" in with_tokenizer(model)
     (tmp_path / "folder").mkdir()
-    assert "holds no SentencePiece model" in with_tokenizer(tmp_path / "folder")
+    assert "holds no tokenizer" in with_tokenizer(tmp_path / "folder")
     assert "does not exist" in with_tokenizer(tmp_path / "missing.model")
 
 

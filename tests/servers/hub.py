@@ -69,14 +69,27 @@ class Hub:
             if repo.gated and not known:
                 return _error(403, "GatedRepo", "Access is restricted")
             return self._file(found[1], repo, unquote(found[2]), unquote(found[3]))
-        if found := re.fullmatch(r"/([\w.-]+/[\w.-]+)/resolve/main/(.+)", request.path):
-            if found[1] not in self.models:
+        if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+|[\w.-]+)", request.path):
+            return self._model(found[1])
+        if found := re.fullmatch(r"/([\w.-]+/[\w.-]+|[\w.-]+)/resolve/(\w+)/(.+)", request.path):
+            name, revision, key = found[1], found[2], unquote(found[3])
+            if name not in self.models or revision not in ("main", self.model_sha(name)):
                 return _error(401, "RepoNotFound", "Repository not found")
-            body = self.models[found[1]].get(unquote(found[2]))
-            if body is None:
+            if key not in self.models[name]:
                 return _error(404, "EntryNotFound", "Entry not found")
-            return file_answer(body, **{"X-Repo-Commit": hashlib.sha1(body).hexdigest()})
+            return file_answer(self.models[name][key], **{"X-Repo-Commit": self.model_sha(name)})
         return _error(404, "", "not found")
+
+    def model_sha(self, name: str) -> str:
+        """The commit that a model's main branch is at."""
+        said = sorted((key, hashlib.sha1(body).hexdigest()) for key, body in self.models[name].items())
+        return hashlib.sha1(json.dumps([name, said]).encode()).hexdigest()
+
+    def _model(self, name: str) -> Answer:
+        if name not in self.models:
+            return _error(401, "RepoNotFound", "Repository not found")
+        siblings = [{"rfilename": key} for key in sorted(self.models[name])]
+        return _json({"id": name, "sha": self.model_sha(name), "private": False, "tags": [], "siblings": siblings})
 
     def storage(self, request: Request) -> Answer:
         """The storage host: signed addresses, no Authorization wanted."""

@@ -1,0 +1,144 @@
+"""A `tokenizer.json` of the `tokenizers` library as a SentencePiece model: the same ids for the same texts.
+
+Only what is provably the same is taken over: a Unigram model, the normalizers that SentencePiece has (a compiled
+character map; NMT's and NFKC's rules), spaces as `▁`, and splitting at digits and punctuation where no piece crosses
+such a border. Spaces around a text are dropped, as SentencePiece does.
+"""
+
+import base64
+import functools
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sentencepiece
+
+from t5prep.errors import TokenizerError
+from t5prep.tokens import model_proto
+from t5prep.tokens.build_model import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Normalization, Piece, build
+
+SPACE = "▁"
+# Sentinels of T5, which are the ids above the pieces (tokenizer.py).
+SENTINELS = [f"<extra_id_{number}>" for number in range(100)]
+
+
+class _Unlike(Exception):  # noqa: N818 - the end of a sentence, never seen by itself
+    """Say what in a file SentencePiece does not do in the same way."""
+
+
+def convert(content: bytes, *, name: str) -> bytes:
+    """Return a serialized SentencePiece model for the content of a tokenizer.json.
+
+    Raises TokenizerError, naming `name`, when it is damaged or no SentencePiece model gives the same ids.
+    """
+    try:
+        said = json.loads(content)
+        model = said["model"]
+        if model.get("type", "Unigram") != "Unigram" or "vocab" not in model:
+            raise _Unlike(f"its model is {model.get('type', 'of another kind')}, and T5's tokenizers are Unigram")
+        pieces = _pieces(model, said.get("added_tokens") or [])
+        _check_borders(said.get("pre_tokenizer"), pieces)
+        return build(pieces, _normalization(said.get("normalizer"), said.get("pre_tokenizer")))
+    except _Unlike as error:
+        raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {error}.") from None
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise TokenizerError(f"{name}: tokenizer.json is damaged ({type(error).__name__}). Fetch it again.") from error
+
+
+def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> list[Piece]:
+    """Return the pieces by their ids, without T5's sentinels where these are the last."""
+    if model.get("unk_id") is None:
+        raise _Unlike("it has no unknown token")
+    by_id = {place: Piece(str(text), float(score)) for place, (text, score) in enumerate(model["vocab"])}
+    if model.get("byte_fallback"):
+        by_id |= {i: Piece(p.text, p.score, BYTE) for i, p in by_id.items() if re.fullmatch("<0x[0-9A-F]{2}>", p.text)}
+    for token in added:
+        kind = CONTROL if token.get("special") else USER_DEFINED
+        by_id[int(token["id"])] = Piece(str(token["content"]), kind=kind)
+    unknown = int(model["unk_id"])
+    by_id[unknown] = Piece(by_id[unknown].text, kind=UNKNOWN)
+    if by_id[unknown].text != "<unk>" or sorted(by_id) != list(range(len(by_id))):
+        raise _Unlike("its ids are not those of a T5")
+    pieces = [by_id[place] for place in range(len(by_id))]
+    texts = [piece.text for piece in pieces]
+    sentinels = [place for place, text in enumerate(texts) if text in SENTINELS]
+    if not sentinels:
+        return pieces
+    first = texts.index(SENTINELS[0]) if SENTINELS[0] in texts else -1
+    if texts[first - len(SENTINELS) + 1 : first + 1] != SENTINELS[::-1]:
+        raise _Unlike("its <extra_id_…> are not in T5's order, from the last id down")
+    if first == len(pieces) - 1:
+        return pieces[: -len(SENTINELS)]
+    return [Piece(piece.text, kind=CONTROL) if piece.text in SENTINELS else piece for piece in pieces]
+
+
+def _normalization(normalizer: Any, splitter: Any) -> Normalization:
+    """Return what SentencePiece has to do to a text. Raises _Unlike for a step that it does not have."""
+    charsmap, rules = b"", []
+    for step in _steps(normalizer, "normalizers"):
+        kind = step["type"]
+        if kind == "Precompiled":
+            charsmap = base64.b64decode(step["precompiled_charsmap"] or "")
+        elif kind in ("Nmt", "NFKC"):
+            rules.append(kind)
+        elif kind == "Replace" and _squeezes(step):
+            continue
+        elif kind != "Strip":
+            raise _Unlike(f"its normalizer {kind} is none of SentencePiece's")
+    if rules and charsmap:
+        raise _Unlike("it normalizes twice")
+    if not any(step["type"] == "Metaspace" for step in _steps(splitter, "pretokenizers")):
+        raise _Unlike(f"it does not write spaces as {SPACE} (Metaspace)")
+    if rules == ["NFKC"]:
+        return Normalization("nfkc", rule("nfkc"))
+    if rules:
+        return Normalization("nmt_nfkc", rule("nmt_nfkc"))
+    if not charsmap:
+        return Normalization("identity")
+    return Normalization("nmt_nfkc" if charsmap == rule("nmt_nfkc") else "precompiled", charsmap)
+
+
+@functools.cache
+def rule(name: str) -> bytes:
+    """Return the compiled character map of one of SentencePiece's own rules."""
+    spec = sentencepiece.SentencePieceNormalizer(rule_name=name).serialized_model_proto()
+    return model_proto.charsmap(spec)
+
+
+def _squeezes(step: Mapping[str, Any]) -> bool:
+    """Whether a replacement makes one space of many."""
+    return step["pattern"] in ({"Regex": " {2,}"}, {"String": "  "}) and step["content"] in (" ", SPACE)
+
+
+def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
+    """Raise _Unlike for a way to split texts that decides more than the pieces themselves do."""
+    crossed: dict[str, Any] = {
+        "Digits": lambda character: character.isnumeric(),
+        "Punctuation": lambda character: (
+            (character.isascii() and not character.isalnum() and character.isprintable())
+            or unicodedata.category(character).startswith("P")
+        ),
+    }
+    longer = [piece.text for piece in pieces if len(piece.text) > 1 and piece.kind == NORMAL]
+    for step in _steps(splitter, "pretokenizers"):
+        kind = step["type"]
+        if kind == "Metaspace":
+            if step.get("replacement") != SPACE or step.get("prepend_scheme", "always") == "never":
+                raise _Unlike("it puts no space before a text")
+            if step.get("add_prefix_space") is False:
+                raise _Unlike("it puts no space before a text")
+        elif kind in crossed and (kind != "Digits" or step.get("individual_digits")):
+            across = [text for text in longer if any(map(crossed[kind], text))]
+            if across:
+                raise _Unlike(f"it splits at {kind.lower()}, and its piece {across[0]!r} goes across")
+        elif kind != "WhitespaceSplit":
+            raise _Unlike(f"its pre-tokenizer {kind} is not known")
+
+
+def _steps(said: Any, key: str) -> list[Mapping[str, Any]]:
+    """Return the steps of a sequence, of a single step, or of none."""
+    if said is None:
+        return []
+    return [step for one in said[key] for step in _steps(one, key)] if said["type"] == "Sequence" else [said]

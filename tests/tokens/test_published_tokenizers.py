@@ -1,0 +1,163 @@
+"""Tokenizers as they are published without a SentencePiece model: ByT5's bytes, and a tokenizer.json alone."""
+
+import functools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t5prep.errors import TokenizerError
+from t5prep.io import model_files
+from t5prep.tokens import byte_vocabulary, huggingface_files, loading, unigram_json
+from t5prep.tokens.tokenizer import Tokenizer
+
+BYTES = Tokenizer(byte_vocabulary.model(), name="bytes")
+TEXTS = ["Ça coûte 12,50 € — vraiment?", "ﬁ Ⅷ １２３ ½", "a\tb\nc", "x  y   z", "don't (maybe) [x]", "€$+<=>^`|~ 3.14"]
+WRITTEN = (Path(__file__), Path(__file__).parents[2] / "README.md")
+LINES = [
+    line
+    for path in WRITTEN
+    for line in path.read_text().splitlines()
+    if not re.search("extra_id|</s>|<pad>|<unk>", line)
+]
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_byt5s_ids_are_the_bytes_and_three(text: str) -> None:
+    ids = BYTES.encode(text)
+    assert ids == [byte + 3 for byte in text.encode()]
+    assert BYTES.decode(ids) == text
+
+
+def test_byt5s_vocabulary_is_its_embeddings() -> None:
+    assert (BYTES.vocab_size, BYTES.size, BYTES.padded_size) == (259, 259, 384)
+    assert (BYTES.pad_id, BYTES.eos_id, BYTES.unk_id) == (0, 1, 2)
+    # Its sentinels are its last bytes (transformers, model_doc/byt5), which are in no text.
+    assert [BYTES.sentinel(number) for number in (0, 1, 2)] == [258, 257, 256]
+    assert BYTES.decode([100, 257, 101, 1]) == "a <extra_id_1> b </s>"
+    assert BYTES.special("é".encode()[0] + 3) is None
+    assert BYTES.special(259) == "<unused_259>"
+
+
+def test_a_byt5_is_written_as_transformers_loads_it(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    huggingface_files.write(tmp_path, BYTES, config={"model_type": "t5"})
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert type(theirs).__name__ == "ByT5Tokenizer"
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == [*BYTES.encode(text), BYTES.eos_id]
+    assert loading.load(str(tmp_path)).model == BYTES.model
+    assert json.loads((tmp_path / "config.json").read_text())["vocab_size"] == 384
+
+
+def trained(*, digits: bool = True, sentinels: str = "") -> dict[str, Any]:
+    """As the Italian pre-training trains its tokenizer (gsarti/t5-flax-gcp), on this file and the README."""
+    said: dict[str, Any] = json.loads(_trained(digits=digits))
+    numbers = {"": [], "down": range(99, -1, -1), "up": range(100)}[sentinels]
+    said["model"]["vocab"] += [[f"<extra_id_{number}>", 0.0] for number in numbers]
+    return said
+
+
+@functools.cache  # its trainer draws other pieces each time
+def _trained(*, digits: bool) -> str:
+    tokenizers = pytest.importorskip("tokenizers")
+    from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
+
+    made = tokenizers.Tokenizer(models.Unigram())
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    )
+    splitters = [
+        pre_tokenizers.Metaspace(),
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.Punctuation(),
+    ]
+    made.pre_tokenizer = pre_tokenizers.Sequence(splitters if digits else splitters[:1])
+    special = ["<pad>", "</s>", "<unk>"]
+    how = {"vocab_size": 900, "special_tokens": special, "unk_token": "<unk>", "show_progress": False}
+    made.train_from_iterator(LINES, trainers.UnigramTrainer(**how))
+    return made.to_str()
+
+
+def convert(said: dict[str, Any]) -> Tokenizer:
+    return Tokenizer(unigram_json.convert(json.dumps(said).encode(), name="it"), name="it")
+
+
+@pytest.mark.parametrize("digits", [True, False])
+def test_a_tokenizer_json_gives_the_ids_of_its_own_library(digits: bool) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    said = trained(digits=digits)
+    ours, theirs = convert(said), tokenizers.Tokenizer.from_str(json.dumps(said))
+    for text in (*TEXTS, *LINES):
+        text = " ".join(text.split(" ")).strip()
+        ids, expected = ours.encode(text), theirs.encode(text, add_special_tokens=False).ids
+        assert ours.processor.decode(ids) == ours.processor.decode(expected)
+        # They add scores up as float32 and as float64: of two segmentations as likely, either may win.
+        likelihoods = [sum(map(ours.processor.get_score, one)) for one in (ids, expected)]
+        assert ids == expected or likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-3), text
+    assert ours.size == ours.vocab_size + 100
+    assert (ours.pad_id, ours.eos_id, ours.unk_id) == (0, 1, 2)
+    assert ours.encode("</s>") != [1]  # text is only text
+
+
+def test_t5s_own_sentinels_are_above_the_pieces() -> None:
+    plain, listed = convert(trained()), convert(trained(sentinels="down"))
+    assert listed.model == plain.model
+    assert listed.sentinel(0) == plain.vocab_size + 99
+
+
+def test_what_we_write_is_what_we_read(tmp_path: Path) -> None:
+    sample = loading.load("sample:")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(huggingface_files.tokenizer_json(sample)))
+    again = loading.load(str(tmp_path))
+    assert again.size == sample.size
+    assert again.facts.normalizer == "nmt_nfkc"
+    for text in (*TEXTS, *LINES):
+        assert again.encode(text) == sample.encode(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda said: said["model"].update(type="BPE"), "its model is BPE"),
+        (lambda said: said["model"].update(type="WordPiece"), "its model is WordPiece"),
+        (lambda said: said["normalizer"]["normalizers"].append({"type": "Lowercase"}), "normalizer Lowercase"),
+        (lambda said: said["pre_tokenizer"]["pretokenizers"].append({"type": "ByteLevel"}), "ByteLevel is not known"),
+        (lambda said: said["pre_tokenizer"]["pretokenizers"].pop(0), "does not write spaces as ▁"),
+        (lambda said: said["model"]["vocab"].append(["a-b", -9.0]), "splits at punctuation, and its piece 'a-b' goes"),
+        (lambda said: said["model"].update(unk_id=None), "no unknown token"),
+        (lambda said: said["model"].pop("vocab"), "T5's tokenizers are Unigram"),
+        (lambda said: said["model"].update(vocab=[["a"]]), "is damaged"),
+        (lambda said: said.pop("model"), "is damaged"),
+    ],
+)
+def test_what_sentencepiece_does_otherwise_is_refused(change: Any, why: str) -> None:
+    said = trained()
+    change(said)
+    with pytest.raises(TokenizerError, match=why) as raised:
+        convert(said)
+    assert str(raised.value).startswith("it: tokenizer.json")
+
+
+def test_sentinels_in_another_order_are_refused() -> None:
+    with pytest.raises(TokenizerError, match="not in T5's order"):
+        convert(trained(sentinels="up"))
+
+
+def test_which_file_makes_the_tokenizer(tmp_path: Path) -> None:
+    files = model_files.in_directory(tmp_path, name="mine")
+    assert not files.names
+    with pytest.raises(TokenizerError, match="holds no tokenizer"):
+        loading.load(str(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
+    assert loading.load(str(tmp_path)).is_bytes
+    (tmp_path / "tokenizer.json").write_text(json.dumps(trained()))
+    assert loading.load(str(tmp_path)).vocab_size == 900
+    (tmp_path / "spiece.model").write_bytes(loading.load("sample:").model)
+    assert loading.load(str(tmp_path)).vocab_size == loading.load("sample:").vocab_size
+    assert loading.load(str(tmp_path / "tokenizer.json")).vocab_size == 900
