@@ -2,18 +2,22 @@
 
     python tests/torch_t5.py OUT
 
-For each family OUT gets a directory in Hugging Face layout and `reference.npz`: a batch, logits, loss and gradients. A
-selection of the numbers is `golden_t5.json`, kept in tests/data/model for machines without PyTorch: weights and batch
+For each family OUT gets a directory in Hugging Face layout and `reference.npz`: a batch, logits, loss, gradients and what
+is generated; below it the same weights as PyTorch's own files (`bin`, `legacy`, `sharded`, `half`, `bfloat16`).
+A selection of the numbers is `golden_t5.json`, kept in tests/data/model for machines without PyTorch: weights and batch
 follow from names and seeds alone (`draw`, `draw_batch`).
 A program of its own, because transformers' T5 and TensorFlow in one process register LLVM's options twice and die.
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+LENGTH = 6  # tokens to generate
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 SHAPE = {"d_model": 24, "d_kv": 8, "d_ff": 40, "num_heads": 4, "decoder_start_token_id": 0}
 FAMILIES = {
@@ -22,6 +26,10 @@ FAMILIES = {
     "mt5": {"model_type": "mt5", "vocab_size": 130, "num_layers": 2, **SHAPE},
     # ByT5: three times as many encoder as decoder layers, 256 bytes and specials.
     "byt5": {"model_type": "t5", "vocab_size": 384, "num_layers": 3, "num_decoder_layers": 1, **GATED, **SHAPE},
+    "umt5": {"model_type": "umt5", "vocab_size": 130, "num_layers": 2, **SHAPE},
+    # UnifiedQA is T5 1.0 and the LM-adapted T5 is 1.1; what is fine-tuned from either may have any vocabulary.
+    "t5_odd": {"model_type": "t5", "vocab_size": 103, "num_layers": 2, **SHAPE},
+    "t5_1_1_odd": {"model_type": "t5", "vocab_size": 103, "num_layers": 2, **GATED, **SHAPE},
 }
 
 
@@ -41,6 +49,34 @@ def draw_batch(vocabulary: int) -> dict[str, np.ndarray]:
     return {name: value.astype(np.int32) for name, value in batch.items()}
 
 
+def as_published(model: Any) -> None:
+    """Compute as the published umT5 does: transformers 5 divides its decoder's outputs by sqrt(d_model), as T5 1.0's."""
+    if model.config.model_type == "umt5":
+        model.config.tie_word_embeddings = False
+
+
+def save_as_pytorch(model: Any, place: Path) -> None:
+    """The weights as PyTorch writes them: in a zip, as before 1.6, in parts, and in two dtypes of 16 bits."""
+    import torch
+
+    state = model.state_dict()
+    names = list(state)
+    parts = {"pytorch_model-00001-of-00002.bin": names[::2], "pytorch_model-00002-of-00002.bin": names[1::2]}
+    files = {
+        "bin/pytorch_model.bin": state,
+        "legacy/pytorch_model.bin": state,
+        "half/pytorch_model.bin": {name: value.half() for name, value in state.items()},
+        "bfloat16/pytorch_model.bin": {name: value.bfloat16() for name, value in state.items()},
+        **{f"sharded/{part}": {name: state[name] for name in own} for part, own in parts.items()},
+    }
+    for file, tensors in files.items():
+        (place / file).parent.mkdir(exist_ok=True)
+        torch.save(tensors, place / file, _use_new_zipfile_serialization=not file.startswith("legacy"))
+        shutil.copy(place / "config.json", (place / file).parent)
+    index = {"weight_map": {name: part for part, own in parts.items() for name in own}}
+    (place / "sharded" / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+
+
 def main(out: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForSeq2SeqLM
@@ -48,17 +84,22 @@ def main(out: Path) -> None:
     golden = {}
     for family, config in FAMILIES.items():
         model = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**config)).eval()
-        if family != "t5":
+        as_published(model)
+        if not family.startswith("t5") or family.startswith("t5_1_1"):
             model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
         for name, parameter in model.named_parameters():
             parameter.data = torch.tensor(draw(name, tuple(parameter.shape)))
         model.save_pretrained(out / family)
+        save_as_pytorch(model, out / family)
         batch = draw_batch(config["vocab_size"])
         result = model(**{name: torch.tensor(value).long() for name, value in batch.items()})
         result.loss.backward()
         gradients = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
         logits = result.logits.detach().numpy()
         named = {f"gradient:{name}": value for name, value in gradients.items()}
+        asked = {name: torch.tensor(batch[name]).long() for name in ("input_ids", "attention_mask")}
+        how = {"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}
+        named |= {f"beams {n}": model.generate(**asked, num_beams=n, **how)[:, 1:].numpy() for n in (1, 3)}
         np.savez(out / family / "reference.npz", logits=logits, loss=result.loss.item(), **named)
         golden[family] = {
             "config": config,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.io import model_files
 from t5prep.train.model.t5_config import ModelConfig
 
 # d_model, d_ff, encoder layers, decoder layers, heads, d_kv
@@ -101,11 +102,9 @@ def training_flops(config: ModelConfig, *, input_length: int, target_length: int
 
 
 def _on_the_hub(model: str) -> ModelConfig | None:
-    """The shape of OWNER/NAME on the Hugging Face Hub, or None where it is not there or the Hub cannot be reached."""
-    from huggingface_hub import hf_hub_download
-
+    """Return the shape of OWNER/NAME on the Hugging Face Hub, or None where it is not there or the Hub cannot be reached."""
     try:
-        file = Path(hf_hub_download(model, "config.json"))
-    except (OSError, ValueError):  # the Hub's own errors are OSErrors, a name that cannot be one a ValueError
+        files = model_files.find(model)
+    except UsageError:
         return None
-    return ModelConfig.read(file.read_bytes(), where=file)
+    return ModelConfig.read(files.read("config.json"), where=f"{model}/config.json")

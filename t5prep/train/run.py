@@ -10,7 +10,6 @@ RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -18,15 +17,17 @@ import tensorflow as tf
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import OutputError, TokenizerError, UsageError
+from t5prep.io import model_files
+from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
-from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train import config as configs
 from t5prep.train.checkpoint import State, write_text
 from t5prep.train.config import TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.model.weights import find_model, load_config, load_weights, random_weights
+from t5prep.train.model.weights import load_config, load_weights, random_weights
 
 SETTINGS, SHAPE, WORDS = "train.json", "config.json", "spiece.model"
 
@@ -89,9 +90,9 @@ def open_model(name: str, *, which: str = "best") -> Model:
     Raises UsageError, OutputError or TokenizerError.
     """
     if not is_run(name):
-        config, weights = load_weights(name)
-        place = find_model(name)
-        return Model(name, config, weights, _tokenizer_in(place), _manifests(str(place)))
+        files = model_files.find(name)
+        config, weights = load_weights(files)
+        return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
     path, state = checkpoints.choose(name, which=which)
     # As of a model.safetensors, its tensors settle what a config cannot say of T5 1.1: whether it has one matrix or two.
     config = dataclasses.replace(
@@ -103,21 +104,22 @@ def open_model(name: str, *, which: str = "best") -> Model:
     return Model(path, config, weights, words, _manifests(name), state)
 
 
-def start_from(config: TrainConfig, *, vocabulary: int) -> tuple[ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
-    """The model that a run starts from: its shape, weights, and its tokenizer where it has one.
+def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
+    """Return the model that a run starts from: its shape, weights, and its tokenizer where it has one.
 
-    `vocabulary` is the padded size of the data's; a random model takes it, a trained one must hold it. Raises UsageError.
+    `ids` is how many the data's tokenizer has. A trained model must have an embedding for each; a random one gets them,
+    in a multiple of 128. Raises UsageError.
     """
     if config.weights == "random":
         shape = TINY if config.model == "tiny" else load_config(config.model)
-        shape = dataclasses.replace(shape, vocab_size=vocabulary)
+        shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
         return shape, random_weights(shape, seed=config.seed), None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
     model = open_model(config.model)
-    if model.config.vocab_size < vocabulary:
+    if model.config.vocab_size < ids:
         raise UsageError(
-            f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {vocabulary:,} ids. "
+            f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
             f"Prepare the data with the model's tokenizer: t5prep prepare --tokenizer {config.model}"
         )
     return model.config, model.weights, model.tokenizer
@@ -137,11 +139,17 @@ def open_tokenizer(made: Manifest, *, name: str) -> Tokenizer:
     return words
 
 
-def _tokenizer_in(place: Path) -> Tokenizer | None:
+def _tokenizer_in(name: str) -> Tokenizer | None:
+    """Return a model's own tokenizer, None where it has weights alone: whoever needs a tokenizer says so."""
     try:
-        return loading.load(str(place))
+        return loading.load(name)
     except TokenizerError:
-        return None  # a directory of weights alone; whoever needs a tokenizer says so
+        return None
+
+
+def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
+    names = sorted(name for name in files.names if name.startswith("manifest-") and name.endswith(".json"))
+    return tuple(manifest.loads(files.read(name), where=f"{files.name}/{name}") for name in names)
 
 
 def _manifests(place: str) -> tuple[Manifest, ...]:

@@ -89,7 +89,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     if config.dtype == "auto":
         config = dataclasses.replace(config, dtype="float32" if tpu is None and not gpus else "bfloat16")
     dtype = tf.as_dtype(config.dtype)
-    shape, initial, own_tokenizer = run.start_from(config, vocabulary=manifests[0].tokenizer.padded_vocab_size)
+    shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size)
     shape = dataclasses.replace(shape, dropout_rate=config.dropout)
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(

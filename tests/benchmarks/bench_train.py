@@ -40,7 +40,7 @@ def main() -> None:
         settings = Settings(task="so_quality", options={}, input_length=512, target_length=2, splits={"train": 1.0})
         prepare(settings, source=sources.resolve("sample:"), tokenizer="sample:", out=data, workers=1, kept=None)
         config = configs.build(configs.read_recipe("tiny"), {"data": (str(data),)})
-        shape, weights, _ = run.start_from(config, vocabulary=manifest.load(data).tokenizer.padded_vocab_size)
+        shape, weights, _ = run.start_from(config, ids=manifest.load(data).tokenizer.padded_vocab_size)
         step = TrainStep(
             shape,
             create_variables(weights),

@@ -28,6 +28,7 @@ CONFIGS = {family: ModelConfig.from_json(config) for family, config in FAMILIES.
 # What transformers 5 makes of a T5 1.1 that it draws at random: one matrix, and outputs that are not scaled.
 CONFIGS["t5_1_1_tied"] = dataclasses.replace(CONFIGS["t5_1_1"], tie_word_embeddings=True)
 
+# transformers 5 divides what umT5's decoder gives by sqrt(d_model), as if it were T5 1.0, while its config says "tied".
 # In a process of its own: torch and TensorFlow each bring an LLVM, and the two end the process where both are loaded.
 THEIRS = """
 import json, sys
@@ -38,6 +39,7 @@ from transformers import AutoModelForSeq2SeqLM
 place = Path(sys.argv[1])
 for family in sys.argv[2:]:
     model, loaded = AutoModelForSeq2SeqLM.from_pretrained(place / "exported" / family, output_loading_info=True)
+    said_tied, model.config.tie_word_embeddings = model.config.tie_word_embeddings, "umt5" not in family
     batch = {name: torch.tensor(value).long() for name, value in np.load(place / f"{family}.npz").items()}
     with torch.no_grad():
         logits = model.eval()(**batch).logits
@@ -47,6 +49,7 @@ for family in sys.argv[2:]:
     said = {name: sorted(loaded[name]) for name in ("missing_keys", "unexpected_keys")}
     said["tied"] = model.lm_head.weight.data_ptr() == model.shared.weight.data_ptr()
     (place / f"{family}.json").write_text(json.dumps(said))
+    model.config.tie_word_embeddings = said_tied
     model.save_pretrained(place / "again" / family)
 """.replace("HOW", repr({"max_new_tokens": LENGTH, "do_sample": False, "early_stopping": False}))
 

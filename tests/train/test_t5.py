@@ -235,7 +235,7 @@ def test_label_smoothing_and_z_loss_are_their_formulas():
     ("config", "word"),
     [
         ({"model_type": "bert"}, "bert"),
-        ({"model_type": "umt5"}, "umt5"),
+        ({"model_type": "longt5"}, "longt5"),
         ({"model_type": "t5", "feed_forward_proj": "gated-silu"}, "gated-silu"),
         ({}, "None"),
     ],

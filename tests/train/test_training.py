@@ -135,14 +135,14 @@ def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str
 
 def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -> None:
     config = training.config("d", done.run, "o", weights="pretrained")
-    shape, weights, tokenizer = run.start_from(config, vocabulary=8192)
+    shape, weights, tokenizer = run.start_from(config, ids=8100)
     best = run.open_model(done.run)
     assert shape == best.config
     assert all(np.array_equal(weights[name], best.weights[name]) for name in weights)
     assert tokenizer
     assert tokenizer.sha256 == best.tokenizer.sha256  # type: ignore[union-attr]
     with pytest.raises(UsageError, match="9,000 ids"):
-        run.start_from(config, vocabulary=9000)
+        run.start_from(config, ids=9000)
 
 
 def test_items_of_files() -> None:

@@ -11,6 +11,7 @@ For beams, the batch is rows * beams: repeat `encoded` and `attention_mask` row 
 beams give the cache their order with `reorder_cache`.
 """
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -35,7 +36,7 @@ def init_cache(weights: Weights, config: ModelConfig, encoded: tf.Tensor, *, len
 
     encoded: dtype[batch, input_length, d_model], of `model.encode`; its dtype is the cache's.
     """
-    layers = unstack_layers(stacked_weights(weights, "decoder", dtype=encoded.dtype))
+    layers = unstack_layers(stacked_weights(weights, config, "decoder", dtype=encoded.dtype))
     empty = tf.zeros([encoded.shape[0], length, config.num_heads, config.d_kv], encoded.dtype)
     cross = [[split_heads(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers]
     none = (empty,) * len(layers)
@@ -61,23 +62,26 @@ def decode_step(
     here = tf.reshape(positions == position, [1, length, 1, 1])
     seen = (positions <= position)[None, None, None, :]
     offered = key_mask(attention_mask)
-    bias = relative_bias(
-        tf.convert_to_tensor(weights["decoder.relative_bias"]),
+    bias_of = functools.partial(
+        relative_bias,
         queries=1,
         keys=length,
         first_query=position,
         bidirectional=False,
         max_distance=config.relative_attention_max_distance,
     )
+    own = config.bias_in_every_layer
+    shared_bias = None if own else bias_of(tf.convert_to_tensor(weights["decoder.relative_bias"]))
     epsilon, heads = config.layer_norm_epsilon, config.num_heads
     x = embed(weights, tokens[:, None], dtype=dtype)
     all_keys, all_values = [], []
-    for number, w in enumerate(unstack_layers(stacked_weights(weights, "decoder", dtype=dtype))):
+    for number, w in enumerate(unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))):
         normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
         query = split_heads(tf.matmul(normed, w["q"]), heads)
         key, value = (split_heads(tf.matmul(normed, part), heads) for part in w["kv"])
         all_keys.append(tf.where(here, key, cache.keys[number]))
         all_values.append(tf.where(here, value, cache.values[number]))
+        bias = bias_of(w["relative_bias"]) if own else shared_bias
         found, _ = attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen)
         x += tf.matmul(found, w["out"][0])
 

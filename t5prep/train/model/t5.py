@@ -5,6 +5,7 @@ first. All shapes are static. In `dtype=tf.bfloat16` matmuls, activations and th
 softmax, logits and loss stay in float32, and so do the weights themselves.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
 LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in _PARTS
 
 _PARTS = frozenset({"norms", "kv", "cross_kv", "out", "wi"})  # several weights of a layer in one variable
+_WIDE = frozenset({"norms", "relative_bias"})  # in float32 whatever the matrices are in
 
 ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # where the dropout sites of each stack begin
 
@@ -104,8 +106,8 @@ def run_stack(
 ) -> tf.Tensor:
     """All layers of the "encoder" or "decoder" (the one with `encoded`) on x, dtype[batch, length, d_model]."""
     first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
-    bias = relative_bias(
-        tf.convert_to_tensor(weights[f"{stack}.relative_bias"]),
+    bias_of = functools.partial(
+        relative_bias,
         queries=x.shape[1],
         keys=x.shape[1],
         bidirectional=stack == "encoder",
@@ -116,23 +118,26 @@ def run_stack(
         x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         site = first_site + (number + 1) * SITES_PER_LAYER
-        x, bias = attention_layer(w, config, x, None, bias=shared[0], mask=mask, dropout=dropout, site=site)
+        bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared[-1]
+        x, bias = attention_layer(w, config, x, None, bias=bias, mask=mask, dropout=dropout, site=site)
         if cross_mask is not None:
-            x, _ = attention_layer(w, config, x, shared[1], bias=None, mask=cross_mask, dropout=dropout, site=site + 4)
+            x, _ = attention_layer(w, config, x, shared[0], bias=None, mask=cross_mask, dropout=dropout, site=site + 4)
         normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
         out = feed_forward(normed, w["wi"], w["wo"], dropout=dropout, site=site + 8)
         return x + dropout(out, site=site + 9), bias
 
     shared = [] if encoded is None else [encoded]
-    stacked = stacked_weights(weights, stack, dtype=x.dtype)
+    biases = [] if config.bias_in_every_layer else [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))]
+    stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
     x = dropout(x, site=first_site)
     if remat:
         run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)[0]  # noqa: E731
-        x = loop_over_layers(run, x, [bias, *shared], stacked)
+        x = loop_over_layers(run, x, [*shared, *biases], stacked)
     else:
         for number, w in enumerate(unstack_layers(stacked)):
             # Each layer takes the bias from the one before, so that its gradient is added up on the way back.
-            x, bias = run_layer(x, [bias, *shared], w, number)
+            x, bias = run_layer(x, [*shared, *biases], w, number)
+            biases = biases and [bias]
     x = rms_norm(x, weights[f"{stack}.final_norm"], epsilon=config.layer_norm_epsilon)
     return dropout(x, site=first_site + 1)
 
@@ -174,8 +179,8 @@ def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tens
     return tf.matmul(decoded, table, transpose_b=True)
 
 
-def stacked_weights(weights: Weights, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
-    """All layers' weights by their names in a layer, matrices in `dtype`, norms in float32.
+def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
+    """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32.
 
     Gradients stay in `dtype`, half the bytes to stack and to read: who adds them up widens them.
     """
@@ -186,8 +191,9 @@ def stacked_weights(weights: Weights, stack: str, *, dtype: tf.DType) -> dict[st
 
     names = ["norms", "q", "kv", "out", "wi", "wo"]
     names += ["cross_q", "cross_kv"] if stack == "decoder" else []
+    names += ["relative_bias"] if config.bias_in_every_layer else []
     whole = {name: tf.convert_to_tensor(weights[f"{stack}.{name}"]) for name in names}
-    return {name: value if name == "norms" else cast(value) for name, value in whole.items()}
+    return {name: value if name in _WIDE else cast(value) for name, value in whole.items()}
 
 
 def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[LayerWeights]:

@@ -1,7 +1,7 @@
 """The shape of one T5, from the `config.json` of a Hugging Face checkpoint, and back.
 
-T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices) and ByT5
-(1.1 with bytes for a vocabulary) are one architecture with a handful of numbers.
+T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices), umT5 (mT5
+with position biases in every layer) and ByT5 (1.1 with bytes for a vocabulary) are one architecture with a few numbers.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from t5prep.errors import UsageError, did_you_mean
 
-MODEL_TYPES = ("t5", "mt5")
+MODEL_TYPES = ("t5", "mt5", "umt5")
 FEED_FORWARDS = ("relu", "gated-gelu")
 
 
@@ -40,7 +40,7 @@ class ModelConfig:
     pad_token_id: int = 0
     eos_token_id: int = 1
     decoder_start_token_id: int = 0
-    model_type: Literal["t5", "mt5"] = "t5"
+    model_type: Literal["t5", "mt5", "umt5"] = "t5"
 
     @property
     def inner_dim(self) -> int:
@@ -52,12 +52,17 @@ class ModelConfig:
         """Whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
         return self.feed_forward_proj == "gated-gelu"
 
+    @property
+    def bias_in_every_layer(self) -> bool:
+        """Whether each layer has relative position biases of its own (umT5), or all of a stack share the first one's."""
+        return self.model_type == "umt5"
+
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
         """Read what a `config.json` says; what it leaves out has the default of its model type.
 
         transformers writes `"tie_word_embeddings": true` into every T5 since 5.0, T5 1.1 included, and keeps the truth
-        in `scale_decoder_outputs`; older files say it in `tie_word_embeddings`. mT5 is never tied as published. A
+        in `scale_decoder_outputs`; older files say it in `tie_word_embeddings`. mT5 and umT5 are never tied as published. A
         checkpoint without `lm_head.weight` is tied whatever its config says: `weights.load_weights` settles that.
 
         Raises UsageError for another architecture.
@@ -69,13 +74,13 @@ class ModelConfig:
         if model_type not in MODEL_TYPES:
             hint = did_you_mean(str(model_type), MODEL_TYPES)
             raise UsageError(
-                f'The model is of type "{model_type}", and only t5 (T5, T5 1.1, FLAN-T5, ByT5) and mt5 can be trained:'
-                f" choose one of those.{hint}"
+                f'The model is of type "{model_type}", and only t5 (T5, T5 1.1, FLAN-T5, ByT5), mt5 and umt5 can be'
+                f" trained: choose one of those.{hint}"
             )
-        values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type == "mt5" else {}
+        values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
         fields = {field.name for field in dataclasses.fields(cls)}
         values |= {name: value for name, value in config.items() if name in fields and value is not None}
-        if model_type == "mt5":
+        if model_type != "t5":
             values |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
         else:
             untied = config.get("tie_word_embeddings") is False
@@ -108,12 +113,11 @@ class ModelConfig:
 
     def to_json(self) -> dict[str, Any]:
         """A `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
-        name = "MT5ForConditionalGeneration" if self.model_type == "mt5" else "T5ForConditionalGeneration"
         values = dataclasses.asdict(self)
-        if self.model_type == "mt5":
+        if self.model_type != "t5":
             del values["scale_decoder_outputs"]
         return {
-            "architectures": [name],
+            "architectures": [f"{self.model_type.upper()}ForConditionalGeneration"],
             **values,
             "is_encoder_decoder": True,
             "is_gated_act": self.gated,
@@ -123,7 +127,7 @@ class ModelConfig:
         }
 
 
-# mT5's own defaults where a config leaves something out (transformers, configuration_mt5.py).
+# Defaults of mT5 and umT5 where a config leaves something out (transformers, configuration_mt5.py, configuration_umt5.py).
 MT5_DEFAULTS = cast(
     dict[str, Any],
     {

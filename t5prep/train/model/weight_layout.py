@@ -56,9 +56,12 @@ def _stack(config: ModelConfig, stack: str, layers: int) -> Iterator[tuple[str, 
     def tensors(*parts: str) -> tuple[str, ...]:
         return tuple(f"{stack}.block.{layer}.layer.{part}.weight" for layer in range(layers) for part in parts)
 
-    bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    biases = tensors("0.SelfAttention.relative_attention_bias")
     buckets = (config.relative_attention_num_buckets, config.num_heads)
-    yield f"{stack}.relative_bias", WeightLayout(buckets, 0, width**-0.5, (bias,))
+    if config.bias_in_every_layer:
+        yield f"{stack}.relative_bias", WeightLayout((layers, *buckets), 1, width**-0.5, biases)
+    else:
+        yield f"{stack}.relative_bias", WeightLayout(buckets, 0, width**-0.5, biases[:1])
     yield f"{stack}.final_norm", WeightLayout((width,), 0, None, (f"{stack}.final_layer_norm.weight",))
     sublayers = 3 if decoder else 2
     norms = tensors(*(f"{sublayer}.layer_norm" for sublayer in range(sublayers)))

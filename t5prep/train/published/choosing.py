@@ -1,0 +1,68 @@
+"""Which of a model's weight files are read, and their tensors by name: the first format of four that the model has."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from t5prep.errors import UsageError
+from t5prep.io.model_files import ModelFiles
+from t5prep.train.published import flax_file, hdf5_file, safetensors_file, torch_file
+from t5prep.train.published.stored import Stored, UnreadableError
+
+# File → reader, in order of preference: quick and safe first. Each may be in parts, listed by `FILE.index.json`.
+FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {
+    "model.safetensors": safetensors_file.tensors,
+    "pytorch_model.bin": torch_file.tensors,
+    "flax_model.msgpack": flax_file.tensors,
+    "tf_model.h5": hdf5_file.tensors,
+}
+
+
+def tensors(model: ModelFiles) -> dict[str, Stored]:
+    """Return the tensors of a model by PyTorch's names; of the Hub only the files of the chosen format are fetched.
+
+    Raises UsageError, naming the model as the user did, when there are no weights or they cannot be read.
+    """
+    for whole, read in FORMATS.items():
+        if whole in model.names:
+            return _read(model, whole, read)
+        if f"{whole}.index.json" in model.names:
+            found: dict[str, Stored] = {}
+            for part in _parts(model, f"{whole}.index.json"):
+                found |= _read(model, part, read)
+            return found
+    raise UsageError(f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.')
+
+
+def _parts(model: ModelFiles, index: str) -> list[str]:
+    """Return the files that an index names. Raises UsageError where one is missing."""
+    try:
+        parts = sorted({str(file) for file in json.loads(model.read(index))["weight_map"].values()})
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{model.name}: {index} is damaged ({type(error).__name__}): fetch it again.") from error
+    if missing := [part for part in parts if part not in model.names]:
+        raise UsageError(f"{model.name} lacks {missing[0]}, which {index} names: fetch it again.")
+    return parts
+
+
+def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, Stored]]) -> dict[str, Stored]:
+    path = model.path(file)
+    try:
+        found = read(path)
+    except UnreadableError as error:
+        raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
+    except OSError as error:
+        raise UsageError(f"{model.name}: {file} cannot be read ({error.strerror}).") from error
+    return {name: _named(model, file, stored) for name, stored in found.items()}
+
+
+def _named(model: ModelFiles, file: str, stored: Stored) -> Stored:
+    """Return the tensor with a reading that names the model when the file changes under it."""
+
+    def values():  # type: ignore[no-untyped-def]
+        try:
+            return stored.read()
+        except (UnreadableError, OSError) as error:
+            raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
+
+    return Stored(stored.shape, stored.dtype, values)

@@ -1,0 +1,238 @@
+"""A reader for pickles that PyTorch wrote: it can build dicts, lists, numbers, text and tensors, and nothing else.
+
+Python's own unpickler calls whatever a pickle names. This one reads the instructions with `pickletools`, keeps a stack of
+plain values, and knows three functions and PyTorch's storages by name; any other name ends the reading.
+"""
+
+import dataclasses
+import pickletools
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from t5prep.train.published.stored import UnreadableError
+
+# PyTorch's storages of floats. Of the others a T5 has none.
+STORAGES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+}
+# A model has some hundred tensors; a pickle with far more values is no model.
+MOST_INSTRUCTIONS = 5_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Storage:
+    """A run of values that tensors are cut from; `key` says where in the archive. `begin` counts in values."""
+
+    key: str
+    dtype: str
+    size: int
+    begin: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """A tensor as a part of a storage; offset and strides count in values."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Name:
+    """A function or class that a pickle names: it is compared, never imported."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class _Mark:
+    """The place on the stack where a list of values begins."""
+
+
+MARK = _Mark()
+
+
+def load(file: BinaryIO) -> Any:
+    """Return the value of the pickle that begins where the file stands, and leave the file behind its end.
+
+    Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
+    """
+    reader = _Reader()
+    try:
+        for number, (instruction, argument, _) in enumerate(pickletools.genops(file)):
+            if number > MOST_INSTRUCTIONS:
+                raise UnreadableError("it holds far more than tensors")
+            step = _STEPS.get(instruction.name)
+            if step is None:
+                raise UnreadableError(f"it wants to do what no tensor needs ({instruction.name})")
+            step(reader, argument)
+        return reader.stack.pop()
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError, EOFError) as error:
+        raise UnreadableError(f"its pickle is damaged or cut short ({type(error).__name__})") from error
+
+
+class _Reader:
+    """The stack and the memo of one pickle."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def pop_to_mark(self) -> list[Any]:
+        """Take what was pushed since the last mark, and the mark."""
+        at = len(self.stack) - 1
+        while self.stack[at] is not MARK:
+            at -= 1
+            if at < 0:
+                raise IndexError
+        values = self.stack[at + 1 :]
+        del self.stack[at:]
+        return values
+
+    def pop_two(self) -> tuple[Any, Any]:
+        """Take the two topmost values, the lower one first."""
+        upper = self.stack.pop()
+        return self.stack.pop(), upper
+
+
+def _push(reader: _Reader, argument: Any) -> None:
+    reader.stack.append(argument)
+
+
+def _constant(make: Callable[[], Any]) -> Callable[[_Reader, Any], None]:
+    return lambda reader, _: reader.stack.append(make())
+
+
+def _name(reader: _Reader, argument: str) -> None:
+    module, _, name = argument.partition(" ")
+    reader.stack.append(_known(_Name(module, name)))
+
+
+def _stack_name(reader: _Reader, _: Any) -> None:
+    module, name = reader.pop_two()
+    reader.stack.append(_known(_Name(str(module), str(name))))
+
+
+def _known(name: _Name) -> _Name:
+    storage = name.module == "torch" and name.name in STORAGES
+    if not storage and str(name) not in _CALLS:
+        kind = "holds other values than floats" if str(name).startswith("torch.") else "wants to run code"
+        raise UnreadableError(f"it {kind} ({str(name)[:60]}), and only tensors are read; nothing of it was run")
+    return name
+
+
+def _call(reader: _Reader, _: Any) -> None:
+    function, arguments = reader.pop_two()
+    if not isinstance(function, _Name) or str(function) not in _CALLS:
+        raise UnreadableError(f"it wants to call {str(function)[:60]!r}; nothing of it was run")
+    reader.stack.append(_CALLS[str(function)](*arguments))
+
+
+def _build(reader: _Reader, _: Any) -> None:
+    """Pass over the state of a dict: transformers' `_metadata`, which says nothing of the weights."""
+    target, _ = reader.pop_two()
+    if not isinstance(target, dict):
+        raise UnreadableError("it sets the state of something that is no dict; nothing of it was run")
+    reader.stack.append(target)
+
+
+def _storage(reader: _Reader, _: Any) -> None:
+    """Push the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
+    kind, type_, key, _, size, *view = reader.stack.pop()
+    if kind != "storage" or not isinstance(type_, _Name) or type_.name not in STORAGES:
+        raise UnreadableError(f"it has a part that is no storage of tensors ({str(kind)[:40]!r})")
+    begin = int(view[0][1]) if view and view[0] else 0
+    reader.stack.append(Storage(str(key), STORAGES[type_.name], int(view[0][2] if begin else size), begin))
+
+
+def _tensor(storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any) -> Cut:
+    if not isinstance(storage, Storage) or len(shape) != len(strides):
+        raise TypeError
+    return Cut(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
+
+
+def _parameter(tensor: Cut, *_: Any) -> Cut:
+    if not isinstance(tensor, Cut):
+        raise TypeError
+    return tensor
+
+
+def _dict(items: Any = ()) -> dict:
+    return {str(key): value for key, value in items}
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_parameter": _parameter,
+    "collections.OrderedDict": _dict,
+}
+
+
+def _set_items(reader: _Reader, _: Any) -> None:
+    values = reader.pop_to_mark()
+    reader.stack[-1].update(zip(values[::2], values[1::2], strict=True))
+
+
+def _set_item(reader: _Reader, _: Any) -> None:
+    key, value = reader.pop_two()
+    reader.stack[-1][key] = value
+
+
+def _tuple_of(count: int) -> Callable[[_Reader, Any], None]:
+    def step(reader: _Reader, _: Any) -> None:
+        values = tuple(reader.stack[-count:]) if count else ()
+        if len(values) < count:
+            raise IndexError
+        del reader.stack[len(reader.stack) - count :]
+        reader.stack.append(values)
+
+    return step
+
+
+def _memoize(reader: _Reader, argument: int | None) -> None:
+    reader.memo[len(reader.memo) if argument is None else argument] = reader.stack[-1]
+
+
+_STEPS: dict[str, Callable[[_Reader, Any], Any]] = {
+    "PROTO": lambda reader, _: None,
+    "FRAME": lambda reader, _: None,
+    "STOP": lambda reader, _: None,
+    "MARK": _constant(lambda: MARK),
+    "NONE": _constant(lambda: None),
+    "NEWTRUE": _constant(lambda: True),
+    "NEWFALSE": _constant(lambda: False),
+    "EMPTY_DICT": _constant(dict),
+    "EMPTY_LIST": _constant(list),
+    "EMPTY_TUPLE": _constant(tuple),
+    "TUPLE": lambda reader, _: reader.stack.append(tuple(reader.pop_to_mark())),
+    "TUPLE1": _tuple_of(1),
+    "TUPLE2": _tuple_of(2),
+    "TUPLE3": _tuple_of(3),
+    "APPEND": lambda reader, _: reader.stack[-2].append(reader.stack.pop()),
+    "APPENDS": lambda reader, _: reader.stack[-1].extend(values) if (values := reader.pop_to_mark()) else None,
+    "SETITEM": _set_item,
+    "SETITEMS": _set_items,
+    "BINPUT": _memoize,
+    "LONG_BINPUT": _memoize,
+    "MEMOIZE": _memoize,
+    "BINGET": lambda reader, at: reader.stack.append(reader.memo[at]),
+    "LONG_BINGET": lambda reader, at: reader.stack.append(reader.memo[at]),
+    "GLOBAL": _name,
+    "STACK_GLOBAL": _stack_name,
+    "REDUCE": _call,
+    "BUILD": _build,
+    "BINPERSID": _storage,
+    **dict.fromkeys(
+        ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING"),
+        _push,
+    ),
+}

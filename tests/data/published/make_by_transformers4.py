@@ -1,0 +1,77 @@
+"""Small models as transformers 4's own TensorFlow and Flax classes save them, with what these classes compute.
+
+    python make_by_transformers4.py OUT tf|flax
+
+Run once, in environments with transformers 4.57, TensorFlow 2.20 and tf-keras, or flax and jax 0.7; transformers 5 has
+neither class. The files beside this one are its output, and the reference for the readers of both formats.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHAPE = {"d_model": 8, "d_kv": 4, "d_ff": 12, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 1}
+SHAPE |= {"vocab_size": 35, "decoder_start_token_id": 0}
+FAMILIES = {"t5": SHAPE, "t5_1_1": {**SHAPE, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}}
+
+
+def batch() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    mask = np.arange(9) < np.array([[9], [5]])
+    inputs = rng.integers(2, 35, (2, 9)) * mask
+    decoder = np.concatenate([np.zeros((2, 1), int), rng.integers(2, 35, (2, 5))], 1)
+    values = {"input_ids": inputs, "attention_mask": mask, "decoder_input_ids": decoder}
+    return {name: value.astype(np.int32) for name, value in values.items()}
+
+
+def save(model: Any, place: Path, logits: Any) -> None:
+    model.save_pretrained(place)
+    model.save_pretrained(place / "sharded", max_shard_size="6KB")
+    np.savez(place / "reference.npz", logits=np.asarray(logits), **batch())
+
+
+def by_tensorflow(config: Any, place: Path) -> None:
+    import tensorflow as tf
+    from transformers import TFT5ForConditionalGeneration
+
+    tf.random.set_seed(1)
+    rng = np.random.default_rng(5)
+    model = TFT5ForConditionalGeneration(config)
+    asked = {name: tf.constant(value) for name, value in batch().items()}
+    model(asked)
+    for weight in model.weights:
+        weight.assign(weight.numpy() + rng.standard_normal(weight.shape) * 0.2)
+    save(model, place, model(asked).logits)
+
+
+def by_flax(config: Any, place: Path) -> None:
+    import flax.serialization
+    import jax
+    from transformers import FlaxT5ForConditionalGeneration
+
+    rng = np.random.default_rng(6)
+    model = FlaxT5ForConditionalGeneration(config, seed=3, input_shape=(1, 4))
+    drawn = lambda x: np.asarray(x) + rng.standard_normal(x.shape).astype(np.float32) * 0.2  # noqa: E731
+    model.params = jax.tree_util.tree_map(drawn, model.params)
+    save(model, place, model(**batch()).logits)
+    for name, chunk, params in (("chunked", 300, model.params), ("bf16", 1 << 30, model.to_bf16(model.params))):
+        flax.serialization.MAX_CHUNK_SIZE = chunk
+        (place.parent / name).mkdir(exist_ok=True)
+        (place.parent / name / "flax_model.msgpack").write_bytes(flax.serialization.to_bytes(params))
+
+
+def main(out: Path, by: str) -> None:
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    from transformers import T5Config
+
+    for family, shape in FAMILIES.items():
+        place = out / family / by
+        place.mkdir(parents=True, exist_ok=True)
+        (by_tensorflow if by == "tf" else by_flax)(T5Config(**shape), place)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,250 @@
+"""Files that are cut short, wrong, or meant to do harm: one sentence that names the model, and nothing ran."""
+
+import collections
+import contextlib
+import io
+import json
+import os
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import model_formats
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.errors import UsageError
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.model.weights import load_weights, random_weights, save_weights
+
+TINY = ModelConfig(vocab_size=40, d_model=8, d_kv=4, d_ff=12, num_layers=1, num_decoder_layers=1, num_heads=2)
+SHAPES = {
+    tensor: layout.shape[layout.stacked_axes :][:: -1 if layout.transposed else 1]
+    for layout in weight_layouts(TINY).values()
+    for tensor in layout.tensors
+}
+
+
+class FloatStorage:
+    """Stands for torch.FloatStorage when pickled."""
+
+
+FloatStorage.__module__, FloatStorage.__qualname__ = "torch", "FloatStorage"
+
+
+class Call:
+    """Pickled as a call of a function, as `__reduce__` may make it."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = (function, arguments)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return self.call
+
+
+class _Torch(pickle._Pickler):  # the one in Python, whose methods may be replaced
+    """Pickles globals by name alone, so that nothing need exist; tensors as calls of PyTorch's function."""
+
+    def persistent_id(self, value: Any) -> Any:
+        return value.id if isinstance(value, Storage) else None
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        module = getattr(obj, "__module__", None) or "builtins"
+        self.write(b"c" + f"{module}\n{obj.__qualname__}\n".encode())
+
+    dispatch = {**pickle._Pickler.dispatch, type: save_global, type(len): save_global}  # noqa: RUF012
+
+
+class Storage:
+    def __init__(self, key: str, size: int) -> None:
+        self.id = ("storage", FloatStorage, key, "cpu", size)
+
+
+def _rebuild_tensor_v2() -> None: ...
+
+
+_rebuild_tensor_v2.__module__ = "torch._utils"
+_Torch.dispatch[type(_rebuild_tensor_v2)] = _Torch.save_global
+
+
+def tensor(key: str, shape: tuple[int, ...], *, offset: int = 0, strides: tuple[int, ...] | None = None) -> Call:
+    size = int(np.prod(shape))
+    own = strides or tuple(int(np.prod(shape[at + 1 :])) for at in range(len(shape)))
+    return Call(_rebuild_tensor_v2, Storage(key, size), offset, shape, own, False, collections.OrderedDict())
+
+
+def pickled(value: Any) -> bytes:
+    file = io.BytesIO()
+    _Torch(file, protocol=2).dump(value)
+    return file.getvalue()
+
+
+def state() -> dict[str, Any]:
+    return collections.OrderedDict((name, tensor(str(at), shape)) for at, (name, shape) in enumerate(SHAPES.items()))
+
+
+def write_archive(path: Path, content: bytes, *, compression: int = zipfile.ZIP_STORED, extra: Any = None) -> None:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", content)
+        for at, shape in enumerate(SHAPES.values()):
+            archive.writestr(f"archive/data/{at}", np.full(shape, at, np.float32).tobytes())
+        for name, value in (extra or {}).items():
+            archive.writestr(name, value)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(TINY.to_json()))
+    return tmp_path
+
+
+def refused(model: Path, match: str) -> str:
+    """The sentence that a model is refused with: it names the model and the file, and has one line."""
+    with pytest.raises(UsageError, match=match) as raised:
+        load_weights(model)
+    said = str(raised.value)
+    assert str(model) in said
+    assert "\n" not in said
+    return said
+
+
+def test_an_archive_without_torch_is_read(model: Path) -> None:
+    write_archive(model / "pytorch_model.bin", pickled(state()))
+    weights = load_weights(model)[1]
+    assert weights["shared"].tolist() == np.full((40, 8), 0.0).tolist()
+    assert weights["decoder.wo"][0, 0, 0] == list(SHAPES).index("decoder.block.0.layer.2.DenseReluDense.wo.weight")
+
+
+CALLS = {
+    "os.system": lambda: Call(os.system, "touch ran"),
+    "eval": lambda: Call(eval, "open('ran', 'w')"),
+    "exec": lambda: Call(exec, "open('ran', 'w')"),
+    "open": lambda: Call(open, "ran", "w"),
+    "import": lambda: Call(__import__, "os"),
+    "Path": lambda: Path("ran"),
+    "array": lambda: np.zeros(3),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("form", ["zip", "legacy"])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_pickle_that_names_anything_but_tensors_runs_nothing(
+    model: Path, monkeypatch: pytest.MonkeyPatch, call: str, form: str, protocol: int
+) -> None:
+    monkeypatch.chdir(model)
+    value = CALLS[call]()
+    content = pickled({**state(), "extra": value}) if protocol == 2 else pickle.dumps({"shared.weight": value}, 4)
+    if form == "zip":
+        write_archive(model / "pytorch_model.bin", content)
+    else:
+        begin = b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+        (model / "pytorch_model.bin").write_bytes(begin + content + pickle.dumps([], 2))
+    refused(model, "nothing of it was run|no tensor needs")
+    assert sorted(path.name for path in model.iterdir()) == ["config.json", "pytorch_model.bin"]
+    if protocol == 4 and call in ("os.system", "eval", "exec", "open"):  # which Python's own reader does run
+        pickle.loads(content)
+        assert (model / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "opcode", [b"ios\nsystem\n", b"(S'touch ran'\nios\nsystem\n.", b"\x80\x02}\x81.", b"\x80\x02\x8c\x01a\x93.", b""]
+)
+def test_other_instructions_of_pickles_are_refused(model: Path, opcode: bytes) -> None:
+    write_archive(model / "pytorch_model.bin", opcode)
+    refused(model, "pytorch_model.bin cannot be read, for it")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"offset": 1}, "beyond its storage"),
+        ({"offset": -1}, "beyond its storage"),
+        ({"strides": (1 << 60, 1)}, "beyond its storage"),
+        ({"strides": (-8, 1)}, "beyond its storage"),
+        ({"shape": (1 << 40, 8)}, "beyond its storage"),
+        ({"shape": (-40, 8)}, "tensor of shape"),
+        ({"key": "nowhere"}, "lacks a storage"),
+    ],
+)
+def test_a_tensor_that_reaches_beyond_its_storage_is_refused(model: Path, change: dict[str, Any], why: str) -> None:
+    said = {"key": "0", "shape": (40, 8), **change}
+    write_archive(model / "pytorch_model.bin", pickled({**state(), "shared.weight": tensor(**said)}))
+    refused(model, why)
+
+
+def test_compressed_and_big_endian_archives_are_refused(model: Path) -> None:
+    write_archive(model / "pytorch_model.bin", pickled(state()), compression=zipfile.ZIP_DEFLATED)
+    refused(model, "compressed")
+    write_archive(model / "pytorch_model.bin", pickled(state()), extra={"archive/byteorder": b"big"})
+    refused(model, "big-endian")
+
+
+def _written(model: Path) -> dict[str, Path]:
+    """The same weights in each format."""
+    weights = random_weights(TINY)
+    tensors = {}
+    for name, layout in weight_layouts(TINY).items():
+        rows = weights[name].reshape(-1, *layout.shape[layout.stacked_axes :])
+        tensors |= {t: row.T if layout.transposed else row for t, row in zip(layout.tensors, rows, strict=True)}
+    save_weights(model, TINY, weights)
+    model_formats.write_flax(model / "flax_model.msgpack", tensors)
+    model_formats.write_hdf5(model / "tf_model.h5", tensors)
+    write_archive(model / "pytorch_model.bin", pickled(state()))
+    return {path.name: path for path in model.iterdir() if path.name != "config.json"}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"])
+def test_a_file_cut_anywhere_is_one_sentence(model: Path, name: str) -> None:
+    files = _written(model)
+    whole = files.pop(name).read_bytes()
+    for other in files.values():
+        other.unlink()
+    load_weights(model)
+    for kept in sorted({0, 1, 7, 9, 64, 300, len(whole) // 3, len(whole) // 2, len(whole) - 1}):
+        (model / name).write_bytes(whole[:kept])
+        refused(model, f"{name} cannot be read, for it")
+    (model / name).write_bytes(b"<html>not a model</html>" * 100)
+    refused(model, f"{name} cannot be read, for it")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"])
+def test_a_file_with_any_byte_changed_is_read_or_is_one_sentence(model: Path, name: str) -> None:
+    files = _written(model)
+    whole = bytearray(files.pop(name).read_bytes())
+    for other in files.values():
+        other.unlink()
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        at, value = int(rng.integers(min(len(whole), 3000))), int(rng.integers(256))
+        changed = whole.copy()
+        changed[at] = value
+        (model / name).write_bytes(changed)
+        with contextlib.suppress(UsageError):  # any other error is a failure
+            load_weights(model)
+
+
+def test_formats_are_preferred_in_order_and_a_part_that_is_missing_is_named(model: Path) -> None:
+    files = _written(model)
+    shared = dict.fromkeys(files)
+    for name in ("model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"):
+        shared[name] = load_weights(model)[1]["shared"]
+        files[name].unlink()
+    assert (shared["pytorch_model.bin"] == 0).all()  # the archive's are not the others'
+    assert np.array_equal(shared["model.safetensors"], shared["flax_model.msgpack"])
+    assert np.array_equal(shared["flax_model.msgpack"], shared["tf_model.h5"])
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../part.safetensors"}}))
+    refused(model, r"lacks \.\./part.safetensors, which model.safetensors.index.json names")
+    (model / "model.safetensors.index.json").write_text("[]")
+    refused(model, "index.json is damaged")
+
+
+def test_weights_of_whole_numbers_are_refused(model: Path) -> None:
+    header = json.dumps({"shared.weight": {"dtype": "I8", "shape": [2], "data_offsets": [0, 2]}}).encode()
+    (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"ab")
+    refused(model, "tensor of I8, and weights are float32")

@@ -1,0 +1,165 @@
+"""Every architecture from every file format: the same weights, and PyTorch's logits and answers."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import model_formats
+import numpy as np
+import pytest
+from torch_t5 import FAMILIES, LENGTH, draw_batch
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.io import model_files  # noqa: E402
+from t5prep.train.model.generate import generate  # noqa: E402
+from t5prep.train.model.t5 import forward  # noqa: E402
+from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
+from t5prep.train.model.weights import load_weights, random_weights, save_weights  # noqa: E402
+from t5prep.train.published import choosing  # noqa: E402
+
+GOLDEN = Path(__file__).parents[2] / "data" / "published"
+PYTORCH = ("bin", "legacy", "sharded")
+OTHERS = {"flax": "flax_model.msgpack", "tf": "tf_model.h5"}
+
+
+@pytest.fixture(scope="module")
+def torch_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What PyTorch saves of every family, and the same tensors in Flax's and Keras's layout."""
+    if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
+        pytest.skip("torch or transformers is not installed")
+    out = tmp_path_factory.mktemp("models")
+    script = Path(__file__).parents[2] / "torch_t5.py"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([sys.executable, script, out], check=True, env=environment, capture_output=True)
+    for family in FAMILIES:
+        stored = choosing.tensors(model_files.find(out / family))
+        tensors = {name: one.read() for name, one in stored.items()}
+        for kind, write in (("flax", model_formats.write_flax), ("tf", model_formats.write_hdf5)):
+            (out / family / kind).mkdir()
+            shutil.copy(out / family / "config.json", out / family / kind)
+            write(out / family / kind / OTHERS[kind], tensors)
+    return out
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_format_gives_the_weights_of_every_architecture_bit_for_bit(torch_models: Path, family: str) -> None:
+    config, expected = load_weights(torch_models / family)
+    for kind in (*PYTORCH, *OTHERS):
+        found, weights = load_weights(torch_models / family / kind)
+        assert found == config
+        assert all(np.array_equal(weights[name], expected[name]) for name in expected), kind
+    for kind, tolerance in (("half", 1e-3), ("bfloat16", 1e-2)):
+        weights = load_weights(torch_models / family / kind)[1]
+        assert weights["shared"].dtype == np.float32
+        assert all(np.allclose(weights[name], expected[name], rtol=tolerance, atol=1e-6) for name in expected), kind
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_and_answers_are_those_of_pytorch(torch_models: Path, family: str) -> None:
+    config, read = load_weights(torch_models / family / "bin")
+    weights = {name: tf.constant(value) for name, value in read.items()}
+    reference = np.load(torch_models / family / "reference.npz")
+    batch = {name: tf.constant(value) for name, value in draw_batch(config.vocab_size).items()}
+    np.testing.assert_allclose(forward(weights, config, batch), reference["logits"], atol=1e-4)
+    for beams in (1, 3):
+        expected = reference[f"beams {beams}"]
+        # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
+        ended = np.cumsum(expected == config.eos_token_id, axis=1) - (expected == config.eos_token_id) > 0
+        asked = (batch["input_ids"], batch["attention_mask"])
+        ids = generate(weights, config, *asked, max_length=LENGTH, beams=beams).numpy()
+        assert ids[:, : expected.shape[1]].tolist() == np.where(ended, 0, expected).tolist()
+        assert not ids[:, expected.shape[1] :].any()
+
+
+@pytest.mark.parametrize("family", ["umt5"])
+def test_layers_as_a_loop_compute_the_same(torch_models: Path, family: str) -> None:
+    config, read = load_weights(torch_models / family)
+    weights = {name: tf.constant(value) for name, value in read.items()}
+    batch = {name: tf.constant(value) for name, value in draw_batch(config.vocab_size).items()}
+    found = []
+    for remat in (False, True):
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            logits = forward(weights, config, batch, remat=remat)
+            loss = tf.reduce_mean(tf.square(logits))
+        found.append((logits, tape.gradient(loss, weights)))
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-5)
+    for name in weights:
+        np.testing.assert_allclose(*(tf.convert_to_tensor(gradients[name]) for _, gradients in found), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("t5", "flax"), ("t5", "tf/sharded"), ("t5_1_1", "tf"), ("t5_1_1", "flax/sharded")]
+)
+def test_what_transformers_4_wrote_computes_what_transformers_4_did(family: str, kind: str) -> None:
+    """Whole files and parts, by its own TensorFlow and Flax classes (tests/data/published/make_by_transformers4.py)."""
+    place = GOLDEN / family / kind
+    config, read = load_weights(place)
+    assert config.tie_word_embeddings == (family == "t5")
+    weights = {name: tf.constant(value) for name, value in read.items()}
+    reference = np.load(place / "reference.npz")
+    # Its decoder inputs are a start token and then labels, of which the last is never read.
+    labels = np.concatenate([reference["decoder_input_ids"][:, 1:], [[7], [7]]], axis=1).astype(np.int32)
+    batch = {"input_ids": reference["input_ids"], "attention_mask": reference["attention_mask"], "labels": labels}
+    logits = forward(weights, config, {name: tf.constant(value) for name, value in batch.items()})
+    np.testing.assert_allclose(logits, reference["logits"], atol=1e-4)
+
+
+def test_flax_arrays_in_chunks_and_in_bfloat16_are_the_same_arrays() -> None:
+    expected = load_weights(GOLDEN / "t5" / "flax")[1]
+    chunked = load_weights(GOLDEN / "t5" / "chunked")[1]
+    assert all(np.array_equal(chunked[name], expected[name]) for name in expected)
+    rounded = load_weights(GOLDEN / "t5" / "bf16")[1]
+    for name in expected:
+        assert np.array_equal(rounded[name], tf.cast(tf.cast(expected[name], tf.bfloat16), tf.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_what_is_saved_in_a_dtype_is_what_tensorflow_and_safetensors_make_of_it(tmp_path: Path, dtype: str) -> None:
+    from safetensors import safe_open
+
+    config, weights = load_weights(GOLDEN / "t5" / "flax")
+    path = save_weights(tmp_path, config, weights, dtype=dtype)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    with safe_open(path, framework="tensorflow") as file:
+        assert file.metadata() == {"format": "pt"}
+        shared = file.get_tensor("shared.weight")
+    assert shared.dtype.name == dtype
+    assert np.array_equal(shared, tf.cast(weights["shared"], dtype))
+    again = load_weights(tmp_path)[1]
+    assert np.array_equal(again["shared"], tf.cast(shared, tf.float32))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("kind", ["model.safetensors", *OTHERS.values()])
+def test_loading_takes_little_more_memory_than_the_weights(tmp_path: Path, kind: str) -> None:
+    """Twice the size is what may be taken; each tensor is read by itself, so it is once and the largest tensor."""
+    import tracemalloc
+
+    config = ModelConfig(vocab_size=4000, d_model=256, d_ff=1024, num_layers=4, num_decoder_layers=4, num_heads=4)
+    weights = random_weights(config)
+    save_weights(tmp_path, config, weights)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    tensors = {name: one.read() for name, one in choosing.tensors(model_files.find(tmp_path)).items()}
+    if kind != "model.safetensors":
+        (tmp_path / "model.safetensors").unlink()
+        write = model_formats.write_flax if kind.endswith("msgpack") else model_formats.write_hdf5
+        write(tmp_path / kind, tensors)
+    size = sum(value.nbytes for value in weights.values())
+    del tensors, weights
+    tracemalloc.start()
+    load_weights(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size < peak < 1.25 * size

@@ -1,0 +1,126 @@
+"""Models of the Hub: only what is needed is fetched, and errors name the model as the user did."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from servers.http import Answer, Fault
+from servers.internet import Internet
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.errors import TokenizerError, UsageError
+from t5prep.plan.models import shape_of
+from t5prep.tokens import loading
+from t5prep.train import run
+from t5prep.train.config import build
+from t5prep.train.model.weights import load_config, load_weights
+
+GOLDEN = Path(__file__).parents[2] / "data" / "published"
+NAME = "somebody/some-t5"
+
+
+def publish(internet: Internet, files: dict[str, bytes]) -> None:
+    internet.hub.models[NAME] = files
+
+
+def golden(kind: str) -> dict[str, bytes]:
+    place = GOLDEN / kind
+    return {path.name: path.read_bytes() for path in place.iterdir() if path.suffix != ".npz" and path.is_file()}
+
+
+def fetched(internet: Internet) -> list[str]:
+    """The files that were asked for, and each no more than once in full."""
+    paths = [request.path.rpartition("/")[2] for request in internet.server.requests if request.method == "GET"]
+    return [path for path in paths if "." in path]
+
+
+def test_a_shape_fetches_the_config_alone(internet: Internet) -> None:
+    publish(internet, golden("t5/flax") | {"model.safetensors": b"never read", "spiece.model": b"nor this"})
+    assert load_config(NAME).d_model == 8
+    assert fetched(internet) == ["config.json"]
+    settings = build({"model": NAME, "weights": "random"})
+    assert run.start_from(settings, ids=100)[0].vocab_size == 128
+    assert shape_of(NAME).d_model == 8
+    assert set(fetched(internet)) == {"config.json"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("t5/flax", ["flax_model.msgpack"]),
+        ("t5_1_1/tf", ["tf_model.h5"]),
+        ("t5/tf/sharded", ["tf_model-00001-of-00002.h5", "tf_model-00002-of-00002.h5", "tf_model.h5.index.json"]),
+    ],
+)
+def test_only_the_files_of_one_format_are_fetched(
+    internet: Internet, monkeypatch: pytest.MonkeyPatch, kind: str, wanted: list[str]
+) -> None:
+    others = {"rust_model.ot": b"", "opt_state.msgpack": b"", "README.md": b"", "training_args.bin": b""}
+    publish(internet, golden(kind) | others)
+    weights = load_weights(NAME)[1]
+    assert sorted(fetched(internet)) == ["config.json", *wanted]
+    assert np.array_equal(weights["shared"], load_weights(GOLDEN / kind)[1]["shared"])
+    # What was fetched is there when the network is not.
+    internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
+    assert np.array_equal(load_weights(NAME)[1]["shared"], weights["shared"])
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert np.array_equal(load_weights(NAME)[1]["shared"], weights["shared"])
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "holds no config.json"),
+        ({"config.json": b"{"}, "is not the configuration of a model"),
+        ({"config.json": b"{}"}, "only t5"),
+        ({"manifest.json": b"{}"}, "is a prepared dataset"),
+        (golden("t5/flax") | {"flax_model.msgpack": b"cut"}, "flax_model.msgpack cannot be read, for"),
+        (
+            golden("t5/flax") | {"pytorch_model.bin": b"cut"},
+            "pytorch_model.bin cannot be read, for its pickle is damaged",
+        ),
+        ({"config.json": golden("t5/flax")["config.json"]}, "holds no weights; one of model.safetensors"),
+        (golden("t5_1_1/tf") | {"config.json": golden("t5/flax")["config.json"]}, "decoder.block.0.layer.2"),
+    ],
+)
+def test_errors_name_the_model_and_no_cache(internet: Internet, files: dict[str, bytes], said: str) -> None:
+    publish(internet, files)
+    with pytest.raises(UsageError, match=said) as raised:
+        load_weights(NAME)
+    if said != "only t5":
+        assert NAME in str(raised.value)
+    assert "snapshots" not in str(raised.value)
+    assert str(Path.home()) not in str(raised.value)
+
+
+def test_models_that_are_not_there(internet: Internet) -> None:
+    for name in ("nobody/no-such-model", "no-such-model"):
+        with pytest.raises(UsageError, match=f'"{name}" is no directory, and the Hugging Face Hub has no such model'):
+            load_weights(name)
+        with pytest.raises(TokenizerError, match="has no such model"):
+            loading.load(name)
+    internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
+    with pytest.raises(UsageError, match="is no directory, and the Hugging Face Hub answers 500: pass a directory"):
+        load_weights("nobody/another")
+
+
+def test_tokenizers_fetch_one_file(internet: Internet) -> None:
+    from t5prep.sources import sample
+
+    model = sample.tokenizer_path().read_bytes()
+    publish(internet, {"tokenizer.json": b"{", "spiece.model": model, "tokenizer_config.json": b"{}"})
+    assert loading.load(NAME).model == model
+    assert fetched(internet) == ["spiece.model"]
+    publish(internet, {"config.json": b"{}", "pytorch_model.bin": b""})
+    with pytest.raises(TokenizerError, match=f"{NAME} holds no tokenizer"):
+        loading.load(NAME)
+
+
+def test_a_byt5_is_known_by_its_tokenizers_class(internet: Internet) -> None:
+    said = json.dumps({"tokenizer_class": "ByT5Tokenizer", "extra_ids": 125}).encode()
+    publish(internet, {"config.json": b"{}", "tokenizer_config.json": said, "special_tokens_map.json": b"{}"})
+    assert loading.load(NAME).encode("é") == [0xC3 + 3, 0xA9 + 3]
+    publish(internet, {"config.json": said})
+    assert loading.load(NAME).vocab_size == 259
