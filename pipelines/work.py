@@ -1,7 +1,9 @@
 """What one worker does with one element: plain callables that never import Beam, loaded once a process."""
 
+import collections
 import dataclasses
 import hashlib
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +12,9 @@ from typing import NamedTuple
 from pipelines import staging
 from pipelines.staging import Staged
 from t5prep import sources
-from t5prep.dataset import manifest
+from t5prep.dataset import balance, manifest
 from t5prep.dataset.manifest import Manifest
+from t5prep.errors import SourceError
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import build_manifest, record_layouts, row_limit, shard_writer
 from t5prep.prepare.block_sorter import Placer, Run
@@ -134,6 +137,19 @@ def hash_file(file: RawFile) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+def no_example(runs: list[Run], *, place: str) -> str:
+    """Return why there is no example at all, as a sentence; `place` is where the rejected rows are."""
+    rows, blank = sum(run.rows for run in runs), sum(run.blank for run in runs)
+    reasons = sum((collections.Counter(run.reasons) for run in runs), collections.Counter[str]())
+    if rows == blank:
+        return f"the source has no rows{f' but {blank:,} blank ones' if blank else ''}."
+    why = ", ".join(f"{reason} {number:,}" for reason, number in sorted(reasons.items()))
+    blanks = f", {blank:,} of them blank" if blank else ""
+    return (
+        f"no example could be made: {rows:,} rows read{blanks}, all rejected ({why}). Each row's reason is in {place}"
+    )
+
+
 def source_files(hashed: list[Hashed]) -> list[manifest.SourceFile]:
     """What the manifest says of the source's files, in the order of their names."""
     return sorted(
@@ -159,12 +175,16 @@ class Finish:
     out: str
 
     def __call__(self, _: None, *, gathered: list[Gathered], runs: list[Run], hashed: list[Hashed]) -> Manifest:
-        """Raises OutputError where the place cannot be written."""
-        with paths.whole(paths.at(self.out, "rejected.jsonl")) as file:
-            for run in sorted(runs, key=lambda run: (run.file, run.first_row)):
-                file.write(rejected_lines(run))
-            for item in sorted(gathered, key=lambda item: item.spec.name):
-                file.write(item.rejected)
+        """Raises OutputError where the place cannot be written, SourceError where no row made an example."""
+        place = paths.at(self.out, manifest.REJECTED)
+        with paths.whole(place) as file:
+            lines = itertools.chain(
+                (rejected_lines(run) for run in sorted(runs, key=lambda run: (run.file, run.first_row))),
+                (item.rejected for item in sorted(gathered, key=lambda item: item.spec.name)),
+            )
+            rejected = balance.write_rejected(file, lines, name=manifest.REJECTED)
+        if not any(run.records for run in runs):
+            raise SourceError(no_example(runs, place=place))
         made = build_manifest.assemble(
             self.settings,
             source=self.source,
@@ -172,6 +192,7 @@ class Finish:
             tokenizer=staging.tokenizer(self.staged),
             gathered=gathered,
             runs=runs,
+            rejected_file=rejected,
         )
         paths.write(paths.at(self.out, manifest.NAME), made.dumps().encode())
         return made

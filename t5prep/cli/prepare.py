@@ -130,6 +130,7 @@ def _facts(made: Any) -> dict[str, Any]:
             for name, split in made.splits.items()
         },
         "truncation": made.truncation.ledger,
+        "rows": {name: dataclasses.asdict(rows) for name, rows in made.rows.items()},
         "rejected": made.rejected,
         "warnings": made.warnings,
     }
@@ -159,6 +160,7 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
         click.echo(
             f"  cut           {_output.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens"
         )
+    click.echo(f"  rows          {_balance(made)}")
     if made.rejected:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in made.rejected.items())
         click.echo(
@@ -167,6 +169,24 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
     for warning in made.warnings:
         click.echo(_output.colour(f"  warning       {warning}", fg="yellow"))
     click.echo(f"next: t5prep inspect {out}")
+
+
+def _balance(made: Any) -> str:
+    """Return what became of the rows that were read."""
+    totals = {field: sum(getattr(rows, field) for rows in made.rows.values()) for field in _BECAME}
+    became = " + ".join(
+        f"{number:,} {_BECAME[field]}" for field, number in totals.items() if number and field != "read"
+    )
+    return f"{totals['read']:,} read = {became}"
+
+
+_BECAME = {
+    "read": "read",
+    "examples": "examples",
+    "rejected": "rejected",
+    "duplicates": "duplicates",
+    "blank": "blank",
+}
 
 
 @click.command("prepare", cls=_Tasks, subcommand_metavar="TASK [OPTIONS] [-- BEAM OPTIONS]")

@@ -14,12 +14,14 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn
 
 from t5prep import __version__
+from t5prep.dataset.balance import RejectedFile, Rows
 from t5prep.errors import DatasetError, OtherVersionError
 from t5prep.io import gcs, storage, suggestions
 from t5prep.tokens.newlines import Newlines
 
 SCHEMA = 1
 NAME = "manifest.json"
+REJECTED = "rejected.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Split:
     labels: dict[str, int]
     rejected: dict[str, int]
     shards: list[Shard]
+    examples: int = 0  # rows of the source that its records were made of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +133,9 @@ class Manifest:
     splits: dict[str, Split]
     rejected: dict[str, int]
     warnings: list[str]
+    # What became of each row of each file, and where those are that made no record (None: the dataset has no such file).
+    rows: dict[str, Rows] = dataclasses.field(default_factory=dict)
+    rejected_file: RejectedFile | None = None
     digest: str = ""
 
     def sealed(self) -> "Manifest":
@@ -247,7 +253,7 @@ def _inside(folder: Path) -> str:
 def _converter() -> cattrs.Converter:
     """Strict: a field too many or too few is an error, because a reader that guesses trains on the wrong data."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for cls in (SourceFile, Source, Tokenizer, Feature, Truncation, Shard, Split, Manifest):
+    for cls in (SourceFile, Source, Tokenizer, Feature, Truncation, Shard, Split, Rows, RejectedFile, Manifest):
         converter.register_structure_hook(
             cls,
             make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True),

@@ -7,12 +7,13 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import manifest
+from t5prep.dataset import balance, manifest
 from t5prep.errors import DatasetError
 from t5prep.io import storage
 
 # Hashing frees the interpreter's lock, and a bucket answers many at once.
 _SIDE_BY_SIDE = 8
+_AGAIN = "Prepare the dataset again, or copy this file again from where it was made."
 
 
 def verify(
@@ -35,6 +36,7 @@ def verify(
         raise DatasetError(
             f"{storage.within(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."
         )
+    _check_rows(data, made)
     started(sum(shard.bytes for shard in shards))
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         for _ in pool.map(functools.partial(_check, data, progress=progress), shards):
@@ -42,8 +44,33 @@ def verify(
     return made
 
 
+def _check_rows(data: str | Path, made: manifest.Manifest) -> None:
+    """Raise where the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
+    examples = sum(split.examples for split in made.splits.values())
+    balance.check(made.rows, examples=examples, rejected=sum(made.rejected.values()))
+    if made.rejected_file is None:
+        return
+    path = storage.within(data, made.rejected_file.name)
+    try:
+        with storage.opened(data, made.rejected_file.name) as file:
+            there, lines = balance.read_rejected(file, name=made.rejected_file.name)
+    except OSError as error:
+        raise DatasetError(
+            f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"
+        ) from error
+    if there != made.rejected_file:
+        raise DatasetError(
+            f"{path} was altered: it has {there.lines:,} rows and SHA-256 {there.sha256[:12]}…, the manifest says "
+            f"{made.rejected_file.lines:,} and {made.rejected_file.sha256[:12]}…. {_AGAIN}"
+        )
+    for name, rows in made.rows.items():
+        if lines[name] != rows.rejected + rows.duplicates:
+            raise DatasetError(
+                f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {_AGAIN}"
+            )
+
+
 def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int], None]) -> None:
-    again = "Prepare the dataset again, or copy this file again from where it was made."
     path, read, size = storage.within(data, shard.name), hashlib.sha256(), 0
     try:
         with storage.opened(data, shard.name) as file:
@@ -53,10 +80,10 @@ def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int],
                 progress(len(piece))
     except OSError as error:
         raise DatasetError(
-            f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {again}"
+            f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"
         ) from error
     sha256 = read.hexdigest()
     if size != shard.bytes:
-        raise DatasetError(f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {again}")
+        raise DatasetError(f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {_AGAIN}")
     if sha256 != shard.sha256:
-        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {again}")
+        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {_AGAIN}")

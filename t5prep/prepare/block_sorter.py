@@ -53,6 +53,7 @@ class Run:
     sizes: Mapping[str, int]
     rejected: bytes
     reasons: Mapping[str, int]
+    blank: int = 0
     references: bool = False
     path: str = ""
     data: bytes = b""
@@ -128,7 +129,8 @@ class Placer:
         return Run(
             file=block.file.name,
             first_row=block.first_row,
-            rows=len(rows),
+            rows=block.rows,
+            blank=block.rows - len(rows),
             records=len(ids),
             splits=splits,
             sizes={name: int(sizes[a:b].sum()) for name, (a, b) in splits.items()},

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep import __version__
-from t5prep.dataset import manifest
+from t5prep.dataset import balance, manifest
+from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts, record_writer
 from t5prep.prepare.block_sorter import Run
 from t5prep.prepare.settings import Settings
@@ -34,8 +35,12 @@ def assemble(
     tokenizer: Tokenizer,
     gathered: Sequence[Gathered],
     runs: Sequence[Run],
+    rejected_file: balance.RejectedFile,
 ) -> manifest.Manifest:
-    """The sealed manifest. The same preparation gives the same manifest, whatever ran it."""
+    """Return the sealed manifest. The same preparation gives the same manifest, whatever ran it.
+
+    Raises BalanceError where a row is neither in a shard nor among those that were left out.
+    """
     rejected: dict[str, int] = {}
     warnings: list[str] = []
     same = "duplicate text" if settings.dedup == "exact" else "duplicate id"
@@ -48,9 +53,11 @@ def assemble(
     labelled = record_counts.is_classification(total)
     splits: dict[str, manifest.Split] = {}
     for split, counts in counted.items():
-        duplicates = sum(part.duplicates for part in parts[split])
+        duplicates = sum(sum(part.duplicates.values()) for part in parts[split])
         own = counts if labelled else dataclasses.replace(counts, labels=None)
         splits[split] = _split(own, parts[split], {same: duplicates} if duplicates else {}, tokenizer, settings)
+        merged = sum(part.merged for part in parts[split])
+        splits[split] = dataclasses.replace(splits[split], examples=counts.examples + merged)
         if duplicates:
             rejected[same] = rejected.get(same, 0) + duplicates
     for run in runs:
@@ -59,6 +66,10 @@ def assemble(
     strip = "html" in registry.get(settings.task).options.__annotations__
     if labelled and total.labels and (strength := record_counts.association(total.labels)) >= STRONG_ASSOCIATION:
         warnings.append(_markup_warning(total.labels, strength, tokenizer, strip=strip))
+    accounted = account(runs, gathered)
+    balance.check(accounted, examples=sum(split.examples for split in splits.values()), rejected=sum(rejected.values()))
+    if rejected_file.lines != sum(rejected.values()):
+        raise BalanceError(f"{sum(rejected.values()):,} rows made no record, and {rejected_file.lines:,} are written.")
     rows = sum(run.rows for run in runs)
     if sum(rejected.values()) > MANY_REJECTED * rows:
         most = max(rejected, key=lambda reason: rejected[reason])
@@ -97,7 +108,21 @@ def assemble(
         splits=splits,
         rejected=dict(sorted(rejected.items())),
         warnings=warnings,
+        rows=accounted,
+        rejected_file=rejected_file,
     ).sealed()
+
+
+def account(runs: Sequence[Run], gathered: Sequence[Gathered]) -> dict[str, balance.Rows]:
+    """Return what became of the rows of each file: counted where they were cut, read, and written, by different code."""
+    total = balance.Total()
+    for run in runs:
+        rejected = sum(run.reasons.values())
+        total.add(run.file, read=run.rows, examples=run.records, rejected=rejected, blank=run.blank)
+    for part in gathered:
+        for file, number in part.duplicates.items():
+            total.add(file, examples=-number, duplicates=number)
+    return total.rows()
 
 
 def _ledger(total: record_counts.Counts, counted: Mapping[str, record_counts.Counts]) -> dict[str, Any]:

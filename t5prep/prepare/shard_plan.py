@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from t5prep.errors import SourceError, UsageError
+from t5prep.errors import UsageError
 from t5prep.prepare.block_sorter import Run
 from t5prep.prepare.shard_writer import ShardSpec
 from t5prep.reading import split_files
@@ -20,26 +20,16 @@ def plan_shards(runs: Iterable[Run], *, shards: int | None, drawn: bool) -> list
 
     Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
 
-    Raises SourceError when there is no example at all, UsageError when there are more shards than examples.
+    None where there is no example at all. Raises UsageError when there are more shards than examples.
     """
     records: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    reasons: dict[str, int] = {}
-    rows = 0
     for run in runs:
-        rows += run.rows
         for split, (first, last) in run.splits.items():
             records[split] = records.get(split, 0) + last - first
             sizes[split] = sizes.get(split, 0) + run.sizes[split]
-        for reason, number in run.reasons.items():
-            reasons[reason] = reasons.get(reason, 0) + number
     if not records:
-        why = ", ".join(f"{reason} {number:,}" for reason, number in sorted(reasons.items()))
-        raise SourceError(
-            f"no example could be made: {rows:,} rows read, all rejected ({why})."
-            if rows
-            else "the source has no rows."
-        )
+        return []
     most = max(records.values())
     if shards is not None and shards > most:
         raise UsageError(f"--shards {shards}: the largest split has only {most:,} examples. Ask for at most that many.")

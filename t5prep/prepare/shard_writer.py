@@ -5,12 +5,13 @@ of a sorted run is one read.
 """
 
 import bisect
+import collections
 import dataclasses
 import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,13 +47,32 @@ class ShardSpec:
 
 
 class Gathered(NamedTuple):
-    """A written shard, the counts of its records, and finished JSON lines of duplicates that were left out."""
+    """Hold a written shard, the counts of its records, and finished JSON lines of duplicates that were left out.
+
+    `duplicates` are those of each source file; `merged` rows are references of other rows' records.
+    """
 
     spec: ShardSpec
     shard: Shard
     counts: record_counts.Counts
     rejected: bytes
-    duplicates: int
+    duplicates: Mapping[str, int]
+    merged: int = 0
+
+
+class _LeftOut:
+    """Collect the rows that get no record of their own."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.duplicates: collections.Counter[str] = collections.Counter()
+        self.merged = 0
+
+    def add(self, dropped: Iterable[tuple[str, bytes]]) -> None:
+        """Take the source file and the JSON line of each."""
+        for file, line in dropped:
+            self.duplicates[file] += 1
+            self.lines.append(line)
 
 
 class _Slice(NamedTuple):
@@ -76,9 +96,9 @@ def gather(
     Where an id has `several` answers, only one with the same target is a duplicate; evaluation merges the others.
     `same` is what two records at one position have in common: the id that placed them, or the text.
     """
-    rejected: list[bytes] = []
+    left_out = _LeftOut()
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
-    ranges = _ranges(spec, runs, rejected, several=several, same=same, range_bytes=range_bytes)
+    ranges = _ranges(spec, runs, left_out, several=several, same=same, range_bytes=range_bytes)
     with paths.whole(paths.at(out, spec.name)) as file:
         for data, counted in arrange(ranges):
             file.write(data)
@@ -86,13 +106,13 @@ def gather(
             total += len(data)
             counts += counted
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
-    return Gathered(spec, shard, counts, b"".join(rejected), len(rejected))
+    return Gathered(spec, shard, counts, b"".join(left_out.lines), dict(left_out.duplicates), left_out.merged)
 
 
 def _ranges(
-    spec: ShardSpec, runs: Sequence[Run], rejected: list[bytes], *, several: bool, same: str, range_bytes: int
+    spec: ShardSpec, runs: Sequence[Run], left_out: _LeftOut, *, several: bool, same: str, range_bytes: int
 ) -> Iterator[Range]:
-    """The records of a shard in order, in ranges of positions; a JSON line for each one left out goes to `rejected`."""
+    """The records of a shard in order, in ranges of positions; the others go to `left_out`."""
     edges = placement.shard_edges(spec.shards)
     ranges = max(1, -(-spec.bytes // range_bytes))
     low, width = edges[spec.number], edges[spec.number + 1] - edges[spec.number]
@@ -106,18 +126,22 @@ def _ranges(
         keys = ("target", "low", "high") if several else ("low", "high")
         order = np.lexsort([entries[key] for key in keys])
         order, dropped = _without_duplicates(order, entries, of, slices, keys=keys, same=same)
-        rejected += dropped
+        left_out.add(dropped)
         for other in spec.before:
             others = list(_slices(runs, other, start, stop))
             order, dropped = _without_leaks(
                 order, entries, of, slices, others, f"duplicate {same}: the split {other} has it"
             )
-            rejected += dropped
+            left_out.add(dropped)
         begins, sizes = entries["begin"][order].tolist(), entries["size"][order].tolist()
         pieces = zip(of[order].tolist(), begins, sizes, strict=True)
         data = b"".join(slices[part].data[begin : begin + size] for part, begin, size in pieces)
         whole = Range(entries[order], data)
-        yield references.merged(whole) if several and spec.split != "train" else whole
+        if several and spec.split != "train":
+            rows = len(whole.entries)
+            whole = references.merged(whole)
+            left_out.merged += rows - len(whole.entries)
+        yield whole
 
 
 def _slices(runs: Iterable[Run], split: str, start: int, stop: int) -> Iterator[_Slice]:
@@ -163,7 +187,7 @@ def _without_duplicates(
     *,
     keys: Sequence[str],
     same: str,
-) -> tuple[np.ndarray, list[bytes]]:
+) -> tuple[np.ndarray, list[tuple[str, bytes]]]:
     """The order without all but one record of equal keys, and a JSON line for each that was left out."""
     equal = np.zeros(len(order) + 1, bool)
     equal[1:-1] = np.all([entries[key][order[1:]] == entries[key][order[:-1]] for key in keys], axis=0)
@@ -198,7 +222,7 @@ def _without_leaks(
     slices: Sequence[_Slice],
     others: Sequence[_Slice],
     reason: str,
-) -> tuple[np.ndarray, list[bytes]]:
+) -> tuple[np.ndarray, list[tuple[str, bytes]]]:
     """The order without records whose position another split has too, and a JSON line for each of those."""
     if not others:
         return order, []
@@ -220,8 +244,8 @@ def _record(entry: np.ndarray, piece: _Slice) -> bytes:
     return bytes(piece.data[int(entry["begin"]) : int(entry["begin"]) + int(entry["size"])])
 
 
-def _line(file: str, row: int, record: bytes, reason: str) -> bytes:
+def _line(file: str, row: int, record: bytes, reason: str) -> tuple[str, bytes]:
     (id,) = tfrecord.parse(record[12:-4])["id"]
     assert isinstance(id, bytes)
     said = {"file": file, "row": row, "id": id.decode("utf-8", "surrogatepass"), "reason": reason}
-    return json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+    return file, json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
