@@ -1,79 +1,100 @@
 """`t5prep predict`."""
 
+import contextlib
 import sys
+from pathlib import Path
+from typing import Any
 
 import click
 
-from t5prep.cli import _device, _output
-from t5prep.errors import SourceError
-from t5prep.io import suggestions
+from t5prep.cli import _device, _generation, _output
+from t5prep.io.progress import Progress
 
 
 @click.command("predict")
 @click.argument("file", default="-")
 @click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
-@click.option("--jsonl", is_flag=True, help='Lines are {"id", "input"}; known by a name that ends in .jsonl.')
+@click.option("--out", type=click.Path(path_type=Path), help="A file for the answers; a killed run goes on with it.")
+@click.option(
+    "--to", default="", help="What to write: text, jsonl, csv, tsv or json  [default: as --out is named, or text]."
+)
+@click.option("--as-text", is_flag=True, help="Lines (or a column `input`) are whole inputs, prefix and all.")
+@click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
+@click.option("--format", "kind", default="", help="csv, tsv, jsonl, parquet or text, where the name does not say it.")
+@click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
+@click.option("--limit", type=click.IntRange(min=1), help="Answer only so many rows.")
+@click.option(
+    "--long",
+    type=click.Choice(["cut", "split", "refuse"]),
+    help="Inputs that do not fit: cut as in training, answered part by part, or left out  [default: as suits the task].",
+)
 @_device.which
 @click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="1 is greedy.")
-@click.option("--max-length", default=0, type=click.IntRange(min=0), help="Target tokens; as the run's by default.")
+@_generation.options
+@click.option("--answers", default=1, show_default=True, type=click.IntRange(min=1), help="How many for each row.")
+@click.option("--scores", is_flag=True, help="Give each answer's score.")
+@click.option("--fresh", is_flag=True, help="Begin anew where --out was begun already.")
 @_device.tokenizer
 @_device.options
 @_output.as_json
-def command(
-    file: str,
-    model: str,
-    jsonl: bool,
-    which: str,
-    batch: int,
-    beams: int,
-    max_length: int,
-    tokenizer: str,
-    tpu: str | None,
-    gpus: bool,
-    as_json: bool,
-) -> None:
-    """Answer the texts of FILE, one a line ("-" is standard input), as the task's inputs are written.
+def command(file: str, model: str, out: Path | None, to: str, **given: Any) -> None:
+    """Answer the rows of FILE: a table, lines of text, any source that `prepare` reads, or "-" for standard input.
 
-    An answer is a line: newlines in it (data prepared with --keep-newlines) are spaces here, and whole with --json.
-    In JSON lines an input may be a list of fields, which are joined by the EOS token as the task joins its own.
+    Rows go through the task that the run was trained on, so a table needs the same columns (without the target), and a
+    line of text is its text. There is one answer for each row, in order; a row that makes no input has none, and a reason.
 
     \b
     Example:
-      echo "quality: How do I sort a list?" | t5prep predict --model runs/sample
+      t5prep predict questions.csv --model runs/sample --out answers.csv
+      echo "quality: How do I sort a list?" | t5prep predict --model runs/sample --as-text
     """
     _device.need_tensorflow()
-    from t5prep.train.predict import predict, read_items
+    from t5prep.errors import UsageError
+    from t5prep.train import predict_formats, predict_source
+    from t5prep.train.model.generation import Generation
 
-    jsonl = jsonl or file.endswith(".jsonl")
-    if file == "-":
-        if sys.stdin.isatty():
-            _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
-        try:
-            items = read_items(sys.stdin, jsonl=jsonl)
-        except UnicodeDecodeError as error:
-            raise SourceError(f"Standard input cannot be read ({error}). Inputs are UTF-8 text, one a line.") from error
-    else:
-        try:
-            with open(file, encoding="utf-8") as lines:
-                items = read_items(lines, jsonl=jsonl)
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", "") or error
-            meant = suggestions.mistyped(file)
-            raise SourceError(f"{file} cannot be read ({why}).{meant} Inputs are UTF-8 text, one a line.") from error
-    predictions = predict(
-        model,
-        items=items,
-        which=which,
-        batch=batch,
-        beams=beams,
-        max_length=max_length,
-        tokenizer=tokenizer,
-        tpu=tpu,
-        gpus=gpus,
+    if given.pop("as_json"):
+        if to not in ("", "json"):
+            raise UsageError(f"--json and --to {to}: the answers are written once. Leave one of them out.")
+        to = "json"
+    to = to or (predict_formats.of_name(out.name) if out and out.suffix else "text")
+    predict_formats.Writer(to)
+    fresh, answers, scores = (given.pop(name) for name in ("fresh", "answers", "scores"))
+    generation = Generation(**_generation.taken(given), answers=answers, scores=scores or answers > 1)
+    kind = given.pop("kind") or ("jsonl" if given.pop("jsonl") else "")
+    given.pop("jsonl", None)
+    reading = predict_source.Reading(
+        format=kind, **{name: given.pop(name) for name in ("task", "as_text", "encoding", "limit")}
     )
-    if as_json:
-        _output.print_json({"predictions": predictions})
-        return
-    for one in predictions:
-        click.echo(one["prediction"].replace("\n", " "))
+    given["long"] = given["long"] or ""
+    with contextlib.ExitStack() as stack:
+        source: Any = file
+        if file == "-":
+            if sys.stdin.isatty():
+                _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
+            source = stack.enter_context(predict_source.piped(sys.stdin.buffer))
+        asking = predict_source.Asking(model, source, reading=reading, generation=generation, **given)
+        if asking.note:
+            _output.say(asking.note)
+        progress = Progress("answered", total=sum(one.bytes for one in asking.source.files))
+        stack.callback(progress.close)
+
+        def watch(some: list[Any]) -> None:
+            progress.add(bytes=sum(len(one.input) for one in some), rows=len(some))
+
+        if out:
+            begun = predict_source.to_file(asking, out, to=to, fresh=fresh, watch=watch)
+        else:
+            writer = predict_formats.Writer(to, columns=asking.columns, scores=scores)
+            click.echo(writer.begin(), nl=False)
+            for some in asking.answers():
+                click.echo(writer.some(some), nl=False)
+                watch(some)
+            click.echo(writer.end(), nl=False)
+        progress.close()
+        for sentence in asking.sentences():
+            _output.say(sentence)
+        if out:
+            went_on = f" ({begun:,} of them written before)" if begun else ""
+            _output.say(f"{out}: {_output.number_of(asking.counts.rows, 'answer')}{went_on}")

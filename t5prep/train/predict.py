@@ -1,154 +1,228 @@
-"""Answers to texts, with a run's own tokenizer, cut as its data was cut."""
+"""Answers to rows, in their order: tokenized and cut as a run's data was, rows of like lengths in one batch."""
 
 import dataclasses
-import functools
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
-import tensorflow as tf
 
+from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, UsageError
-from t5prep.tasks.example import EOS, Example, Part
-from t5prep.tokens import newlines
-from t5prep.tokens.encoder import Encoder
+from t5prep.tasks.example import Example
+from t5prep.tokens import loading, newlines
+from t5prep.tokens.encoder import Encoder, Features
 from t5prep.tokens.newlines import SPACE, Newlines
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train import run
-from t5prep.train.device import on_replicas, strategy
-from t5prep.train.model.generate import generate
-from t5prep.train.model.weights import create_variables
+from t5prep.train import predict_long, run
+from t5prep.train.model.generation import Generation
+from t5prep.train.predict_device import Device
+from t5prep.train.predict_long import Parts
+from t5prep.train.rows_to_predict import Asking, Question
 
 INPUT_LENGTH, TARGET_LENGTH = 512, 128  # of a model that comes without a manifest
-LENGTH_STEP = 64  # inputs are padded to a multiple of it, so that few programs are compiled
+# Batches whose rows are sorted by length together. Answers are written after so many, and a killed run goes on there.
+WINDOW = 16
+# Inputs are padded to one of these lengths, so that few programs are compiled and at most a third of a batch is padding.
+BUCKETS = tuple(size for power in range(4, 20) for size in (1 << power, 3 << (power - 1)))
+_Item = TypeVar("_Item")
+LONG = ("cut", "split", "refuse")
 
 
 @dataclasses.dataclass(frozen=True)
-class Item:
-    """One text to answer. Several fields are joined by the EOS token, as some tasks have it."""
+class Answer:
+    """Hold what a model says to one row: `prediction`, or None and the `reason`.
+
+    `others` are further answers, best first. `tokens` counts the input before it was cut, `lost` what was cut of it;
+    `parts` into how many it was split; `unfinished` says that an answer was longer than it may be.
+    """
 
     id: str
-    fields: tuple[str, ...]
+    input: str
+    prediction: str | None
+    reason: str = ""
+    score: float = 0.0
+    others: tuple[tuple[str, float], ...] = ()
+    tokens: int = 0
+    lost: int = 0
+    parts: int = 1
+    unfinished: bool = False
+    row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def read_items(lines: Iterable[str], *, jsonl: bool) -> list[Item]:
-    """Items of a file: a text a line, its number the id; or JSON lines of `input` (a text, or fields) and maybe `id`.
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """One question as it goes to the device: ids of each of its parts, or why there are none."""
 
-    >>> read_items(['{"id": "a", "input": ["title", "body"]}'], jsonl=True)
-    [Item(id='a', fields=('title', 'body'))]
+    question: Question
+    ids: tuple[np.ndarray, ...] = ()
+    parts: Parts | None = None
+    tokens: int = 0
+    lost: int = 0
+    reason: str = ""
 
-    Raises UsageError naming the line.
+
+class Predictor:
+    """Answers questions with one model, which is opened once.
+
+    `long` says what becomes of inputs that do not fit: "cut" as the data was, "split" or "refuse"; "" for what suits the
+    task. `batch` are rows at a time. Raises UsageError, OutputError or TokenizerError.
     """
-    items = []
-    for number, line in enumerate(lines, start=1):
-        text = line.rstrip("\r\n")
-        if not text.strip():
-            continue
-        try:
-            said = json.loads(text) if jsonl else {"input": text}
-            given = said["input"]
-            fields = (given,) if isinstance(given, str) else tuple(map(str, given))
-            if not fields or isinstance(given, dict):
-                raise ValueError(given)
-            "".join(fields).encode()  # half of a surrogate pair is no text
-        except (ValueError, KeyError, TypeError) as error:
-            wanted = '{"input": "…"}' if jsonl else "text in UTF-8"
-            raise UsageError(f"Line {number} is not {wanted}: {text[:60]!r} ({type(error).__name__}).") from error
-        items.append(Item(str(said.get("id", number)), fields))
-    return items
 
+    def __init__(
+        self,
+        opened: run.Model,
+        *,
+        asking: Asking,
+        manifest: Manifest | None = None,
+        generation: Generation = Generation(),  # noqa: B008 - frozen
+        long: str = "",
+        batch: int = 16,
+        tokenizer: str = "",
+        tpu: str | None = None,
+        gpus: bool = False,
+    ) -> None:
+        self.tokenizer = (
+            opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
+        )
+        lengths = manifest.lengths if manifest else {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
+        self._kept: Newlines = manifest.newlines if manifest else SPACE
+        self.limit = lengths["inputs"]
+        self._encode = Encoder(
+            self.tokenizer,
+            input_length=self.limit,
+            target_length=2,
+            policy=manifest.truncation.policy if manifest else "head",
+            marker=manifest.truncation.marker if manifest else "none",
+            newlines=self._kept,
+        )
+        length = generation.max_length or answer_length(lengths["targets"])
+        self.generation = dataclasses.replace(generation, max_length=length)
+        self.long = long or ("split" if asking.whole else "cut")
+        if self.long == "split" and asking.classes:
+            raise UsageError(f"--long split: {asking.name} answers with one of a few words. Use --long cut or refuse.")
+        if self.long == "split" and generation.answers > 1:
+            raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
+        # Answers as long as their inputs, as restored or translated texts are, need room to be longer than these.
+        self._room = min(self.limit, length * 3 // 4) if 2 * length >= self.limit else self.limit
+        self.rows = batch
+        self._device = Device(
+            opened, generation=self.generation, rows=batch, tokenizer=self.tokenizer, tpu=tpu, gpus=gpus
+        )
 
-def predict(
-    model: str,
-    *,
-    items: Sequence[Item],
-    which: str = "best",
-    batch: int = 16,
-    beams: int = 1,
-    max_length: int = 0,
-    tokenizer: str = "",
-    tpu: str | None = None,
-    gpus: bool = False,
-) -> list[dict[str, str]]:
-    """`[{"id", "input", "prediction"}]`, in order. `max_length`: tokens of an answer; 0: as long as the run's targets.
+    def stream(self, questions: Iterable[Question]) -> Iterator[list[Answer]]:
+        """Yield the answers of so many questions at a time, in order; memory holds those of one window."""
+        for window in _batched(questions, WINDOW * self.rows):
+            yield self.answer(window)
 
-    Raises UsageError, TokenizerError.
-    """
-    if not items:
-        return []
-    opened = run.open_model(model, which=which)
-    words = opened.tokenizer
-    if tokenizer or words is None:
-        from t5prep.tokens import loading
+    def answer(self, questions: Sequence[Question]) -> list[Answer]:
+        """Return an answer to each question, in order."""
+        asked = self._ask(questions)
+        ids = [part for one in asked for part in one.ids]
+        found: list[_Said] = [_Said((), (), False)] * len(ids)
+        order = sorted(range(len(ids)), key=lambda at: len(ids[at]), reverse=True)
+        for some in _batched(order, self._device.rows):
+            length = bucket(len(ids[some[0]]), limit=self.limit)
+            tokens, scores = self._device([ids[at] for at in some], length)
+            for at, own, score in zip(some, tokens, scores, strict=True):
+                found[at] = self._read(own, score)
+        said = iter(found)
+        return [self._answered(one, list(itertools.islice(said, len(one.ids)))) for one in asked]
 
-        words = loading.load(tokenizer or model)
-    lengths = {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
-    policy, marker = "head", "none"
-    kept: Newlines = SPACE
-    if opened.manifests:
-        known = opened.manifests[0]
-        lengths, policy, marker = known.lengths, known.truncation.policy, known.truncation.marker
-        kept = known.newlines
-    encode = Encoder(
-        words, input_length=lengths["inputs"], target_length=2, policy=policy, marker=marker, newlines=kept
-    )
-    ids = []
-    for item, made in zip(items, encode([_example(item) for item in items]), strict=True):
+    def _ask(self, questions: Sequence[Question]) -> list[_Asked]:
+        """Return the questions tokenized, and those that are too long as `long` says."""
+        encoded = iter(self._encoded([one.example for one in questions if one.example]))
+        return [
+            self._fitted(one, one.example, next(encoded)) if one.example else _Asked(one, reason=one.reason)
+            for one in questions
+        ]
+
+    def _encoded(self, examples: Sequence[Example]) -> list[Features | Reject]:
+        # An example has a target, and this one's is not known.
+        return self._encode([dataclasses.replace(example, targets="unknown") for example in examples])
+
+    def _fitted(self, question: Question, example: Example, made: Features | Reject) -> _Asked:
         if isinstance(made, Reject):
-            raise UsageError(f"The input {item.id} cannot be answered: {made}. Leave it out.")
-        ids.append(np.concatenate(made.inputs))
-    ids_length = min(-(-max(map(len, ids)) // LENGTH_STEP) * LENGTH_STEP, lengths["inputs"])
+            return _Asked(question, reason=str(made))
+        ids = np.concatenate(made.inputs)
+        too_long = made.tokens > self.limit
+        if self.long == "refuse" and too_long:
+            about = "" if made.exact else "about "
+            return _Asked(question, reason=f"too long: {about}{made.tokens} tokens, the limit is {self.limit}")
+        if self.long == "split" and made.tokens > self._room:
+            return self._split(question, example, made.tokens)
+        markers = int((ids == self.tokenizer.sentinel(1)).sum())  # no text becomes one: it stands for what was cut
+        lost = made.tokens - len(ids) + markers if too_long else 0
+        return _Asked(question, (ids,), tokens=made.tokens, lost=lost)
 
-    place = strategy(tpu=tpu, gpus=gpus)
-    replicas = place.num_replicas_in_sync
-    rows = -(-min(batch, len(ids)) // replicas) * replicas
-    with place.scope():
-        weights = create_variables(opened.weights)
-    dtype = tf.float32 if tpu is None and not gpus else tf.bfloat16
-    options = {"max_length": max_length or answer_length(lengths["targets"]), "beams": beams, "dtype": dtype}
-    search = on_replicas(place, functools.partial(_search, config=opened.config, options=options), weights)
-    answers: list[str] = []
-    for first in range(0, len(ids), rows):
-        some = ids[first : first + rows]
-        found = search(_padded(some, rows=rows, length=ids_length, words=words))["ids"]
-        answers += [answer(row, words, kept=kept) for row in found[: len(some)]]
-    return [
-        {"id": item.id, "input": " ".join(item.fields), "prediction": said}
-        for item, said in zip(items, answers, strict=True)
-    ]
+    def _split(self, question: Question, example: Example, tokens: int) -> _Asked:
+        try:
+            parts = predict_long.split(example, tokenizer=self.tokenizer, room=self._room, limit=self.limit)
+        except Reject as reject:
+            return _Asked(question, tokens=tokens, reason=str(reject))
+        made = self._encoded(parts.examples)
+        for one in made:
+            if isinstance(one, Reject) or one.tokens > self.limit:
+                return _Asked(question, tokens=tokens, reason=f"too long to split: {tokens} tokens")
+        ids = tuple(np.concatenate(one.inputs) for one in made if isinstance(one, Features))
+        return _Asked(question, ids, parts, tokens=tokens)
+
+    def _read(self, ids: np.ndarray, scores: np.ndarray) -> "_Said":
+        """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
+        unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
+        texts = tuple(answer(own, self.tokenizer, kept=self._kept) for own in ids)
+        return _Said(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
+
+    def _answered(self, asked: _Asked, said: "list[_Said]") -> Answer:
+        question = asked.question
+        if asked.reason:
+            return Answer(question.id, question.text, None, asked.reason, tokens=asked.tokens, row=question.row)
+        texts = [one.texts[0] for one in said]
+        return Answer(
+            question.id,
+            question.text,
+            asked.parts.join(texts) if asked.parts else texts[0],
+            score=sum(one.scores[0] for one in said),
+            others=tuple(zip(said[0].texts[1:], said[0].scores[1:], strict=True)),
+            tokens=asked.tokens,
+            lost=asked.lost,
+            parts=len(said),
+            unfinished=any(one.unfinished for one in said),
+            row=question.row,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Said:
+    """The answers to one part, best first, and whether the best one did not come to its end."""
+
+    texts: tuple[str, ...]
+    scores: tuple[float, ...]
+    unfinished: bool
+
+
+def _batched(items: Iterable[_Item], count: int) -> Iterator[tuple[_Item, ...]]:
+    """Yield so many items at a time, and at last those that are left."""
+    iterator = iter(items)
+    while some := tuple(itertools.islice(iterator, count)):
+        yield some
+
+
+def bucket(length: int, *, limit: int) -> int:
+    """Return the length that inputs of at most `length` tokens are padded to, never more than the limit.
+
+    >>> bucket(17, limit=512), bucket(400, limit=500)
+    (24, 500)
+    """
+    return min(limit, next(size for size in BUCKETS if size >= length))
 
 
 def answer_length(target_length: int) -> int:
-    """Tokens to generate. Of classes (a token and EOS) the first alone answers, as evaluation has it."""
+    """Return how many tokens to generate. Of classes (a token and EOS) the first alone answers, as in evaluation."""
     return 1 if target_length == 2 else target_length
 
 
 def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, kept: Newlines = SPACE) -> str:
-    """Text of generated ids, without EOS and padding; `kept` is what the run's data has for a newline."""
+    """Return the text of generated ids without EOS and padding; `kept` is what the run's data has for a newline."""
     plain = [int(token) for token in ids if token not in (words.eos_id, words.pad_id)]
     return newlines.decode(plain, tokenizer=words, newlines=kept)
-
-
-def _example(item: Item) -> Example:
-    """Its fields with EOS between them; the target is made up, because none is known and an example has one."""
-    parts: list[Part] = [item.fields[0]]
-    for field in item.fields[1:]:
-        parts += [EOS, field]
-    return Example(id=item.id, inputs=tuple(parts), targets="unknown")
-
-
-def _padded(some: Sequence[np.ndarray], *, rows: int, length: int, words: Tokenizer) -> dict[str, tf.Tensor]:
-    """A batch of static shape; rows beyond the given ones hold EOS alone."""
-    ids = np.full([rows, length], words.pad_id, np.int32)
-    mask = np.zeros([rows, length], np.int32)
-    for row in range(rows):
-        own = some[row] if row < len(some) else np.array([words.eos_id])
-        ids[row, : len(own)], mask[row, : len(own)] = own, 1
-    return {"input_ids": tf.constant(ids), "attention_mask": tf.constant(mask)}
-
-
-def _search(
-    weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor], *, config: Any, options: Mapping[str, Any]
-) -> dict[str, tf.Tensor]:
-    return {"ids": generate(weights, config, batch["input_ids"], batch["attention_mask"], **options)}

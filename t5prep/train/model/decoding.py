@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t5prep.train.model.attention import attend, relative_bias, split_heads
 from t5prep.train.model.layers import Dropout, feed_forward, rms_norm
-from t5prep.train.model.t5 import Weights, embed, key_mask, logits, stacked_weights, unstack_layers
+from t5prep.train.model.t5 import Weights, embed, encode, key_mask, logits, stacked_weights, unstack_layers
 from t5prep.train.model.t5_config import ModelConfig
 
 
@@ -103,3 +103,39 @@ def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
         keys=tuple(tf.gather(keys, rows) for keys in cache.keys),
         values=tuple(tf.gather(values, rows) for values in cache.values),
     )
+
+
+class Decoder:
+    """Makes one step for all beams of a batch, whose inputs were encoded once."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        config: ModelConfig,
+        input_ids: tf.Tensor,
+        attention_mask: tf.Tensor,
+        *,
+        max_length: int,
+        beams: int,
+        dtype: tf.DType,
+    ) -> None:
+        self.weights, self.config = weights, config
+        self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
+        encoded = tf.repeat(encode(weights, config, input_ids, attention_mask, dtype=dtype), beams, axis=0)
+        self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
+        self.cache = init_cache(weights, config, encoded, length=max_length)
+
+    def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor) -> tuple[tf.Tensor, Cache]:
+        """Return the logits that follow `tokens`, float32[batch, beams, vocab_size], and the cache with them in it.
+
+        tokens: int32[batch, beams], all at place `at`.
+        """
+        scores, cache = decode_step(
+            self.weights,
+            self.config,
+            tf.reshape(tokens, [self.batch * self.beams]),
+            cache,
+            position=at,
+            attention_mask=self.attention_mask,
+        )
+        return tf.reshape(scores, [self.batch, self.beams, scores.shape[-1]]), cache

@@ -1,0 +1,54 @@
+"""How answers are generated: options that predicting, evaluating and serving share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+_OPTIONS = (
+    click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="1 is greedy."),
+    click.option(
+        "--length-penalty",
+        default=0.6,
+        show_default=True,
+        type=float,
+        help="A score is the log-probability divided by the length to this power; 0.6 is T5's.",
+    ),
+    click.option(
+        "--min-length", default=0, type=click.IntRange(min=0), help="The fewest tokens of an answer, with EOS."
+    ),
+    click.option("--max-length", default=0, type=click.IntRange(min=0), help="The most; as the run's by default."),
+    click.option(
+        "--no-repeat-ngram",
+        default=0,
+        type=click.IntRange(min=0),
+        help="No n-gram of this size occurs twice; 0: any may.",
+    ),
+    click.option("--sample", is_flag=True, help="Draw each token instead of taking the likeliest."),
+    click.option(
+        "--temperature", default=1.0, show_default=True, type=float, help="When drawing: below 1 is less varied."
+    ),
+    click.option("--top-k", default=0, type=click.IntRange(min=0), help="When drawing: of the k likeliest; 0: of all."),
+    click.option(
+        "--top-p", default=1.0, show_default=True, type=float, help="When drawing: of those that have this share."
+    ),
+    click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="When drawing."),
+)
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `t5prep.train.model.generation.Generation` to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+NAMES = (
+    *("beams", "length_penalty", "min_length", "max_length", "no_repeat_ngram"),
+    *("sample", "temperature", "top_k", "top_p", "seed"),
+)
+
+
+def taken(given: dict[str, Any]) -> dict[str, Any]:
+    """Take these options out of all that was given, and return them."""
+    return {name: given.pop(name) for name in NAMES}

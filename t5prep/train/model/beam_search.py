@@ -1,0 +1,94 @@
+"""Beam search: token by token what `transformers` generates with `early_stopping=False`."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t5prep.train.model.decoding import Cache, Decoder, reorder_cache
+from t5prep.train.model.generation import Generation
+from t5prep.train.model.next_token import forbid
+
+IMPOSSIBLE = -1e9  # the score of a beam that is not there
+
+
+class _Beams(NamedTuple):
+    """Hold the search: running hypotheses with summed log-probabilities, finished ones with their scores by length."""
+
+    at: tf.Tensor  # int32[]: tokens so far
+    running: tf.Tensor  # int32[batch, beams, length]
+    running_score: tf.Tensor  # float32[batch, beams]
+    finished: tf.Tensor  # int32[batch, beams, length]
+    finished_score: tf.Tensor  # float32[batch, beams]
+    is_finished: tf.Tensor  # bool[batch, beams]
+    improvable: tf.Tensor  # bool[batch, 1]: a running hypothesis may still beat the worst finished one
+    cache: Cache
+
+
+def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the best finished hypotheses of `step.beams` running ones, int32[batch, answers, length], and their scores.
+
+    Those that did not finish in time end at the last place. scores: float32[batch, answers], divided by length.
+    """
+    length_penalty = options.length_penalty
+    batch, beams, length = step.batch, step.beams, step.length
+    pad, eos = step.config.pad_token_id, step.config.eos_token_id
+    places = tf.range(length)
+
+    def one(*state: tf.Tensor) -> _Beams:
+        s = _Beams(*state)
+        previous = tf.where(
+            s.at == 0, step.config.decoder_start_token_id, tf.gather(s.running, tf.maximum(s.at - 1, 0), axis=2)
+        )
+        scores, cache = step(previous, s.cache, s.at)
+        vocabulary = scores.shape[-1]
+        allowed = forbid(
+            tf.reshape(tf.nn.log_softmax(scores), [batch * beams, vocabulary]),
+            tf.reshape(s.running, [batch * beams, length]),
+            s.at,
+            options=options,
+            eos=eos,
+        )
+        total = tf.reshape(allowed, [batch, beams, vocabulary]) + s.running_score[..., None]
+        # Twice as many as go on: at most one of each beam's continuations is its EOS, so enough remain to run.
+        score, index = tf.math.top_k(tf.reshape(total, [batch, beams * vocabulary]), k=2 * beams)
+        parent, token = index // vocabulary, index % vocabulary
+        tokens = tf.where(places == s.at, token[..., None], tf.gather(s.running, parent, batch_dims=1))
+        ends = (token == eos) | (s.at + 1 >= length)
+
+        running_score, going = tf.math.top_k(score + tf.cast(ends, tf.float32) * IMPOSSIBLE, k=beams)
+        order = tf.reshape(tf.gather(parent, going, batch_dims=1) + tf.range(batch)[:, None] * beams, [-1])
+
+        may_finish = ends & (tf.range(2 * beams) < beams) & s.improvable
+        by_length = score / tf.cast(s.at + 1, tf.float32) ** length_penalty
+        merged = tf.concat([s.finished_score, by_length + tf.cast(~may_finish, tf.float32) * IMPOSSIBLE], axis=1)
+        finished_score, best = tf.math.top_k(merged, k=beams)
+        is_finished = tf.gather(tf.concat([s.is_finished, may_finish], axis=1), best, batch_dims=1)
+
+        worst = tf.where(is_finished, tf.reduce_min(finished_score, axis=1, keepdims=True), IMPOSSIBLE)
+        possible = running_score[:, :1] / tf.cast(s.at + 1, tf.float32) ** length_penalty
+        return _Beams(
+            s.at + 1,
+            tf.gather(tokens, going, batch_dims=1),
+            running_score,
+            tf.gather(tf.concat([s.finished, tokens], axis=1), best, batch_dims=1),
+            finished_score,
+            is_finished,
+            s.improvable & tf.reduce_any(possible > worst, axis=1, keepdims=True),
+            reorder_cache(cache, order),
+        )
+
+    # Only the first beam counts at first, or all would be the same.
+    first = tf.tile(tf.constant([[0.0] + [IMPOSSIBLE] * (beams - 1)]), [batch, 1])
+    none = tf.fill([batch, beams, length], pad)
+    start = _Beams(
+        at=tf.zeros([], tf.int32),
+        running=none,
+        running_score=first,
+        finished=none,
+        finished_score=tf.fill([batch, beams], IMPOSSIBLE),
+        is_finished=tf.zeros([batch, beams], tf.bool),
+        improvable=tf.ones([batch, 1], tf.bool),
+        cache=step.cache,
+    )
+    end = tf.while_loop(lambda *s: (s[0] < length) & tf.reduce_any(_Beams(*s).improvable), one, start)
+    return end.finished[:, : options.answers], end.finished_score[:, : options.answers]

@@ -1,0 +1,49 @@
+"""How answers are generated: the options of a search, checked before any of it is compiled."""
+
+import dataclasses
+
+from t5prep.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """Hold the options of a search. Greedy unless there are several `beams` or `sample` is set.
+
+    Lengths count tokens with EOS; `max_length` 0 stands for the run's target length. The score of an answer is its
+    log-probability divided by its length to the power of `length_penalty`: Wu et al. 2016 without its constant, as
+    `transformers` has it; 0.6 is T5's (Raffel et al. 2020, appendix). `no_repeat_ngram` is the size of the n-grams that may
+    not occur twice (0: any may). `top_k` 0 and `top_p` 1 draw from the whole vocabulary. `answers` are how many to give,
+    `scores` whether scores are wanted where they are not needed for the search. Raises UsageError.
+    """
+
+    max_length: int = 0
+    min_length: int = 0
+    beams: int = 1
+    length_penalty: float = 0.6
+    no_repeat_ngram: int = 0
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    answers: int = 1
+    scores: bool = False
+
+    def __post_init__(self) -> None:
+        plain = Generation.__dataclass_fields__
+        for name in ("temperature", "top_k", "top_p", "seed"):
+            if not self.sample and getattr(self, name) != plain[name].default:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} is for answers that are drawn: add --sample, or leave {option} out.")
+        if self.sample and self.beams > 1:
+            raise UsageError(f"--sample draws each token, and --beams {self.beams} searches: leave one of them out.")
+        if self.temperature <= 0:
+            raise UsageError(
+                f"--temperature {self.temperature:g}: it must be above 0; leave --sample out to be greedy."
+            )
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p {self.top_p:g}: it must be above 0 and at most 1.")
+        if self.max_length and self.min_length > self.max_length:
+            raise UsageError(f"--min-length {self.min_length} is above --max-length {self.max_length}.")
+        if self.answers > 1 and not self.sample and self.answers > self.beams:
+            raise UsageError(f"--answers {self.answers} needs as many beams (--beams {self.answers}), or --sample.")

@@ -1,0 +1,55 @@
+"""Which token comes next: what may not be said, and what is drawn of the rest."""
+
+import tensorflow as tf
+
+from t5prep.train.model.generation import Generation
+
+FORBIDDEN = -1e9  # far below any logit and finite, so that differences stay numbers
+
+
+def forbid(scores: tf.Tensor, said: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int) -> tf.Tensor:
+    """Return the scores without EOS before the least length, and without tokens that would repeat an n-gram.
+
+    scores: float32[rows, vocabulary]; said: int32[rows, length], of which the first `at` tokens are there.
+    """
+    if options.min_length > 1:
+        too_soon = (tf.range(scores.shape[1]) == eos) & (at + 1 < options.min_length)
+        scores = tf.where(too_soon[None], FORBIDDEN, scores)
+    if 0 < options.no_repeat_ngram <= said.shape[1]:
+        scores = tf.where(
+            _repeats(said, at, size=options.no_repeat_ngram, vocabulary=scores.shape[1]), FORBIDDEN, scores
+        )
+    return scores
+
+
+def _repeats(said: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) -> tf.Tensor:
+    """Return which tokens would make the last `size` ones an n-gram that was said before: bool[rows, vocabulary]."""
+    rows, length = said.shape
+    begins = length - size + 1
+    # An n-gram that begins at i was said whole where its last token, i + size - 1, stands before `at`.
+    same = tf.tile((tf.range(begins) + size - 1 < at)[None], [rows, 1])
+    for ahead in range(size - 1):
+        last = tf.gather(said, tf.maximum(at - (size - 1) + ahead, 0), axis=1)
+        same &= said[:, ahead : ahead + begins] == last[:, None]
+    places = tf.stack([tf.tile(tf.range(rows)[:, None], [1, begins]), said[:, size - 1 :]], axis=-1)
+    return tf.scatter_nd(places, tf.cast(same, tf.float32), [rows, vocabulary]) > 0
+
+
+def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Tensor:
+    """Return a token for each row, int32[rows], drawn by its own number between 0 and 1: float32[rows].
+
+    The temperature comes first, then the `top_k` likeliest, then of these the fewest that have `top_p` of the
+    probability, as in `transformers`.
+    """
+    tokens = None
+    scores = scores / options.temperature
+    if options.top_k or options.top_p < 1:
+        scores, tokens = tf.math.top_k(scores, k=min(options.top_k or scores.shape[1], scores.shape[1]))
+    shares = tf.nn.softmax(scores)
+    if options.top_p < 1:
+        shares = tf.where(tf.cumsum(shares, axis=1, exclusive=True) < options.top_p, shares, 0.0)
+    sums = tf.cumsum(shares, axis=1)
+    total = sums[:, -1:]
+    reached = (sums > uniform[:, None] * total) | (sums >= total)
+    first = tf.argmax(tf.cast(reached, tf.int32), axis=1, output_type=tf.int32)
+    return first if tokens is None else tf.gather(tokens, first, batch_dims=1)

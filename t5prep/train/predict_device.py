@@ -1,0 +1,91 @@
+"""Token ids of inputs in, token ids and scores of answers out: all that predicting asks of a device."""
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train.device import on_replicas, strategy
+from t5prep.train.model.generate import search
+from t5prep.train.model.generation import Generation
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weights import create_variables
+from t5prep.train.run import Model
+
+
+class Device:
+    """Answers batches of `rows` inputs with one model. Raises UsageError where what was asked for is not there."""
+
+    def __init__(
+        self,
+        opened: Model,
+        *,
+        generation: Generation,
+        rows: int,
+        tokenizer: Tokenizer,
+        tpu: str | None = None,
+        gpus: bool = False,
+    ) -> None:
+        place = strategy(tpu=tpu, gpus=gpus)
+        replicas = place.num_replicas_in_sync
+        self.rows = -(-rows // replicas) * replicas
+        self._generation, self._tokenizer = generation, tokenizer
+        with place.scope():
+            weights = create_variables(opened.weights)
+        dtype = tf.float32 if tpu is None and not gpus else tf.bfloat16
+        answers = functools.partial(_answers, config=opened.config, options=generation, dtype=dtype)
+        self._answers = on_replicas(place, answers, weights)
+
+    def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
+
+        inputs: at most `rows` of int32[<= length]. The batch that the device sees is always [rows, length].
+        """
+        ids = np.full([self.rows, length], self._tokenizer.pad_id, np.int32)
+        mask = np.zeros([self.rows, length], np.int32)
+        for row in range(self.rows):
+            own = inputs[row] if row < len(inputs) else np.array([self._tokenizer.eos_id])
+            ids[row, : len(own)], mask[row, : len(own)] = own, 1
+        batch = {"input_ids": tf.constant(ids), "attention_mask": tf.constant(mask)}
+        if self._generation.sample:
+            batch["uniform"] = tf.constant(self._drawn(ids))
+        found = self._answers(batch)
+        return found["ids"][: len(inputs)], found["scores"][: len(inputs)]
+
+    def _drawn(self, ids: np.ndarray) -> np.ndarray:
+        """Return float32[rows, answers, max_length] between 0 and 1. They follow from the seed and a row's own tokens.
+
+        So no other row of a batch, and no size of it, changes what is drawn.
+        """
+        shape = (self._generation.answers, self._generation.max_length)
+        drawn = np.empty([len(ids), *shape], np.float32)
+        for row, own in enumerate(ids):
+            said = own[own != self._tokenizer.pad_id].tobytes()
+            key = hashlib.blake2b(said, digest_size=16, key=self._generation.seed.to_bytes(8, "big")).digest()
+            generator = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
+            drawn[row] = generator.random(shape, np.float32)
+        return drawn
+
+
+def _answers(
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: ModelConfig,
+    options: Generation,
+    dtype: Any,
+) -> dict[str, tf.Tensor]:
+    ids, scores = search(
+        weights,
+        config,
+        batch["input_ids"],
+        batch["attention_mask"],
+        options=options,
+        uniform=batch.get("uniform"),
+        dtype=dtype,
+    )
+    return {"ids": ids, "scores": scores}

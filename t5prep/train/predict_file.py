@@ -1,0 +1,100 @@
+"""A file of answers that a killed run goes on with: it takes its name when it is whole, and what was written stays."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from t5prep.errors import OutputError
+from t5prep.io import atomic_files
+
+
+class AnswerFile:
+    """Text that is appended to piece by piece, each piece on disk before the next.
+
+    `identity` is what the answers follow from: what another run of the same wrote is gone on with, `done` answers and
+    the `counts` of them; `fresh` begins anew. Raises OutputError where the place cannot be written, where another run is
+    writing it, or where a run of something else was cut off.
+    """
+
+    def __init__(self, path: Path, *, identity: Mapping[str, Any], fresh: bool = False) -> None:
+        self._path = path
+        self._text = path.with_name(f"{atomic_files.UNFINISHED}{path.name}")
+        self._journal = path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
+        self._identity = json.loads(json.dumps(identity))
+        self.done = 0
+        self.counts: dict[str, Any] = {}
+        with _explained(path):
+            if path.is_dir():
+                raise IsADirectoryError(21, "it is a directory")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = open(self._text, "ab")  # noqa: SIM115 - closed in `close`
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise OutputError(
+                f"{path} is being written by another run. Wait for it, or choose another --out."
+            ) from None
+        self._go_on({} if fresh else self._said())
+
+    def _said(self) -> dict[str, Any]:
+        """Return the journal of a run that was cut off, or nothing."""
+        try:
+            said = json.loads(self._journal.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        if self._file.tell() < said["bytes"]:  # the text was removed, or cut by hand
+            return {}
+        if said["identity"] != self._identity:
+            differs = [key for key in self._identity if said["identity"].get(key) != self._identity[key]]
+            self._file.close()
+            raise OutputError(
+                f"{self._path} was begun with another {' and '.join(differs) or 'version'}. Give the same again to go on, or "
+                "--fresh to begin anew."
+            )
+        return dict(said)
+
+    def _go_on(self, said: Mapping[str, Any]) -> None:
+        with _explained(self._path):
+            self._file.truncate(said.get("bytes", 0))
+            self._file.seek(0, os.SEEK_END)
+        self.done, self.counts = said.get("done", 0), dict(said.get("counts", {}))
+
+    def add(self, text: str, *, done: int, counts: Mapping[str, Any]) -> None:
+        """Write some answers; `done` are all that are written then, `counts` what was counted of them."""
+        with _explained(self._path):
+            self._file.write(text.encode("utf-8", "backslashreplace"))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            said = {"identity": self._identity, "done": done, "bytes": self._file.tell(), "counts": counts}
+            atomic_files.write_scratch(self._journal, json.dumps(said).encode())
+
+    def finish(self, text: str) -> None:
+        """Write the end, and give the file its name."""
+        with _explained(self._path):
+            self._file.write(text.encode("utf-8", "backslashreplace"))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            os.replace(self._text, self._path)
+            self._journal.unlink(missing_ok=True)
+        self._file.close()
+
+    def close(self) -> None:
+        """Let go of an unfinished file; what is written of it stays, unless nothing is."""
+        if not self._file.closed:
+            empty = self._file.tell() == 0
+            self._file.close()
+            if empty:
+                self._text.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Any:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(atomic_files.explain(error, path)) from error

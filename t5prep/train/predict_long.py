@@ -1,0 +1,111 @@
+"""Long texts taken apart at the ends of their sentences, so that each part is answered whole and the answers are joined."""
+
+import collections
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from t5prep.errors import Reject
+from t5prep.tasks.example import Example, Part, Protected
+from t5prep.tokens.tokenizer import Tokenizer
+
+# What stands between two sentences: spaces after a full stop (and a closing quote or bracket), or a new line.
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])\s+|\s*\n\s*")
+_BETWEEN_WORDS = re.compile(r"\s+")
+# Tokens that a part may have more than were counted: a text is tokenized with what stands before it.
+_MARGIN = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Hold a long input as `examples` to answer, and what stands around them: one text more than there are examples."""
+
+    examples: tuple[Example, ...]
+    around: tuple[str, ...]
+
+    def join(self, answers: Sequence[str]) -> str:
+        """Return the answers of the parts as one text, with what stood between the parts between them."""
+        between = zip(answers, self.around[1:], strict=True)
+        return self.around[0] + "".join(answer + after for answer, after in between)
+
+
+def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> Parts:
+    """Return an input in parts of about `room` tokens; a sentence longer than that stays whole up to `limit` tokens.
+
+    The one text of the input that truncation may cut is divided; protected texts stand in every part. Raises Reject
+    where there is no such text or more than one, or where what is protected leaves no room.
+    """
+    parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    texts = [place for place, part in enumerate(parts) if isinstance(part, str)]
+    if len(texts) != 1:
+        raise Reject(f"too long to split: its input has {len(texts)} texts that could be taken apart")
+    (place,) = texts
+    fixed = sum(
+        len(tokenizer.encode(part.text)) if isinstance(part, Protected) else not isinstance(part, str) for part in parts
+    )
+    fixed += 1 + _MARGIN  # the last EOS
+    if limit - fixed < 1:
+        raise Reject(f"protected text too long: {fixed} tokens with EOS, the limit is {limit}")
+    pieces = _divided(str(parts[place]), tokenizer=tokenizer, room=max(1, room - fixed), limit=limit - fixed)
+    around, examples, before = [], [], ""
+    for text, after in pieces:
+        if not text:
+            before += after
+            continue
+        around.append(before)
+        examples.append(dataclasses.replace(example, inputs=(*parts[:place], text, *parts[place + 1 :])))
+        before = after
+    return Parts(tuple(examples), (*around, before))
+
+
+def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[tuple[str, str]]:
+    """Return groups of sentences of at most `room` tokens, each with the spaces after it: together they are the text."""
+    sentences = _apart(text, _BETWEEN_SENTENCES)
+    small: list[tuple[str, str, int]] = []
+    for (sentence, gap), tokens in zip(sentences, _counts(sentences, tokenizer), strict=True):
+        if tokens <= limit:
+            small.append((sentence, gap, tokens + gap.count("\n")))  # a newline that is kept is a token
+            continue
+        words = _words(sentence, tokenizer=tokenizer, limit=limit)
+        small += [*words[:-1], (words[-1][0], words[-1][1] + gap, words[-1][2])]
+    groups: list[tuple[str, str]] = []
+    held = 0
+    for piece, gap, tokens in small:
+        if groups and held + tokens <= room:
+            text_so_far, between = groups[-1]
+            groups[-1] = (text_so_far + between + piece, gap)
+            held += tokens
+        else:
+            groups.append((piece, gap))
+            held = tokens
+    return groups
+
+
+def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str, str, int]]:
+    """Return the words of a sentence that is too long itself; a word that is too long is divided between its letters."""
+    words = _apart(sentence, _BETWEEN_WORDS)
+    counted = collections.deque(zip(words, _counts(words, tokenizer), strict=True))
+    divided: list[tuple[str, str, int]] = []
+    while counted:
+        (word, gap), tokens = counted.popleft()
+        if tokens <= limit or len(word) < 2:
+            divided.append((word, gap, tokens))
+            continue
+        middle = len(word) // 2
+        halves = [(word[:middle], ""), (word[middle:], gap)]
+        counted.extendleft(reversed(list(zip(halves, _counts(halves, tokenizer), strict=True))))
+    return divided
+
+
+def _apart(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
+    """Return what stands between the matches, each with the match after it ("" after the last)."""
+    pieces, begin = [], 0
+    for gap in between.finditer(text):
+        if gap.end() > gap.start():
+            pieces.append((text[begin : gap.start()], gap.group()))
+            begin = gap.end()
+    return [*pieces, (text[begin:], "")]
+
+
+def _counts(pieces: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list[int]:
+    return [len(ids) for ids in tokenizer.encode_all([piece for piece, _ in pieces])]

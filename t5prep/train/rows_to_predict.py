@@ -1,0 +1,217 @@
+"""Raw rows as inputs of the task that a run was trained on: the one file where training meets the tasks."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.errors import Reject, SourceError, UsageError
+from t5prep.reading import blocks, formats
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Record, Row
+from t5prep.sources import RawFile, Resolved, unpacked_name
+from t5prep.tasks import registry, task
+from t5prep.tasks.example import EOS, Example, Part, Protected
+from t5prep.tasks.task import Column
+
+EMPTY = "empty row"
+# The column of a table whose rows are whole inputs, and the one that lines of text have.
+INPUT, LINE = "input", "text"
+# The name of what is piped in: the ids of its rows are their numbers alone.
+STDIN = "standard input"
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Hold one row to answer: its id, its input without a target (or the reason why it has none), its columns."""
+
+    id: str
+    example: Example | None
+    reason: str = ""
+    row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Return the input as a person reads it, a space between its fields."""
+        return text_of(self.example) if self.example else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """Hold how rows become inputs: by a task (`name`), or as they stand (`name` is "").
+
+    `columns` are those that a row must have, `id_column` the one with its id ("" where there is none), `line_column` the
+    one that a line of text fills ("" where several columns make an input). `whole` says that an input that is cut has no
+    right answer, `classes` that answers are words of a few.
+    """
+
+    to_inputs: Callable[[Record], Example]
+    columns: tuple[Column, ...]
+    id_column: str
+    line_column: str
+    name: str = ""
+    files: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    format: str = ""
+    whole: bool = False
+    classes: bool = False
+
+
+def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
+    """Return the manifest whose task the rows are for; None where a model has none. Raises UsageError."""
+    names = list(dict.fromkeys(one.task for one in manifests))
+    if name and name not in names:
+        known = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
+        raise UsageError(f"--task {name}: this model has no such task; {known}.")
+    if len(names) > 1 and not name:
+        raise UsageError(f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}")
+    return next((one for one in manifests if one.task == (name or names[0])), None)
+
+
+def by_task(manifest: Manifest | None) -> Asking:
+    """Return how the task of a manifest makes inputs of rows; rows as they stand where there is no such task."""
+    if manifest is None or manifest.task not in registry.names() or registry.get(manifest.task).documents:
+        return as_they_stand()
+    this = registry.get(manifest.task)
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in manifest.options.items()}
+    options = task.make_options(this, given)
+    make = this.to_inputs or this.to_example
+    columns = task.input_columns(this, options) if this.to_inputs else tuple(this.columns(options))
+    needed = [column for column in columns if isinstance(column, str) or "" not in column]
+    line = (needed[0] if isinstance(needed[0], str) else needed[0][-1]) if len(needed) == 1 else ""
+    return Asking(
+        to_inputs=lambda record: make(record, options),
+        columns=columns,
+        id_column=this.id_column(options),
+        line_column=line,
+        name=manifest.task,
+        files=task.files(this, options),
+        pairs=this.pairs,
+        format=this.format,
+        whole=this.whole,
+        classes=bool(this.classes(options)),
+    )
+
+
+def as_they_stand() -> Asking:
+    """Return how rows are inputs themselves: lines of text, or the column `input` of a table (a text, or its fields)."""
+    return Asking(to_inputs=_as_it_stands, columns=(INPUT,), id_column="id", line_column=INPUT, format="text")
+
+
+def _as_it_stands(record: Record) -> Example:
+    given = record[INPUT]
+    fields = [given] if isinstance(given, str) else given
+    if not isinstance(fields, list | tuple) or not all(isinstance(field, str) for field in fields):
+        raise Reject(f"no text: {INPUT} is a text or a list of texts")
+    if not any(field.strip() for field in fields):
+        raise Reject("empty input")
+    between: list[Part] = [part for field in fields for part in (EOS, field)]
+    return Example(id=None, inputs=tuple(between[1:]), targets="")
+
+
+class Rows:
+    """The questions of a source in its order, one for each row whatever is wrong with it.
+
+    `columns` are the names of the first file's, `note` is what the user should know of how rows are read ("" for
+    nothing). Raises SourceError for a table without the columns that are needed, UsageError for an unknown format.
+    """
+
+    def __init__(self, source: Resolved, asking: Asking, *, kind: str = "", encoding: str = "utf-8") -> None:
+        self._source, self._kind, self._encoding = source, kind, encoding
+        self._files = _without_targets(source.files, asking.pairs)
+        if not self._files:
+            raise SourceError(f"{source.uri} has no files that rows could be read from.")
+        self._asking, self.note = asking, ""
+        self.columns: tuple[str, ...] = ()
+        first = next(self._scan(self._files[0]), None)
+        lines = first is not None and first.format.kind == "text"
+        names = () if lines else _columns(first)
+        if asking.name and first and not self._fits(names, lines=lines):
+            if not lines and INPUT not in names:
+                missing = task.missing_column(asking.columns, names)
+                raise SourceError(
+                    f"{self._files[0].name} has no column {missing} The model's task, {asking.name}, needs it; inputs as "
+                    f"they stand are read from a column {INPUT}, or from lines of text with --as-text."
+                )
+            wanted = ", ".join(task.column_names(asking.columns))
+            self.note = (
+                f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
+                f"{wanted}, in a table (--format csv or jsonl). --as-text says that this is meant."
+            )
+            self._asking = as_they_stand()
+        elif not asking.name and first and not lines and INPUT not in names:
+            raise SourceError(f"{self._files[0].name} has no column {task.missing_column((INPUT,), names)}")
+        self.columns = (self._asking.line_column,) if lines else names
+
+    @property
+    def asking(self) -> Asking:
+        """Return how rows become inputs, after a look at the first of them."""
+        return self._asking
+
+    def __iter__(self) -> Iterator[Question]:
+        for file in self._files:
+            named = "" if unpacked_name(file.name) == STDIN else f"{file.name}:"
+            for block in self._scan(file):
+                for row in _all_rows(block):
+                    yield self._question(row, place=f"{named}{row.number}")
+
+    def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
+        return bool(self._asking.line_column) if lines else not task.missing_column(self._asking.columns, names)
+
+    def _scan(self, file: RawFile) -> Iterator[Block]:
+        named = unpacked_name(file.name).lower()
+        of_pair = any(named.endswith(ending) for pair in self._asking.pairs for ending in pair)
+        says = named.endswith(tuple(formats.SUFFIXES))
+        kind = self._kind or ("" if says else "text" if of_pair or named == STDIN else self._asking.format)
+        yield from blocks.scan(file, formats.detect(file.name, kind=kind, encoding=self._encoding))
+
+    def _question(self, row: Row, *, place: str) -> Question:
+        if row.record is None:
+            return Question(place, None, row.reason)
+        record = row.record
+        if tuple(record) == (LINE,) and self.columns == (self._asking.line_column,):
+            record = {self._asking.line_column: record[LINE]}
+        own = record.get(self._asking.id_column) if self._asking.id_column else None
+        id = place if own in (None, "") else str(own)
+        try:
+            example = self._asking.to_inputs(record)
+        except Reject as reject:
+            return Question(id, None, str(reject), record)
+        except KeyError as error:
+            if error.args[0] not in task.column_names(self._asking.columns):
+                raise
+            return Question(id, None, f"missing field: {error.args[0]}", record)
+        return Question(example.id or id, example, row=record)
+
+
+def text_of(example: Example) -> str:
+    """Return an example's input as a person reads it: its parts one after the other, a space where EOS stands."""
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    return "".join(
+        " " if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts
+    ).strip()
+
+
+def _columns(block: Block | None) -> tuple[str, ...]:
+    if block is None or block.columns:
+        return block.columns if block else ()
+    records = (row.record for row in itertools.islice(blocks.read(block), 100))
+    return tuple(next((record for record in records if record), ()))
+
+
+def _all_rows(block: Block) -> Iterator[Row]:
+    """The rows of a block with those that reading passes over, which are empty: an answer belongs to each."""
+    expected = block.first_row
+    for row in blocks.read(block):
+        yield from (Row(number, None, EMPTY) for number in range(expected, row.number))
+        yield row
+        expected = row.number + 1
+    yield from (Row(number, None, EMPTY) for number in range(expected, block.first_row + block.rows))
+
+
+def _without_targets(files: Sequence[RawFile], pairs: Sequence[tuple[str, str]]) -> list[RawFile]:
+    """The files without those that hold the right answers line by line, `test.target` beside `test.source`."""
+    names = {unpacked_name(file.name) for file in files}
+    answers = {name.removesuffix(left) + right for name in names for left, right in pairs if name.endswith(left)}
+    return [file for file in files if unpacked_name(file.name) not in answers]

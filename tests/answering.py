@@ -1,0 +1,36 @@
+"""A model that copies its input, in place of a trained one: what stands around the device, without a device."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.tokens import loading
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train.model.generation import Generation
+from t5prep.train.run import TINY, Model
+
+
+class Copies:
+    """Answers each input with its own tokens, at most `max_length` of them; `batches` are the shapes that were asked."""
+
+    batches: list[tuple[int, int]] = []  # noqa: RUF012 - of the class, so that a test sees those of every instance
+
+    def __init__(self, opened: Model, *, generation: Generation, rows: int, tokenizer: Tokenizer, **_: Any) -> None:
+        self.rows, self._generation, self._pad = rows, generation, tokenizer.pad_id
+
+    def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+        assert len(inputs) <= self.rows
+        assert max(map(len, inputs)) <= length
+        self.batches.append((len(inputs), length))
+        answers = np.full([len(inputs), self._generation.answers, self._generation.max_length], self._pad, np.int32)
+        for row, own in enumerate(inputs):
+            kept = own[: self._generation.max_length]
+            answers[row, :, : len(kept)] = kept
+        return answers, np.array([[-float(len(own))] * self._generation.answers for own in inputs])
+
+
+def model(made: Manifest | None, *, tokenizer: str = "sample:") -> Model:
+    """A model that was trained on a dataset, without weights."""
+    return Model("toy", TINY, {}, loading.load(tokenizer), (made,) if made else ())
