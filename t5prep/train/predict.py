@@ -147,8 +147,7 @@ class Predictor:
         ids = np.concatenate(made.inputs)
         too_long = made.tokens > self.limit
         if self.long == "refuse" and too_long:
-            about = "" if made.exact else "about "
-            return _Asked(question, reason=f"too long: {about}{made.tokens} tokens, the limit is {self.limit}")
+            return _Asked(question, reason=f"too long: {made.tokens} tokens, the limit is {self.limit}")
         if self.long == "split" and made.tokens > self._room:
             return self._split(question, example, made.tokens)
         markers = int((ids == self.tokenizer.sentinel(1)).sum())  # no text becomes one: it stands for what was cut

@@ -49,8 +49,8 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
     pieces = _divided(str(parts[place]), tokenizer=tokenizer, room=max(1, room - fixed), limit=limit - fixed)
     around, examples, before = [], [], ""
     for text, after in pieces:
-        if not text:
-            before += after
+        if not text.strip():
+            before += text + after
             continue
         around.append(before)
         examples.append(dataclasses.replace(example, inputs=(*parts[:place], text, *parts[place + 1 :])))

@@ -102,7 +102,8 @@ class Asking:
         generation: Generation = Generation(),  # noqa: B008 - frozen
         **options: Any,
     ) -> None:
-        given = _found(source, include=()) if isinstance(source, str) and Path(source).exists() else source
+        # What is on this machine is looked for before a model is read, which takes longer.
+        given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
         self.opened = run.open_model(model, which=which)
         manifest = rows_to_predict.choose(self.opened.manifests, name=reading.task)
         asking = rows_to_predict.as_they_stand() if reading.as_text else rows_to_predict.by_task(manifest)

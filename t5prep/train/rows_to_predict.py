@@ -7,7 +7,7 @@ from typing import Any
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, SourceError, UsageError
-from t5prep.reading import blocks, formats
+from t5prep.reading import blocks, formats, values
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
@@ -143,6 +143,7 @@ class Rows:
         elif not asking.name and first and not lines and INPUT not in names:
             raise SourceError(f"{self._files[0].name} has no column {task.missing_column((INPUT,), names)}")
         self.columns = (self._asking.line_column,) if lines else names
+        self._names = task.column_names(self._asking.columns)
 
     @property
     def asking(self) -> Asking:
@@ -153,7 +154,7 @@ class Rows:
         for file in self._files:
             named = "" if unpacked_name(file.name) == STDIN else f"{file.name}:"
             for block in self._scan(file):
-                for row in _all_rows(block):
+                for row in blocks.read(block):
                     yield self._question(row, place=f"{named}{row.number}")
 
     def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
@@ -168,18 +169,20 @@ class Rows:
 
     def _question(self, row: Row, *, place: str) -> Question:
         if row.record is None:
-            return Question(place, None, row.reason)
+            return Question(place, None, row.reason or EMPTY)
         record = row.record
         if tuple(record) == (LINE,) and self.columns == (self._asking.line_column,):
             record = {self._asking.line_column: record[LINE]}
         own = record.get(self._asking.id_column) if self._asking.id_column else None
         id = place if own in (None, "") else str(own)
+        if self._asking.name and (reason := values.not_text(record, self._names)):
+            return Question(id, None, reason, record)
         try:
             example = self._asking.to_inputs(record)
         except Reject as reject:
             return Question(id, None, str(reject), record)
         except KeyError as error:
-            if error.args[0] not in task.column_names(self._asking.columns):
+            if error.args[0] not in self._names:
                 raise
             return Question(id, None, f"missing field: {error.args[0]}", record)
         return Question(example.id or id, example, row=record)
@@ -198,16 +201,6 @@ def _columns(block: Block | None) -> tuple[str, ...]:
         return block.columns if block else ()
     records = (row.record for row in itertools.islice(blocks.read(block), 100))
     return tuple(next((record for record in records if record), ()))
-
-
-def _all_rows(block: Block) -> Iterator[Row]:
-    """The rows of a block with those that reading passes over, which are empty: an answer belongs to each."""
-    expected = block.first_row
-    for row in blocks.read(block):
-        yield from (Row(number, None, EMPTY) for number in range(expected, row.number))
-        yield row
-        expected = row.number + 1
-    yield from (Row(number, None, EMPTY) for number in range(expected, block.first_row + block.rows))
 
 
 def _without_targets(files: Sequence[RawFile], pairs: Sequence[tuple[str, str]]) -> list[RawFile]:

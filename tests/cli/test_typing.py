@@ -53,9 +53,8 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
         (
             "predict --model runs/feedback feedbak.csv",
             1,
-            "feedbak.csv cannot be read (No such file or directory). Did you",
+            "feedbak.csv does not exist. Name a file, a directory, or a glob in",
         ),
-        ("predict --model runs/feedback data", 1, "data cannot be read (Is a directory)."),
         ("predict --model runs/feedbak", 1, 'runs/feedbak does not exist. Did you mean "runs/feedback"?'),
         ("eval --model runs/feedbak --data data/feedback", 1, 'Did you mean "runs/feedback"?'),
         ("eval --model data/feedback --data data/feedback", 1, "data/feedback is a prepared dataset. A model is a run"),

@@ -25,7 +25,8 @@ from t5prep.train import checkpoint as checkpoints  # noqa: E402
 from t5prep.train import device, export, progress, run, trainer  # noqa: E402
 from t5prep.train.evaluate import evaluate  # noqa: E402
 from t5prep.train.model.weights import load_weights  # noqa: E402
-from t5prep.train.predict import Item, answer, predict, read_items  # noqa: E402
+from t5prep.train.predict import answer  # noqa: E402
+from t5prep.train.predict_source import Asking  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +120,14 @@ def test_scoring_a_run_from_its_directory(done: trainer.Result, data: str, tmp_p
     assert losses == sorted(losses, reverse=True)
 
 
-def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str, toys: Path) -> None:
-    """Texts, tokenized by the run's own tokenizer, answer as the prepared records do."""
-    import csv
-
-    with open(Path(data).with_suffix(".csv"), newline="", encoding="utf-8") as file:
-        rows = {row["Id"]: row for row in csv.DictReader(file)}
+def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str) -> None:
+    """Raw rows, through the run's own task and tokenizer, are answered as the prepared records are."""
     assert done.evaluation
     expected = {p["id"]: p["prediction"] for p in done.evaluation.predictions}
-    items = [Item(id, (f"quality: {rows[id]['Title']}", rows[id]["Body"])) for id in expected]
-    said = predict(done.run, items=items, batch=8)
-    assert {one["id"]: one["prediction"] for one in said} == expected
-    assert [one["id"] for one in said] == list(expected)
+    asking = Asking(done.run, str(Path(data).with_suffix(".csv")), batch=8)
+    answers = [one for some in asking.answers() for one in some]
+    assert len(answers) == 90
+    assert {one.id: one.prediction for one in answers if one.id in expected} == expected
 
 
 def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -> None:
@@ -145,21 +142,12 @@ def test_another_run_starts_from_the_best_weights_of_one(done: trainer.Result) -
         run.start_from(config, ids=9000)
 
 
-def test_items_of_files() -> None:
-    assert read_items(["a\n", "\n", "b"], jsonl=False) == [Item("1", ("a",)), Item("3", ("b",))]
-    with pytest.raises(UsageError, match="Line 2"):
-        read_items(['{"input": "a"}', '{"text": "b"}'], jsonl=True)
-    for line in ("[1", '{"input": []}', '{"input": {"a": 1}}', '{"input": null}', '{"input": "\\ud800"}', "7"):
-        with pytest.raises(UsageError, match="Line 1 is not"):
-            read_items([line], jsonl=True)
-    with pytest.raises(UsageError, match="Line 2 is not text in UTF-8"):
-        read_items(["a", "b\udcff"], jsonl=False)
-
-
-def test_input_that_is_no_text_is_one_sentence() -> None:
-    result = CliRunner().invoke(cli.main, ["predict", "--model", "nowhere"], input=b"a\n\xff\xfe\n")
+@pytest.mark.parametrize("piped", [b"a\n\xff\xfe\n", b"a\ncaf\xe9\n"])
+def test_input_that_is_no_text_is_one_sentence(done: trainer.Result, piped: bytes) -> None:
+    result = CliRunner().invoke(cli.main, ["predict", "--model", done.run], input=piped)
     assert result.exit_code == 1
-    assert result.output.startswith("Error: Standard input cannot be read")
+    assert result.stderr.startswith("Error: standard input is not utf-8: byte 0x")
+    assert "looks like --encoding" in result.stderr
 
 
 def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import answering
 import numpy as np
 import preparing
 import pytest
@@ -13,7 +14,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.sources import sample  # noqa: E402
 from t5prep.tokens import newlines  # noqa: E402
 from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
-from t5prep.train import evaluate, predict, run  # noqa: E402
+from t5prep.train import evaluate, predict, predict_source, run  # noqa: E402
 from t5prep.train.run import TINY, Model  # noqa: E402
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
@@ -47,8 +48,7 @@ def test_lines_come_back_in_scores_and_predictions(
         splits={"validation": 1.0}, input_length=16, target_length=8,
     )  # fmt: skip
     newline = "\n" if keep_newlines else " "
-    for module in (evaluate, predict):
-        monkeypatch.setattr(module, "on_replicas", echo)
+    monkeypatch.setattr(evaluate, "on_replicas", echo)
     score = evaluate.Evaluator(
         {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation", batch=4,
         tokenizer=WORDS, dtype=tf.float32,
@@ -60,8 +60,10 @@ def test_lines_come_back_in_scores_and_predictions(
         assert one["prediction"] == f"question {one['id']}{newline}why so"
 
     monkeypatch.setattr(run, "open_model", lambda name, which: Model(name, TINY, {}, WORDS, (made,)))
-    (said,) = predict.predict("toy", items=[predict.Item("0", ("question 0\nwhy so",))])
-    assert said["prediction"] == f"question 0{newline}why so"
+    monkeypatch.setattr(predict, "Device", answering.Copies)
+    (table := tmp_path / "new.csv").write_text('id,q\n0,"question 0\nwhy so"\n')
+    ((one,),) = predict_source.Asking("toy", str(table)).answers()
+    assert one.prediction == f"question 0{newline}why so"
 
     _, found = evaluate.evaluate("toy", data=str(tmp_path / "data"), batch=4)
     assert {name for one in found.predictions for name in one["scores"]} >= {"em", "f1", "rougeL_precision"}
