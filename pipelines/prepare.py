@@ -14,11 +14,11 @@ from pipelines import cost_estimate, engines, failures, pool, staging
 from pipelines.local_progress import Watch
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload, scan
 from t5prep.dataset import manifest
+from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, TokenizerError
 from t5prep.io import cache_folder, paths
-from t5prep.prepare import memory_budget, output_folder
+from t5prep.prepare import memory_budget, output_folder, task_settings
 from t5prep.prepare.memory_budget import Budget
-from t5prep.prepare.settings import Settings
 from t5prep.reading import blocks, parallel_files
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
@@ -54,6 +54,7 @@ def prepare(
     out = str(out)
     engines.require(runner, arguments=arguments, out=out)
     loaded = loading.load(tokenizer)
+    settings = task_settings.complete(settings)
     check(settings, source=source, tokenizer=loaded)
     if loaded.blocks.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.blocks.slow}", file=sys.stderr)
@@ -187,20 +188,6 @@ def _columns(block: Block | None) -> Sequence[str]:
 
 
 def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> output_folder.Identity:
-    """That of the dataset that these would make."""
-    return output_folder.Identity(
-        task=settings.task,
-        options=dict(settings.options),
-        tokenizer=tokenizer.sha256,
-        layout=settings.layout,
-        lengths={"inputs": settings.input_length, "targets": settings.target_length},
-        truncation=(settings.truncation, settings.marker),
-        newlines=settings.newlines,
-        seed=settings.seed,
-        masks=settings.masks,
-        shares=settings.splits,
-        limit=settings.limit,
-        dedup=settings.dedup,
-        read_as=(settings.format, settings.encoding),
-        files=sorted((file.name, file.bytes) for file in source.files),
-    )
+    """Return the identity of the dataset that these would make."""
+    files = sorted((file.name, file.bytes) for file in source.files)
+    return output_folder.Identity(settings, tokenizer.sha256, "", files)

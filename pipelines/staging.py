@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator
 
 from t5prep import sources
+from t5prep.dataset.settings import Settings
 from t5prep.io import paths
 from t5prep.prepare import row_limit
 from t5prep.prepare.row_limit import Wanted
-from t5prep.prepare.settings import Settings
 from t5prep.sources import RawFile, Resolved
 from t5prep.tokens.tokenizer import Tokenizer
 

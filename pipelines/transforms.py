@@ -11,9 +11,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from pipelines import pool, staging
 from pipelines.staging import Staged
 from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock, scan
+from t5prep.dataset.settings import Settings
 from t5prep.prepare import partition, shard_plan
 from t5prep.prepare.block_sorter import Run
-from t5prep.prepare.settings import Settings
 from t5prep.prepare.shard_writer import Gathered, ShardSpec
 
 

@@ -14,13 +14,13 @@ from pipelines.staging import Staged
 from t5prep import sources
 from t5prep.dataset import balance, manifest
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import build_manifest, record_layouts, row_limit, shard_writer
 from t5prep.prepare.block_sorter import Placer, Run
 from t5prep.prepare.block_tokenizer import BlockTokenizer
 from t5prep.prepare.row_limit import Wanted
-from t5prep.prepare.settings import Settings
 from t5prep.prepare.shard_writer import Gathered, ShardSpec
 from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import Block

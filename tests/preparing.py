@@ -11,9 +11,7 @@ from pipelines import engines
 from pipelines.prepare import prepare
 from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
-from t5prep.prepare.settings import Settings
-from t5prep.prepare.shard_plan import default_splits
-from t5prep.tasks.registry import get
+from t5prep.prepare import task_settings
 
 
 def prepared(
@@ -21,19 +19,10 @@ def prepared(
 ) -> manifest.Manifest:
     """A dataset with the given choices; those not given are the command line's."""
     name = choices.pop("task", "so_quality")
-    task = get(name)
     resolved = sources.resolve(str(source), include=choices.pop("include", ()))
     how = {key: choices.pop(key) for key in ("kept", "fresh", "memory", "runner", "arguments") if key in choices}
-    settings = {
-        "options": {},
-        "input_length": task.input_length,
-        "target_length": task.target_length,
-        "splits": default_splits(resolved),
-        **choices,
-    }
-    return prepare(
-        Settings(task=name, **settings), source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, **how
-    )
+    settings = task_settings.choose(name, options=choices.pop("options", {}), source=resolved, **choices)
+    return prepare(settings, source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, **how)
 
 
 def records(data: Path) -> dict[str, list[dict[str, list]]]:

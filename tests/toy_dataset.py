@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from t5prep.dataset import tfrecord
-from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, Tokenizer, Truncation
+from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, TaskFacts, Tokenizer
+from t5prep.dataset.settings import Settings
 from t5prep.train.data import order
 
 INPUT, TARGET = 8, 4
@@ -33,20 +34,13 @@ def write(
         splits[split] = Split(number, {"inputs": 0, "targets": 0}, {}, 0.0, {}, {}, written)
     manifest = Manifest(
         schema=SCHEMA,
-        task="toy",
-        options={},
         created_by="test",
-        source=Source("file:toy", "1", [], "CC0-1.0", "", format="", encoding="utf-8"),
+        settings=Settings("toy", {}, length, TARGET, truncation="head", marker="none", layout=layout),
+        task=TaskFacts([], []),
+        source=Source("file:toy", "1", [], "CC0-1.0", ""),
         tokenizer=Tokenizer("toy", SHA, 1000, 1152, 0, 1, 2),
-        layout=layout,
         features=features(layout, length),
-        lengths={"inputs": length, "targets": TARGET},
-        truncation=Truncation("head", "none", {}),
-        newlines="space",
-        seed=0,
-        shares=None,
-        limit=None,
-        dedup="none",
+        ledger={},
         splits=splits,
         rejected={},
         warnings=[],

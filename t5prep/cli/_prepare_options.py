@@ -1,43 +1,31 @@
-"""The options that preparing has whatever the task."""
+"""The options of preparing: made from the fields of Settings and of a task's options, and those of the run itself."""
 
+import dataclasses
+import types
+import typing
 from typing import Any
 
 import click
 
 from pipelines.engines import RUNNERS
+from t5prep.dataset.settings import Settings
 from t5prep.prepare.memory_budget import DEFAULT
-from t5prep.tokens.truncation import MARKERS, POLICIES
+from t5prep.tasks.options import flag
+from t5prep.tasks.task import Task
 
 SOURCES = "sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name"
-SPLITS = "Shares drawn by the id's hash [default: train=0.9,validation=0.1, unless files are splits themselves]."
 
 
-def common(task: Any) -> list[click.Parameter]:
-    """The options, with the defaults of a task."""
-    from t5prep.prepare.settings import DEDUPS, LAYOUTS
-
-    lengths = {"inputs": task.input_length, "targets": task.target_length}
+def of_task(task: Task) -> list[click.Parameter]:
+    """Return all options of preparing a task, with the task's own defaults."""
+    chosen = [field for field in dataclasses.fields(Settings) if field.metadata.get("help")]
+    defaults = {"input_length": task.input_length, "target_length": task.target_length}
     return [
         # A default of None would count as one, and --source would not be required.
         _option("source", SOURCES, **({"default": task.source} if task.source else {"required": True})),
         _option("tokenizer", "A spiece.model, its directory, a Hub name, or sample:", required=True),
         _option("out", "Where the dataset goes.", required=True),
-        _option("input-length", "Tokens of an input, EOS among them.", default=lengths["inputs"]),
-        _option("target-length", "Tokens of a target, EOS among them.", default=lengths["targets"]),
-        _option("truncation", "What of a long input is kept.", default="head_tail", type=click.Choice(POLICIES)),
-        _option("marker", "What head_tail puts for the middle.", default="extra_id_1", type=click.Choice(MARKERS)),
-        _option("layout", "How records are laid out.", default="padded", type=click.Choice(LAYOUTS)),
-        _option("masks", "Write attention_mask and decoder_attention_mask too.", is_flag=True),
-        _option("keep-newlines", "Keep newlines, each as the token <extra_id_2>, instead of a space.", is_flag=True),
-        _option("splits", SPLITS),
-        _option(
-            "dedup", "exact: keep one row of each input text, in one split.", default="none", type=click.Choice(DEDUPS)
-        ),
-        _option("shards", "Shards of the largest split, or auto.", default="auto"),
-        _option("seed", "What splits and order are drawn with.", default=0),
-        _option("limit", "Read only so many rows (of each split, where files are splits).", type=click.IntRange(min=1)),
-        _option("format", "csv, tsv, jsonl, parquet or text, where file names do not say it.", default=""),
-        _option("encoding", "Of text files.", default="utf-8"),
+        *(from_field(field, default=defaults.get(field.name, field.default)) for field in chosen),
         _option(
             "runner",
             "What runs the pipeline; Beam's own options for it go after --.",
@@ -49,9 +37,34 @@ def common(task: Any) -> list[click.Parameter]:
         _option("fresh", "Tokenize anew even what is kept from an earlier run.", is_flag=True),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
         click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),
+        *(from_field(field, default=field.default) for field in dataclasses.fields(task.options)),
     ]
 
 
+def from_field(field: dataclasses.Field, *, default: Any) -> click.Option:
+    """Return the command line option that a field declares (t5prep.tasks.options)."""
+    rules, kind = field.metadata, _kind(field.type)
+    how: dict[str, Any] = {"type": click.Choice(rules["choices"]) if rules["choices"] else kind}
+    if kind is bool:
+        how = {"is_flag": True}
+    elif isinstance(default, tuple):
+        how["multiple"] = True
+    elif rules["parse"]:
+        how = {"callback": lambda context, option, text: None if text is None else rules["parse"](text)}
+    shown = rules["shown"] or default
+    help = f"{rules['help'][:1].upper()}{rules['help'][1:]}."
+    return _option(field.name, help, **how, **({} if shown is None else {"default": shown}))
+
+
+def _kind(annotation: Any) -> type:
+    """Return the type of one value: `int` of `int | None`, `str` of `tuple[str, ...]`."""
+    if isinstance(annotation, types.UnionType):
+        annotation = typing.get_args(annotation)[0]
+    if typing.get_origin(annotation) is tuple:
+        annotation = typing.get_args(annotation)[0]
+    return annotation if annotation in (int, float, bool) else str
+
+
 def _option(name: str, help: str, **how: Any) -> click.Option:
-    shown = how.get("default") not in (None, "") and not how.get("is_flag")
-    return click.Option([f"--{name}"], help=help, show_default=shown, **how)
+    shown = how.get("default") not in (None, "", ()) and not how.get("is_flag")
+    return click.Option([flag(name)], help=help, show_default=shown, **how)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from t5prep.cli import _output
-from t5prep.cli._prepare_options import common
+from t5prep.cli._prepare_options import of_task
 
 # NumPy's BLAS starts a thread for each core in each worker, and no matrix is multiplied here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -35,7 +35,7 @@ class _Tasks(click.Group):
         from t5prep.tasks import registry
 
         this = registry.get(name)
-        params = [*common(this), *map(_option, dataclasses.fields(this.options))]
+        params = of_task(this)
         summary = registry.summary(name)
         usual = f"t5prep prepare {name} --tokenizer google-t5/t5-base --out data/{name}"
         example = f"\b\nExample:\n  {_EXAMPLES.get(name, usual)}"
@@ -52,20 +52,6 @@ _EXAMPLES = {
 }
 
 
-def _option(field: dataclasses.Field) -> click.Parameter:
-    """A task's option as a command line option."""
-    choices = field.metadata["choices"]
-    return click.Option(
-        [f"--{field.name.replace('_', '-')}"],
-        default=field.default,
-        show_default=bool(field.default),
-        multiple=isinstance(field.default, tuple),
-        is_flag=isinstance(field.default, bool),
-        type=click.Choice(choices) if choices else None,
-        help=f"{field.metadata['help'][:1].upper()}{field.metadata['help'][1:]}.",
-    )
-
-
 def _callback(name: str) -> Any:
     def run(**given: Any) -> None:
         from t5prep.tasks import registry
@@ -80,29 +66,14 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
     from pipelines.prepare import prepare
     from t5prep import sources
     from t5prep.io import cache_folder
-    from t5prep.prepare import settings, shard_plan
-    from t5prep.prepare.placement import parse_splits
-    from t5prep.tasks import registry, task
-    from t5prep.tokens import span_corruption
+    from t5prep.prepare import task_settings
 
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
     as_json, workers, fresh = (given.pop(key) for key in ("as_json", "workers", "fresh"))
     runner, beam_options = given.pop("runner"), given.pop("beam_options")
     memory = cache_folder.parse_bytes(given.pop("memory"), name="--memory")
-    this = registry.get(name)
-    chosen_options = task.make_options(this, options)
-    if this.documents and given["target_length"] == this.target_length:  # not given: as long as these inputs need
-        hide = {"density": chosen_options.density, "mean_span": chosen_options.mean_span}
-        _, given["target_length"] = span_corruption.lengths(given["input_length"], **hide)
-    resolved = sources.resolve(source, include=task.files(this, chosen_options))
-    shares = given.pop("splits")
-    chosen = settings.Settings(
-        task=name,
-        options={key: list(value) if isinstance(value, tuple) else value for key, value in options.items()},
-        splits=parse_splits(shares) if shares else shard_plan.default_splits(resolved),
-        shards=shard_plan.parse_shards(given.pop("shards")),
-        **given,
-    )
+    resolved = sources.resolve(source, include=task_settings.files(name, options))
+    chosen = task_settings.choose(name, options=options, source=resolved, **given)
     began = time.monotonic()
     made = prepare(
         chosen,
@@ -129,7 +100,7 @@ def _facts(made: Any) -> dict[str, Any]:
             name: {"records": split.records, "shards": len(split.shards), "tokens": split.tokens}
             for name, split in made.splits.items()
         },
-        "truncation": made.truncation.ledger,
+        "truncation": made.ledger,
         "rows": {name: dataclasses.asdict(rows) for name, rows in made.rows.items()},
         "rejected": made.rejected,
         "warnings": made.warnings,
@@ -138,7 +109,7 @@ def _facts(made: Any) -> dict[str, Any]:
 
 def _tell(made: Any, *, out: str, seconds: float) -> None:
     """What a person wants to know when it is done: where it is, what was lost, what comes next."""
-    ledger = made.truncation.ledger
+    ledger = made.ledger
     cut, targets = ledger["inputs"], ledger["targets"]
     records = sum(split.records for split in made.splits.values())
     size = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
@@ -147,7 +118,7 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
         shown = split.labels if len(split.labels) < 8 else {}
         labels = "".join(f"  {label} {number:,}" for label, number in shown.items())
         click.echo(f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards{labels}")
-    limit = made.lengths["inputs"]
+    limit = made.settings.input_length
     tokens = cut["tokens_before"]
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:

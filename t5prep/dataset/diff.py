@@ -24,7 +24,7 @@ PART = 4_000_000
 # Ids that are named of each kind of difference.
 NAMED = 10
 # What a manifest says that decides no byte: told, but not a difference.
-_ABOUT = ("created_by", "source.uri", "tokenizer.name")
+_ABOUT = ("created_by", "source.uri", "tokenizer.name", "settings.shards")
 _ENTRY = np.dtype([("id", "u8"), ("bytes", "u8"), ("shard", "u4"), ("record", "u4")])
 
 
@@ -113,7 +113,7 @@ def _flat(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
         field = f"{path}{name}"
         if field == "digest" or field.endswith(".lengths"):
             continue  # the first follows from everything, the second is a histogram
-        if name == "shards":
+        if name == "shards" and isinstance(item, list):
             yield field, len(item)
         elif name == "files":
             yield from ((f"{field}[{file['name']}]", file["sha256"]) for file in item)

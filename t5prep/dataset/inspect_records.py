@@ -36,7 +36,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
         raise UsageError(
             f'{data} has no split "{split}".{did_you_mean(split, made.splits)} It has {", ".join(made.splits)}.'
         )
-    decode = functools.partial(newlines.decode, tokenizer=words, newlines=made.newlines)
+    decode = functools.partial(newlines.decode, tokenizer=words, keep_newlines=made.settings.keep_newlines)
     names = [shard.name for shard in made.splits[split].shards]
     for record in itertools.islice(read(data, names), count):
         features = tfrecord.parse(record)

@@ -15,11 +15,12 @@ from cattrs.gen import make_dict_structure_fn
 
 from t5prep import __version__
 from t5prep.dataset.balance import RejectedFile, Rows
+from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError
 from t5prep.io import gcs, storage, suggestions
-from t5prep.tokens.newlines import Newlines
 
-SCHEMA = 1
+# 2: the settings as they were given, in one place; the task's metrics and classes.
+SCHEMA = 2
 NAME = "manifest.json"
 REJECTED = "rejected.jsonl"
 
@@ -35,18 +36,13 @@ class SourceFile:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved.
-
-    `format` and `encoding` are how it was said to be read; "" where a file's name says the format.
-    """
+    """Where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved."""
 
     uri: str
     revision: str
     files: list[SourceFile]
     licence: str
     citation: str
-    format: str
-    encoding: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +71,19 @@ class Feature:
 
 
 @dataclasses.dataclass(frozen=True)
-class Truncation:
-    """How long inputs were cut (policy and marker), and the ledger: what that cost, per field."""
+class TaskFacts:
+    """What training and evaluation need to know of the task, so that they need no registry of tasks.
 
-    policy: str
-    marker: str
-    ledger: dict[str, Any]
+    `metrics` are those that its answers are scored by, `classes` the words of a classification in the order of a confusion
+    matrix, and `hides_spans` says that sentinels of an input stand for hidden spans. `file` is the name of the user's own
+    file that defines the task, and `sha256` its checksum; both are "" for an installed task.
+    """
+
+    metrics: list[str]
+    classes: list[str]
+    hides_spans: bool = False
+    file: str = ""
+    sha256: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,27 +112,19 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """A prepared dataset, whole.
+    """A prepared dataset, whole: what was chosen, what it was made of, what came out.
 
-    `newlines` says what a newline of a text is in its ids: a space, or a sentinel. `shares` are those by which splits
-    were drawn, None where the source's files are splits. `limit` is how many rows were asked for, None for all.
+    `ledger` says what truncation cost: rows cut and tokens lost of inputs and of targets, and the rows that lost most.
     """
 
     schema: int
-    task: str
-    options: dict[str, Any]
     created_by: str
+    settings: Settings
+    task: TaskFacts
     source: Source
     tokenizer: Tokenizer
-    layout: str
     features: dict[str, Feature]
-    lengths: dict[str, int]
-    truncation: Truncation
-    newlines: Newlines
-    seed: int
-    shares: dict[str, float] | None
-    limit: int | None
-    dedup: str
+    ledger: dict[str, Any]
     splits: dict[str, Split]
     rejected: dict[str, int]
     warnings: list[str]
@@ -150,13 +145,18 @@ class Manifest:
 _FIELDS = {field.name for field in dataclasses.fields(Manifest)}
 # What every version of a manifest says: without these it is not an older one but a broken one.
 _MARKS = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
+_OLDER = "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
 
 
 def digest(manifest: Manifest) -> str:
-    """SHA-256 (hex) of all that the manifest says, except who wrote it and by which path the source was reached."""
-    said = dataclasses.asdict(manifest)
-    del said["digest"], said["created_by"], said["source"]["uri"], said["tokenizer"]["name"]
-    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """Return the SHA-256 (hex) of all that decides the records: not of who wrote them, nor of the names of what was read.
+
+    The number of shards that was asked for is left out too: the shards themselves are in it.
+    """
+    facts = dataclasses.asdict(manifest)
+    del facts["digest"], facts["created_by"], facts["source"]["uri"], facts["tokenizer"]["name"]
+    del facts["settings"]["shards"]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def loads(text: str | bytes, *, where: str) -> Manifest:
@@ -165,19 +165,24 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
     """
     try:
-        said = json.loads(text)
-        if not isinstance(said, dict) or "schema" not in said:
+        facts = json.loads(text)
+        if not isinstance(facts, dict) or "schema" not in facts:
             raise ValueError("it says no schema")
-        schema = said["schema"]
+        schema = facts["schema"]
     except (ValueError, RecursionError) as error:
         why = "it is no JSON" if isinstance(error, json.JSONDecodeError) else error
         raise DatasetError(f"{where} is not a t5prep manifest ({why}). Prepare the dataset again.") from error
+    if schema in range(1, SCHEMA):
+        raise OtherVersionError(
+            f"{where} was written by an older t5prep ({str(facts.get('created_by'))[:40]}, schema {schema}; this is "
+            f"{__version__}, schema {SCHEMA}). {_OLDER}"
+        )
     if schema != SCHEMA:
         raise DatasetError(
             f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
-            "Upgrade with `pip install -U t5prep`, or prepare the dataset again."
+            "Upgrade t5prep, or prepare the dataset again."
         )
-    if (others := sorted(_FIELDS ^ said.keys())) and said.keys() >= _MARKS:
+    if (others := sorted(_FIELDS ^ facts.keys())) and facts.keys() >= _MARKS:
         lacks = [name for name in others if name in _FIELDS]
         what = (
             f"it does not say {' and '.join(lacks)}"
@@ -185,11 +190,11 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             else f"it says {' and '.join(others)}, which this one does not know"
         )
         raise OtherVersionError(
-            f"{where} was written by another version of t5prep ({str(said['created_by'])[:40]}; this is {__version__}): {what}. "
-            "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
+            f"{where} was written by another version of t5prep ({str(facts['created_by'])[:40]}; this is {__version__}): "
+            f"{what}. {_OLDER}"
         )
     try:
-        manifest = _converter().structure(said, Manifest)
+        manifest = _converter().structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
         reason = "; ".join(cattrs.transform_error(error)[:3])
         raise DatasetError(f"{where} is not a whole manifest: {reason}. Prepare the dataset again.") from error
@@ -253,7 +258,19 @@ def _inside(folder: Path) -> str:
 def _converter() -> cattrs.Converter:
     """Strict: a field too many or too few is an error, because a reader that guesses trains on the wrong data."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for cls in (SourceFile, Source, Tokenizer, Feature, Truncation, Shard, Split, Rows, RejectedFile, Manifest):
+    for cls in (
+        SourceFile,
+        Source,
+        Tokenizer,
+        Feature,
+        Settings,
+        TaskFacts,
+        Shard,
+        Split,
+        Rows,
+        RejectedFile,
+        Manifest,
+    ):
         converter.register_structure_hook(
             cls,
             make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True),

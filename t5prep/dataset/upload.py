@@ -94,12 +94,12 @@ def _claim(to: str, made: manifest.Manifest, there: dict[str, gcs.Object]) -> No
     if manifest.NAME in there:
         where = f"{to}/{manifest.NAME}"
         other = manifest.loads(gcs.read(where), where=where)
-        if other.task != made.task:
+        if other.settings.task != made.settings.task:
             raise OutputError(
-                f"{to} holds another dataset (task {other.task}, digest {other.digest[:12]}…). "
+                f"{to} holds another dataset (task {other.settings.task}, digest {other.digest[:12]}…). "
                 f"Choose another prefix, or remove it: gcloud storage rm -r {to}"
             )
-    lock.claim(to, {"digest": made.digest, "task": made.task})
+    lock.claim(to, {"digest": made.digest, "task": made.settings.task})
 
 
 def _send(

@@ -33,8 +33,8 @@ def read(data: str, *, split: str) -> Data:
     made = manifest.load(data)
     if split not in made.splits:
         raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(made.splits)}.')
-    lengths = (made.lengths["inputs"], made.lengths["targets"])
-    return Data(data, lengths, made.layout == "packed", made.splits[split])
+    lengths = (made.settings.input_length, made.settings.target_length)
+    return Data(data, lengths, made.settings.layout == "packed", made.splits[split])
 
 
 def questions(

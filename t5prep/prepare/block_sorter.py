@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.prepare import placement
+from t5prep.dataset.settings import Settings
+from t5prep.prepare import placement, task_settings
 from t5prep.prepare.record_writer import RecordWriter
-from t5prep.prepare.settings import Settings
 from t5prep.reading.blocks import Block
 from t5prep.tasks import registry
 
@@ -69,7 +69,7 @@ class Placer:
         self._unk_id = unk_id
         this = registry.get(settings.task)
         self._several, self._whole = this.several, this.whole
-        self._write = RecordWriter(settings, pad_id=pad_id, bare=settings.arranged)
+        self._write = RecordWriter(settings, pad_id=pad_id, bare=task_settings.built_when_written(settings))
 
     def __call__(self, table: pa.Table, block: Block) -> Run:
         """The run of a block's table (tokenizing.SCHEMA), its bytes inside."""

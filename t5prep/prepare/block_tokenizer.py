@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError
-from t5prep.prepare import token_cache
-from t5prep.prepare.settings import Settings
+from t5prep.prepare import code_digest, token_cache
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
@@ -63,12 +63,14 @@ class BlockTokenizer:
                 target_length=settings.target_length,
                 policy=settings.truncation,
                 marker=settings.marker,
-                newlines=settings.newlines,
+                keep_newlines=settings.keep_newlines,
             )
         )
         self._dedup = settings.dedup == "exact"
-        self._key = settings.tokenizing(tokenizer.sha256)
         self._kept, self._fresh, self.found = folder, fresh, False
+        if folder is not None:
+            code = code_digest.of_task(f"t5prep.tasks.corpora.{settings.task}")
+            self._key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
 
     def __call__(self, block: Block) -> pa.Table:
         """The table (SCHEMA) of a block; row numbers count from the block's first row, so that they can be reused."""

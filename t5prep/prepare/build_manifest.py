@@ -7,13 +7,13 @@ from typing import Any
 
 from t5prep import __version__
 from t5prep.dataset import balance, manifest
+from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts, record_writer
 from t5prep.prepare.block_sorter import Run
-from t5prep.prepare.settings import Settings
 from t5prep.prepare.shard_writer import Gathered
 from t5prep.sources import Resolved
-from t5prep.tasks import registry
+from t5prep.tasks import registry, task
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -83,28 +83,13 @@ def assemble(
     references = any(run.references for run in runs)
     return manifest.Manifest(
         schema=manifest.SCHEMA,
-        task=settings.task,
-        options=dict(settings.options),
         created_by=f"t5prep {__version__}",
-        source=manifest.Source(
-            source.uri,
-            source.revision,
-            files,
-            source.licence,
-            source.citation,
-            format=settings.format,
-            encoding=settings.encoding,
-        ),
+        settings=settings,
+        task=task_facts(settings),
+        source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
-        layout=settings.layout,
         features=record_writer.features(settings, references=references),
-        lengths={"inputs": settings.input_length, "targets": settings.target_length},
-        truncation=manifest.Truncation(settings.truncation, settings.marker, _ledger(total, counted)),
-        newlines=settings.newlines,
-        seed=settings.seed,
-        shares=settings.splits,
-        limit=settings.limit,
-        dedup=settings.dedup,
+        ledger=_ledger(total, counted),
         splits=splits,
         rejected=dict(sorted(rejected.items())),
         warnings=warnings,
@@ -135,6 +120,13 @@ def _ledger(total: record_counts.Counts, counted: Mapping[str, record_counts.Cou
     return ledger
 
 
+def task_facts(settings: Settings) -> manifest.TaskFacts:
+    """Return what the manifest says of the task."""
+    this = registry.get(settings.task)
+    classes = this.classes(task.make_options(this, settings.options))
+    return manifest.TaskFacts(list(this.metrics), list(classes), hides_spans=this.documents)
+
+
 def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
     """What the manifest says of a tokenizer."""
     return manifest.Tokenizer(
@@ -157,12 +149,12 @@ def _split(
 ) -> manifest.Split:
     joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
     before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
-    said = functools.partial(newlines.decode, tokenizer=tokenizer, newlines=settings.newlines)
+    said = functools.partial(newlines.decode, tokenizer=tokenizer, keep_newlines=settings.keep_newlines)
     labels = {said(ids[:-1]): sum(number) for ids, number in sorted((counts.labels or {}).items())}
     lengths: dict[str, Any] = {"step": list(record_counts.STEPS), "joint": joint, "inputs_before": before}
     if settings.layout == "packed":
         lengths["packed"] = _packed(counts, settings)
-    elif settings.arranged:
+    elif registry.get(settings.task).documents:
         lengths["documents"] = counts.examples
     return manifest.Split(
         records=counts.records,

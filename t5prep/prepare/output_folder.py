@@ -1,6 +1,7 @@
 """The place a dataset is prepared into: claimed by one run at a time, and never somebody else's."""
 
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import os
@@ -9,9 +10,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from t5prep.dataset import manifest
+from t5prep.dataset import manifest, settings
+from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
 from t5prep.io import atomic_files, gcs, lock
 
@@ -24,22 +26,12 @@ _OURS = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}|rejected\.jsonl|report\.html|ma
 class Identity(NamedTuple):
     """What makes two preparations the same dataset, as far as it can be told before running one.
 
-    `tokenizer` is its SHA-256; `truncation` policy and marker; `read_as` format and encoding; `files` names and bytes.
+    `tokenizer` is its SHA-256, `task_sha256` that of the user's own task file, and `files` are names and bytes.
     """
 
-    task: str
-    options: dict[str, Any]
+    settings: Settings
     tokenizer: str
-    layout: str
-    lengths: dict[str, int]
-    truncation: tuple[str, str]
-    newlines: str
-    seed: int
-    masks: bool
-    shares: dict[str, float] | None
-    limit: int | None
-    dedup: str
-    read_as: tuple[str, str]
+    task_sha256: str
     files: list[tuple[str, int]]
 
 
@@ -70,7 +62,7 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
     out = out.rstrip("/")
     there = gcs.objects(out)
     _refuse_foreign(out, set(there), same)
-    lock.claim(out, {"identity": hashlib.sha256(repr(same).encode()).hexdigest()})
+    lock.claim(out, {"identity": _digest(same)})
     if manifest.NAME in there:
         gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
     yield
@@ -105,23 +97,15 @@ def _directory(out: Path, same: Identity) -> Iterator[None]:
 
 
 def identity(made: manifest.Manifest) -> Identity:
-    """That of a prepared dataset."""
-    return Identity(
-        task=made.task,
-        options=made.options,
-        tokenizer=made.tokenizer.sha256,
-        layout=made.layout,
-        lengths=made.lengths,
-        truncation=(made.truncation.policy, made.truncation.marker),
-        newlines=made.newlines,
-        seed=made.seed,
-        masks="attention_mask" in made.features,
-        shares=made.shares,
-        limit=made.limit,
-        dedup=made.dedup,
-        read_as=(made.source.format, made.source.encoding),
-        files=sorted((file.name, file.bytes) for file in made.source.files),
-    )
+    """Return the identity of a prepared dataset."""
+    files = sorted((file.name, file.bytes) for file in made.source.files)
+    return Identity(made.settings, made.tokenizer.sha256, made.task.sha256, files)
+
+
+def _digest(same: Identity) -> str:
+    """Return the digest of an identity: equal for identities that are equal."""
+    chosen = dataclasses.replace(same.settings, shards=None)
+    return hashlib.sha256(repr(same._replace(settings=chosen)).encode()).hexdigest()
 
 
 def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
@@ -139,10 +123,10 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
             raise OutputError(
                 f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
             ) from None
-        if there := _otherwise(identity(made), same):
+        if others := _differences(identity(made), same):
             raise OutputError(
-                f"{out} holds another dataset (task {made.task}, {_records(made):,} records), prepared with {there}. "
-                "Choose another --out, or remove it."
+                f"{out} holds another dataset (task {made.settings.task}, {_records(made):,} records), prepared with "
+                f"{', '.join(others)}. Choose another --out, or remove it."
             )
     elif entries and (foreign or MARKER not in entries):
         raise OutputError(
@@ -151,25 +135,11 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
         )
 
 
-def _otherwise(there: Identity, here: Identity) -> str:
-    """In which of its choices a dataset that is there differs from one that is asked for; "" where it does not."""
-    said = {
-        "task": "another task",
-        "options": "other options of the task",
-        "tokenizer": "another tokenizer",
-        "layout": f"--layout {there.layout}",
-        "lengths": f"lengths {there.lengths['inputs']} and {there.lengths['targets']}",
-        "truncation": "--truncation {} --marker {}".format(*there.truncation),
-        "newlines": "newlines otherwise",
-        "seed": f"--seed {there.seed}",
-        "masks": "masks otherwise",
-        "shares": "other --splits",
-        "limit": "no --limit" if there.limit is None else f"--limit {there.limit}",
-        "dedup": f"--dedup {there.dedup}",
-        "read_as": "another format or encoding",
-        "files": "another source",
-    }
-    return ", ".join(said[name] for name, one, other in zip(Identity._fields, there, here, strict=True) if one != other)
+def _differences(there: Identity, here: Identity) -> list[str]:
+    """Return in which of its choices a dataset that is there differs from one that is asked for."""
+    facts = {"tokenizer": "another tokenizer", "task_sha256": "another file of the task", "files": "another source"}
+    others = [words for name, words in facts.items() if getattr(there, name) != getattr(here, name)]
+    return [*settings.differences(there.settings, here.settings), *others]
 
 
 def _records(made: manifest.Manifest) -> int:

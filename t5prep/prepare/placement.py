@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from t5prep.errors import UsageError
-
 # The first eight bytes draw the split, the other sixteen are the position: two thirds are enough for 10^18 ids.
 DIGEST_BYTES = 24
 POSITION = np.dtype([("high", ">u8"), ("low", ">u8")])
@@ -47,24 +45,3 @@ def shard_edges(shards: int) -> list[int]:
     ['0x0', '0x4000000000000000', '0x8000000000000000']
     """
     return [(shard << 64) // shards for shard in range(shards)] + [1 << 64]
-
-
-def parse_splits(text: str) -> dict[str, float]:
-    """`train=0.9,validation=0.1` as shares that add up to 1. Raises UsageError.
-
-    >>> parse_splits("train=0.9,validation=0.1")
-    {'train': 0.9, 'validation': 0.1}
-    """
-    example = "Write it like this: --splits train=0.9,validation=0.1"
-    shares: dict[str, float] = {}
-    for item in text.split(","):
-        name, _, share = item.strip().partition("=")
-        try:
-            shares[name] = float(share)
-        except ValueError:
-            raise UsageError(f'--splits "{text}": "{item}" is not name=share. {example}') from None
-        if not name.replace("_", "").replace("-", "").isalnum() or not 0 < shares[name] <= 1:
-            raise UsageError(f'--splits "{text}": "{item}" is not a name and a share between 0 and 1. {example}')
-    if len(shares) != text.count(",") + 1 or abs(sum(shares.values()) - 1) > 1e-6:
-        raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {example}')
-    return shares

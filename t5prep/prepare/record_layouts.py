@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from t5prep.dataset import tfrecord
+from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts, record_writer
 from t5prep.prepare.block_sorter import ENTRY
-from t5prep.prepare.settings import Settings
 from t5prep.tasks import registry, task
 from t5prep.tokens import chunking, packing, span_corruption
 from t5prep.tokens.tokenizer import Tokenizer
@@ -38,10 +38,11 @@ Arrangement = Callable[[Iterable[Range]], Iterator[Arranged]]
 
 def choose(settings: Settings, tokenizer: Tokenizer) -> Arrangement:
     """The arrangement of a preparation."""
-    marked = settings.truncation == "head_tail" and settings.marker != "none"
     if registry.get(settings.task).documents:
         return Corrupted(settings, tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0))
-    return Packed(settings, marked, tokenizer.pad_id) if settings.layout == "packed" else Placed(marked)
+    return (
+        Packed(settings, settings.marked, tokenizer.pad_id) if settings.layout == "packed" else Placed(settings.marked)
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from t5prep.dataset import tfrecord
 from t5prep.dataset.manifest import Feature
-from t5prep.prepare.settings import Settings
+from t5prep.dataset.settings import Settings
 from t5prep.tokens import packing
 
 try:

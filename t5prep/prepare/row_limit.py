@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from t5prep.prepare.settings import Settings
+from t5prep.dataset.settings import Settings
 from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import BLOCK_BYTES, Block
 from t5prep.reading.parallel_files import Pair

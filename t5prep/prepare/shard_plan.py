@@ -5,14 +5,11 @@ from collections.abc import Iterable
 from t5prep.errors import UsageError
 from t5prep.prepare.block_sorter import Run
 from t5prep.prepare.shard_writer import ShardSpec
-from t5prep.reading import split_files
-from t5prep.sources import Resolved
 
 SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
 # Eight hosts of a pod can each read shards of their own, if there are records enough to be worth it.
 FEWEST_SHARDS = 8
 RECORDS_A_SHARD = 256
-DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 
 
 def plan_shards(runs: Iterable[Run], *, shards: int | None, drawn: bool) -> list[ShardSpec]:
@@ -52,17 +49,3 @@ def _chosen(records: int, size: int) -> int:
     """A power of two, so that any number of hosts that is one too gets equal parts."""
     wanted = max(-(-size // SHARD_BYTES), min(FEWEST_SHARDS, records // RECORDS_A_SHARD), 1)
     return 1 << (wanted - 1).bit_length()
-
-
-def parse_shards(text: str) -> int | None:
-    """`auto` or a number. Raises UsageError."""
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f'--shards "{text}": it is a number from 1 on, or auto')
-    return int(text)
-
-
-def default_splits(source: Resolved) -> dict[str, float] | None:
-    """Shares to draw where nothing was said: none where the source's files are splits themselves."""
-    return None if split_files.of_files([file.name for file in source.files]) else dict(DEFAULT_SPLITS)

@@ -5,6 +5,7 @@ A run that was killed finds what it had done, and a run that differs only in see
 
 import contextlib
 import hashlib
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from t5prep import sources
+from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.reading import blocks
@@ -33,9 +35,19 @@ class Usage(NamedTuple):
     bytes: int
 
 
-def digest(said: str, block: Block, *, columns: Sequence[str]) -> str:
-    """What a block's table is kept under: `said` (how it is tokenized) and the bytes it is made from."""
-    made = hashlib.blake2b(f"{said} {block.format} {block.columns} {block.rows} {block.skip} ".encode(), digest_size=20)
+def key(settings: Settings, *, tokenizer: str, code: str) -> str:
+    """Return what decides the tokens of a row besides the row, as 32 hex digits.
+
+    That is every field of the settings which declares so, the tokenizer's SHA-256, and the digest of the code. Seed,
+    splits, shards and layout are not in it: they only place what is tokenized.
+    """
+    text = json.dumps([settings.token_choices(), tokenizer, code], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def digest(key: str, block: Block, *, columns: Sequence[str]) -> str:
+    """Return what a block's table is kept under: the key of how it is tokenized, and the bytes it is made from."""
+    made = hashlib.blake2b(f"{key} {block.format} {block.columns} {block.rows} {block.skip} ".encode(), digest_size=20)
     if block.format.kind != "parquet":
         made.update(blocks.content(block))
     elif "://" in block.file.path:

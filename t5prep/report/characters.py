@@ -11,7 +11,7 @@ from t5prep.reading import blocks, parallel_files
 from t5prep.sources import RawFile
 from t5prep.tasks import registry, task
 from t5prep.tasks.example import Example, Protected
-from t5prep.tokens import audit, newlines
+from t5prep.tokens import audit
 from t5prep.tokens.tokenizer import Tokenizer
 
 _ROWS = 2000
@@ -41,15 +41,15 @@ def look(made: Manifest, words: Tokenizer) -> Characters | None:
     except (T5prepError, OSError, KeyError):
         return None
     lost = audit.examine(itertools.chain.from_iterable(texts), words).lost
-    if made.newlines != newlines.SPACE:
+    if made.settings.keep_newlines:
         lost = [one for one in lost if one.character != "\n"]
     return Characters(name, len(texts), lost[:_SHOWN], len(lost[_SHOWN:]))
 
 
 def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
     """The name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
-    this = registry.get(made.task)
-    options = task.make_options(this, made.options)
+    this = registry.get(made.settings.task)
+    options = task.make_options(this, made.settings.options)
     source = sources.resolve(made.source.uri, include=task.files(this, options))
     element = parallel_files.match(source.files, this.pairs)[0]
     known = {(file.name, file.bytes) for file in made.source.files}
@@ -57,7 +57,9 @@ def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
     if any((file.name, file.bytes) not in known for file in read):
         raise T5prepError(f"{read[0].name} is another file than the one that was prepared.")
     columns = task.column_names(this.columns(options))
-    found = parallel_files.scan(element, kind=made.source.format, encoding=made.source.encoding, otherwise=this.format)
+    found = parallel_files.scan(
+        element, kind=made.settings.format, encoding=made.settings.encoding, otherwise=this.format
+    )
 
     def examples() -> Iterator[Example]:
         for block in found:

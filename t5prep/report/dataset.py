@@ -46,9 +46,9 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         drawn = [record_sample.draw(data, made, words, split=split, tokenizer=tokenizer) for split in order[:3]]
     return pages.render(
         "dataset.html",
-        title=f"{made.task} · t5prep",
+        title=f"{made.settings.task} · t5prep",
         made=made,
-        ledger=made.truncation.ledger,
+        ledger=made.ledger,
         records=sum(split.records for split in made.splits.values()),
         bytes=sum(shard.bytes for split in made.splits.values() for shard in split.shards),
         documents=sum(split.lengths.get("documents", 0) for split in made.splits.values()),
@@ -56,8 +56,8 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         charts=_charts(made),
         choices=_choices(made, first),
         first=first,
-        marker=record_sample.marked(made) and bool(made.truncation.ledger["inputs"]["rows_cut"]),
-        kept_newlines=made.newlines != newlines.SPACE,
+        marker=record_sample.marked(made) and bool(made.ledger["inputs"]["rows_cut"]),
+        kept_newlines=newlines.SENTINEL if made.settings.keep_newlines else "",
         labels=_labels(made),
         characters=characters.look(made, words) if words else None,
         drawn=drawn,
@@ -76,15 +76,14 @@ def _charts(made: Manifest) -> dict[str, str]:
         before.update(dict(split.lengths["inputs_before"]))
         for _, target, number in split.lengths["joint"]:
             targets[target] += number
-    limits = made.lengths
     drawn = {
         "inputs": charts.histogram(
-            before, step=steps[0], limit=limits["inputs"], what="tokens of an input, before cutting"
+            before, step=steps[0], limit=made.settings.input_length, what="tokens of an input, before cutting"
         ),
     }
     if len(targets) > 1:  # classes are all as short: one bar says nothing
         drawn["targets"] = charts.histogram(
-            targets, step=steps[1], limit=limits["targets"], what="tokens of a target, as kept"
+            targets, step=steps[1], limit=made.settings.target_length, what="tokens of a target, as kept"
         )
     for name, split in made.splits.items():
         if len(split.shards) > 1:
@@ -98,7 +97,7 @@ def _charts(made: Manifest) -> dict[str, str]:
 def _choices(made: Manifest, split: str) -> list[lengths.Choice]:
     """Ways to lay out an epoch, and the padding of each. A position costs the same wherever it is."""
     joint = lengths.histogram(made.splits[split], where=f"the split {split}")
-    prepared = made.lengths["inputs"], made.lengths["targets"]
+    prepared = made.settings.input_length, made.settings.target_length
     return lengths.choices(joint, prepared=prepared, cost=lambda inputs, targets: inputs + targets)
 
 

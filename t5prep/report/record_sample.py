@@ -45,7 +45,7 @@ def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, toke
     """The first records of a split. Raises DatasetError."""
     drawn = Drawn(split)
     marker = words.sentinel(1) if marked(made) else None
-    worst = made.truncation.ledger["inputs"].get("worst", [])
+    worst = made.ledger["inputs"].get("worst", [])
     lost = {one["id"]: one["lost"] for one in worst if one["split"] == split}
     for record in inspect_records.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
         drawn.records += 1
@@ -66,12 +66,7 @@ def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, toke
 
 def marked(made: Manifest) -> bool:
     """Whether a sentinel in an input says that its middle was cut out. In span corruption it says something else."""
-    truncation = made.truncation
-    return truncation.policy == "head_tail" and truncation.marker != "none" and "documents" not in _facts(made)
-
-
-def _facts(made: Manifest) -> set[str]:
-    return {fact for split in made.splits.values() for fact in split.lengths}
+    return made.settings.marked and not made.task.hides_spans
 
 
 def _plain(text: str) -> str:

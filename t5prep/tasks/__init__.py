@@ -6,6 +6,7 @@ What a file that defines a task imports: `from t5prep.tasks import Example, Reco
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import EOS, Example, Protected
-from t5prep.tasks.task import Task, option
+from t5prep.tasks.options import option
+from t5prep.tasks.task import Task
 
 __all__ = ["EOS", "Example", "Protected", "Record", "Reject", "Task", "option"]

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t5prep.errors import UsageError, did_you_mean
+from t5prep.errors import did_you_mean
 from t5prep.reading.rows import Record
+from t5prep.tasks import options as task_options
 from t5prep.tasks.example import Example
 
 # A column that a task reads: its name, or the names it has in different editions of a corpus, the first of them that is
@@ -56,11 +57,6 @@ class Task:
     format: str = ""
 
 
-def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:
-    """A field of a task's options: its default, what `--help` says of it, and what it may be."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
-
-
 def column_names(columns: Sequence[Column]) -> tuple[str, ...]:
     """All names that columns may have.
 
@@ -98,18 +94,11 @@ def input_columns(task: Task, options: Any) -> tuple[Column, ...]:
     )
 
 
-def files(task: Task, options: Any) -> tuple[str, ...]:
-    """Patterns of the files that a task reads with these options: `{name}` in one stands for an option's value."""
-    return tuple(pattern.format(**dataclasses.asdict(options)) for pattern in task.files)
+def files(task: Task, chosen: Any) -> tuple[str, ...]:
+    """Patterns of the files that a task reads with the chosen options: `{name}` in one stands for an option's value."""
+    return tuple(pattern.format(**dataclasses.asdict(chosen)) for pattern in task.files)
 
 
 def make_options(task: Task, given: Mapping[str, Any]) -> Any:
-    """A task's options from plain values; those not given have their defaults. Raises UsageError for a wrong one."""
-    known = {field.name: field for field in dataclasses.fields(task.options)}
-    for name, value in given.items():
-        if name not in known:
-            raise UsageError(f'this task has no option "{name}".{did_you_mean(name, known)} It has: {", ".join(known)}')
-        choices = known[name].metadata.get("choices")
-        if choices and value not in choices:
-            raise UsageError(f'--{name.replace("_", "-")} "{value}": it is one of {", ".join(choices)}')
-    return task.options(**given)
+    """Return a task's options from plain values; those not given have their defaults. Raises UsageError."""
+    return task_options.build(task.options, given)

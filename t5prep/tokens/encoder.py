@@ -10,7 +10,7 @@ import numpy as np
 from t5prep.errors import Reject
 from t5prep.tasks.example import EOS, Example, Part, Protected
 from t5prep.tokens import newlines, truncation
-from t5prep.tokens.newlines import NUMBER, SPACE, Newlines
+from t5prep.tokens.newlines import NUMBER
 from t5prep.tokens.tokenizer import Tokenizer
 
 _MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
@@ -52,12 +52,12 @@ class Encoder:
         target_length: int,
         policy: str,
         marker: str,
-        newlines: Newlines = SPACE,
+        keep_newlines: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
         self._eos = np.array([tokenizer.eos_id], np.int32)
         # What stands between two lines of a text; None where a newline is a space like any other.
-        self._newline = None if newlines == SPACE else np.array([tokenizer.sentinel(NUMBER)], np.int32)
+        self._newline = np.array([tokenizer.sentinel(NUMBER)], np.int32) if keep_newlines else None
         self._input_length, self._target_length = input_length, target_length
         self._policy = policy
         # The second sentinel stands for what was cut (seed 000): the first would look like a span to fill in.

@@ -7,16 +7,12 @@ documents keep no newlines). Every line is tokenized by itself, so spaces at the
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from t5prep.tokens.tokenizer import Tokenizer
 
 NUMBER: Final = 2
-SPACE: Final = "space"
 SENTINEL: Final = "<extra_id_2>"
-
-# What a newline of a dataset's texts has become.
-Newlines = Literal["space", "<extra_id_2>"]
 
 _NEWLINE = re.compile(r"\r\n?|\n")
 
@@ -30,9 +26,9 @@ def lines(text: str) -> list[str]:
     return _NEWLINE.split(text)
 
 
-def decode(ids: Sequence[int], *, tokenizer: Tokenizer, newlines: Newlines) -> str:
-    """Text of ids as `Tokenizer.decode` gives it, with its lines where `newlines` says that they were kept."""
-    if newlines == SPACE:
+def decode(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> str:
+    """Return the text of ids as `Tokenizer.decode` does, with its lines where they were kept."""
+    if not keep_newlines:
         return tokenizer.decode(ids)
     found: list[list[int]] = [[]]
     for token in ids:

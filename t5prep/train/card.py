@@ -38,7 +38,7 @@ def model_card(model: Model, *, name: str) -> str:
 
 
 def _header(model: Model) -> str:
-    tasks = sorted({made.task for made in model.manifests})
+    tasks = sorted({made.settings.task for made in model.manifests})
     lines = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags:", "- t5", "- t5prep"]
     return "\n".join([*lines, *(f"- {task}" for task in tasks), "---"])
 
@@ -58,15 +58,16 @@ model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
 
 
 def _lineage(made: Manifest) -> str:
+    chosen = made.settings
     records = {name: split.records for name, split in made.splits.items()}
     rows: dict[str, Any] = {
-        "task": made.task,
+        "task": chosen.task,
         "source": f"`{made.source.uri}`",
         "revision": f"`{made.source.revision}`",
         "licence": made.source.licence or "not stated",
         "citation": made.source.citation or "not stated",
         "records": ", ".join(f"{name} {number:,}" for name, number in records.items()),
-        "tokens": f"inputs {made.lengths['inputs']}, targets {made.lengths['targets']}; truncation {made.truncation.policy}",
+        "tokens": f"inputs {chosen.input_length}, targets {chosen.target_length}; truncation {chosen.truncation}",
         "tokenizer": f"SHA-256 `{made.tokenizer.sha256}`",
         "manifest digest": f"`{made.digest}`",
     }

@@ -17,7 +17,6 @@ import tensorflow as tf
 from t5prep.dataset import manifest
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
-from t5prep.tasks import registry
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import metrics, run
@@ -87,11 +86,10 @@ class Evaluator:
             )
         self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
         batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # more would be rows that weigh nothing
-        self._packed = self._opened.manifest.layout == "packed"
+        self._packed = self._opened.manifest.settings.layout == "packed"
         self._labels = self._opened.manifest.splits[split].labels
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
-        name = self._opened.manifest.task
-        wanted = registry.get(name).metrics if name in registry.names() else ()
+        wanted = self._opened.manifest.task.metrics
         self.wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
         # A task that asks for nothing but loss and token accuracy (span corruption) has no answers to look at.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
@@ -152,7 +150,9 @@ class Evaluator:
         return self._text([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
 
     def _text(self, ids: Sequence[int]) -> str:
-        return newlines.decode(ids, tokenizer=self._tokenizer, newlines=self._opened.manifest.newlines)
+        return newlines.decode(
+            ids, tokenizer=self._tokenizer, keep_newlines=self._opened.manifest.settings.keep_newlines
+        )
 
     def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
         values = metrics.compute(self.wanted, references=references, predictions=answers)

@@ -19,7 +19,7 @@ from t5prep.tokens import huggingface_files
 from t5prep.train import card, run
 from t5prep.train.model.generate import generate
 from t5prep.train.model.weights import create_variables, save_weights
-from t5prep.train.predict import INPUT_LENGTH, TARGET_LENGTH, answer_length
+from t5prep.train.predict import answer_length
 
 
 def export_hf(model: str, *, out: str, which: str = "best") -> str:
@@ -32,12 +32,11 @@ def export_hf(model: str, *, out: str, which: str = "best") -> str:
         shape = opened.config.to_json()
         if opened.tokenizer:
             huggingface_files.write(place, opened.tokenizer, config=shape)
-        target = opened.manifests[0].lengths["targets"] if opened.manifests else TARGET_LENGTH
         generation = {
             "decoder_start_token_id": opened.config.decoder_start_token_id,
             "eos_token_id": opened.config.eos_token_id,
             "pad_token_id": opened.config.pad_token_id,
-            "max_new_tokens": answer_length(target),
+            "max_new_tokens": answer_length(opened.settings.target_length),
         }
         _write_json(place / "config.json", shape)
         _write_json(place / "generation_config.json", generation)
@@ -55,20 +54,19 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
-    lengths = opened.manifests[0].lengths if opened.manifests else {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
-    length = answer_length(lengths["targets"])
+    inputs, length = opened.settings.input_length, answer_length(opened.settings.target_length)
     module = tf.Module()
     module.weights = create_variables(opened.weights)
 
     def one(ids: tf.Tensor) -> tf.Tensor:
-        ids = tf.ensure_shape(ids, [lengths["inputs"]])[None]
+        ids = tf.ensure_shape(ids, [inputs])[None]
         mask = tf.cast(ids != opened.config.pad_token_id, tf.int32)
         return generate(module.weights, opened.config, ids, mask, max_length=length, beams=beams)[0]
 
     def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"output_ids": tf.map_fn(one, input_ids)}
 
-    signature = [tf.TensorSpec([None, lengths["inputs"]], tf.int32, name="input_ids")]
+    signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
     with _whole_directory(Path(out)) as place:
         serving = tf.function(serve, input_signature=signature)
         tf.saved_model.save(module, str(place), signatures={"serving_default": serving})

@@ -12,7 +12,6 @@ from t5prep.errors import Reject, UsageError
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading, newlines
 from t5prep.tokens.encoder import Encoder, Features
-from t5prep.tokens.newlines import SPACE, Newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import predict_long, run
 from t5prep.train.model.generation import Generation
@@ -20,7 +19,6 @@ from t5prep.train.predict_device import Device
 from t5prep.train.predict_long import Parts
 from t5prep.train.rows_to_predict import Asking, Question
 
-INPUT_LENGTH, TARGET_LENGTH = 512, 128  # of a model that comes without a manifest
 # Batches whose rows are sorted by length together. Answers are written after so many, and a killed run goes on there.
 WINDOW = 16
 # Inputs are padded to one of these lengths, so that few programs are compiled and at most a third of a batch is padding.
@@ -85,18 +83,18 @@ class Predictor:
         self.tokenizer = (
             opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         )
-        lengths = manifest.lengths if manifest else {"inputs": INPUT_LENGTH, "targets": TARGET_LENGTH}
-        self._kept: Newlines = manifest.newlines if manifest else SPACE
-        self.limit = lengths["inputs"]
+        chosen = manifest.settings if manifest else run.UNKNOWN_DATA
+        self._keep_newlines = chosen.keep_newlines
+        self.limit = chosen.input_length
         self._encode = Encoder(
             self.tokenizer,
             input_length=self.limit,
             target_length=2,
-            policy=manifest.truncation.policy if manifest else "head",
-            marker=manifest.truncation.marker if manifest else "none",
-            newlines=self._kept,
+            policy=chosen.truncation,
+            marker=chosen.marker,
+            keep_newlines=chosen.keep_newlines,
         )
-        length = generation.max_length or answer_length(lengths["targets"])
+        length = generation.max_length or answer_length(chosen.target_length)
         self.generation = dataclasses.replace(generation, max_length=length)
         self.long = long or ("split" if asking.whole else "cut")
         if self.long == "split" and asking.classes:
@@ -169,7 +167,7 @@ class Predictor:
     def _read(self, ids: np.ndarray, scores: np.ndarray) -> "_Said":
         """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
-        texts = tuple(answer(own, self.tokenizer, kept=self._kept) for own in ids)
+        texts = tuple(answer(own, self.tokenizer, keep_newlines=self._keep_newlines) for own in ids)
         return _Said(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
 
     def _answered(self, asked: _Asked, said: "list[_Said]") -> Answer:
@@ -221,7 +219,7 @@ def answer_length(target_length: int) -> int:
     return 1 if target_length == 2 else target_length
 
 
-def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, kept: Newlines = SPACE) -> str:
-    """Return the text of generated ids without EOS and padding; `kept` is what the run's data has for a newline."""
+def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, keep_newlines: bool = False) -> str:
+    """Return the text of generated ids without EOS and padding; its lines stay apart where the run's data kept them."""
     plain = [int(token) for token in ids if token not in (words.eos_id, words.pad_id)]
-    return newlines.decode(plain, tokenizer=words, newlines=kept)
+    return newlines.decode(plain, tokenizer=words, keep_newlines=keep_newlines)

@@ -60,21 +60,27 @@ class Asking:
 
 def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     """Return the manifest whose task the rows are for; None where a model has none. Raises UsageError."""
-    names = list(dict.fromkeys(one.task for one in manifests))
+    names = list(dict.fromkeys(one.settings.task for one in manifests))
     if name and name not in names:
         known = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
         raise UsageError(f"--task {name}: this model has no such task; {known}.")
     if len(names) > 1 and not name:
         raise UsageError(f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}")
-    return next((one for one in manifests if one.task == (name or names[0])), None)
+    return next((one for one in manifests if one.settings.task == (name or names[0])), None)
 
 
 def by_task(manifest: Manifest | None) -> Asking:
     """Return how the task of a manifest makes inputs of rows; rows as they stand where there is no such task."""
-    if manifest is None or manifest.task not in registry.names() or registry.get(manifest.task).documents:
+    if (
+        manifest is None
+        or manifest.settings.task not in registry.names()
+        or registry.get(manifest.settings.task).documents
+    ):
         return as_they_stand()
-    this = registry.get(manifest.task)
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in manifest.options.items()}
+    this = registry.get(manifest.settings.task)
+    given = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in manifest.settings.options.items()
+    }
     options = task.make_options(this, given)
     make = this.to_inputs or this.to_example
     columns = task.input_columns(this, options) if this.to_inputs else tuple(this.columns(options))
@@ -85,7 +91,7 @@ def by_task(manifest: Manifest | None) -> Asking:
         columns=columns,
         id_column=this.id_column(options),
         line_column=line,
-        name=manifest.task,
+        name=manifest.settings.task,
         files=task.files(this, options),
         pairs=this.pairs,
         format=this.format,

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
 from t5prep.io import model_files
 from t5prep.io.model_files import ModelFiles
@@ -29,6 +30,8 @@ from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, load_weights, random_weights
 
+# How a model is given its inputs where nothing says how those that it was trained on were made.
+UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
 SETTINGS, SHAPE, WORDS = "train.json", "config.json", "spiece.model"
 
 # A shape of ours for the built-in sample: trains from random weights on two CPU cores in minutes.
@@ -55,6 +58,11 @@ class Model:
     tokenizer: Tokenizer | None = None
     manifests: tuple[Manifest, ...] = ()
     state: State | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the data that it was trained on, or those that suit a model which comes without a manifest."""
+        return self.manifests[0].settings if self.manifests else UNKNOWN_DATA
 
 
 def is_run(name: str) -> bool:

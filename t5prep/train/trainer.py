@@ -60,7 +60,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     opened = opening.open_all(config.data, split=config.split)
     manifests = [one.manifest for one in opened]
     tokenizer = run.open_tokenizer(manifests[0], name=config.tokenizer)
-    data = [{"uri": one.data, "task": one.manifest.task, "digest": one.manifest.digest} for one in opened]
+    data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     in_epoch = steps_per_epoch(config.data, split=config.split, global_batch=config.batch)
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:

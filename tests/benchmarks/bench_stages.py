@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep import sources
-from t5prep.prepare.settings import Settings
+from t5prep.dataset.settings import Settings
 from tests.benchmarks import bench_prepare
 
 # What is done, and the function that does it, as `module:name`.

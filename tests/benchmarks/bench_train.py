@@ -25,7 +25,7 @@ def main() -> None:
     from pipelines.prepare import prepare
     from t5prep import sources
     from t5prep.dataset import manifest
-    from t5prep.prepare.settings import Settings
+    from t5prep.dataset.settings import Settings
     from t5prep.train import config as configs
     from t5prep.train import run, trainer
     from t5prep.train.data import train_batches

@@ -279,7 +279,7 @@ def test_reading_a_bucket_survives_faults(data, bucket, front):
 
     upload(data, bucket)
     front.fault = every(5, "503", "cut")
-    assert verify(bucket).task == "toy"
+    assert verify(bucket).settings.task == "toy"
     front.fault = lambda seen: "403" if seen.kind == "read" else ""
     with pytest.raises(OutputError, match=r"storage\.objects\.get on the bucket"):
         verify(bucket)

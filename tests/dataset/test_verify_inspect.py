@@ -60,8 +60,10 @@ def test_anything_altered_is_found(data: Path) -> None:
     text = (data / manifest.NAME).read_text()
     (data / manifest.NAME).write_text(text.replace('"seed": 0', '"seed": 1'))
     assert "was altered" in refused("verify", data)
-    (data / manifest.NAME).write_text(text.replace('"schema": 1', '"schema": 2'))
-    assert "reads schema 1" in refused("verify", data)
+    (data / manifest.NAME).write_text(text.replace('"schema": 2', '"schema": 3'))
+    assert "has schema 3; this t5prep reads schema 2. Upgrade" in refused("verify", data)
+    (data / manifest.NAME).write_text(text.replace('"schema": 2', '"schema": 1'))
+    assert "was written by an older t5prep" in refused("verify", data)
     for broken in ("{", "[]", "7", '{"task": "mine"}', ""):
         (data / manifest.NAME).write_text(broken)
         said = refused("verify", data)

@@ -17,9 +17,9 @@ from pipelines import engines
 from pipelines.prepare import prepare
 from t5prep import sources
 from t5prep.dataset import manifest
+from t5prep.dataset.settings import Settings
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import gcs
-from t5prep.prepare.settings import Settings
 from t5prep.sources import sample
 
 SAMPLE = sample.tokenizer_path()

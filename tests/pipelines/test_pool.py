@@ -225,7 +225,7 @@ def test_too_little_memory_is_refused_and_little_is_shared_out(tmp_path: Path) -
 SCRIPT = """
 import sys
 from t5prep import sources
-from t5prep.prepare.settings import Settings
+from t5prep.dataset.settings import Settings
 from pipelines.prepare import prepare
 def mine():
     settings = Settings(task="so_quality", options={}, input_length=64, target_length=2, splits={"train": 1.0})

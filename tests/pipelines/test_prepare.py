@@ -50,7 +50,7 @@ def test_real_questions_equal_a_straight_computation(
     found = {id: (record["input_ids"], record["labels"]) for id, record in by_id(out).items()}
     assert found == expected
     assert sum(split.records for split in made.splits.values()) == 1000
-    assert made.truncation.ledger["inputs"]["rows_cut"] == 193
+    assert made.ledger["inputs"]["rows_cut"] == 193
     assert all(0 <= token < 32_100 for ids, _ in found.values() for token in ids)
 
 

@@ -11,10 +11,18 @@ import pytest
 from preparing import prepared, write_csv
 
 from t5prep.dataset import tfrecord
+from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
-from t5prep.prepare import block_sorter, memory_budget, record_counts, record_layouts, shard_plan, shard_writer
+from t5prep.prepare import (
+    block_sorter,
+    memory_budget,
+    record_counts,
+    record_layouts,
+    shard_plan,
+    shard_writer,
+    task_settings,
+)
 from t5prep.prepare.block_tokenizer import BlockTokenizer
-from t5prep.prepare.settings import Settings
 from t5prep.reading import blocks, formats
 from t5prep.sources import RawFile
 from t5prep.tasks import registry
@@ -165,7 +173,7 @@ def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
 )
 def test_documents_that_cannot_be_arranged(choices, says):
     with pytest.raises(UsageError, match=says):
-        settings("span_corruption", **choices)
+        task_settings.complete(settings("span_corruption", **choices))
 
 
 @pytest.mark.parametrize(("input_length", "target_length"), [(64, 14), (512, 114), (1024, 229)])
@@ -179,7 +187,8 @@ def test_the_command_line_gives_targets_the_length_that_inputs_need(tmp_path, in
     choices = ["--source", str(source), "--tokenizer", "sample:", "--input-length", str(input_length), "--workers", "1"]
     done = CliRunner().invoke(prepare.command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
-    assert manifest.load(tmp_path / "out").lengths == {"inputs": input_length, "targets": target_length}
+    chosen = manifest.load(tmp_path / "out").settings
+    assert (chosen.input_length, chosen.target_length) == (input_length, target_length)
 
 
 def test_packing_says_which_side_is_too_short(tmp_path):
@@ -221,7 +230,7 @@ def test_the_rows_that_lost_most_are_named(tmp_path: Path, monkeypatch: pytest.M
             write_csv(tmp_path / "rows.csv", rows), tmp_path / f"{parts}", tokenizer="sample:", task="text2text",
             options=columns, input_length=40, target_length=8, layout=layout,
         )  # fmt: skip
-        ledgers.append(made.truncation.ledger)
+        ledgers.append(made.ledger)
     assert ledgers[0] == ledgers[1]
     for side in ("inputs", "targets"):
         said = ledgers[0][side]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep.dataset import tfrecord
+from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_writer
-from t5prep.prepare.settings import Settings
 from t5prep.tokens import packing
 
 ids = st.integers(0, (1 << 21) - 1)

@@ -1,6 +1,6 @@
 """Tokenized blocks of earlier runs: found when nothing that made them has changed, and bounded on disk."""
 
-import inspect
+import dataclasses
 import json
 import os
 import random
@@ -18,11 +18,11 @@ from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
 
 from t5prep import cli
+from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify
 from t5prep.errors import UsageError
 from t5prep.io import cache_folder
 from t5prep.prepare import token_cache
-from t5prep.prepare.settings import Settings, code_digest
 from t5prep.sources import sample
 
 SAMPLE = sample.tokenizer_path()
@@ -85,27 +85,25 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
     assert len(files_of(tmp_path / "kept1")) == 1 < len(files_of(tmp_path / "kept2"))
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "tasks.corpora.sst2",
-        *("reading.row_ends", "reading.csv_by_arrow", "reading.parallel_files"),
-        *("prepare.block_tokenizer", "tokens.encoder", "tokens.tokenizer"),
-    ],
-)
-def test_what_other_code_tokenized_is_not_found(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever of it makes rows of bytes, or features of rows."""
-    settings = Settings("sst2", {}, input_length=128, target_length=4)
-    code_digest.cache_clear()
-    before = settings.tokenizing("tokenizer")
-    source = inspect.getsource
-    monkeypatch.setattr(inspect, "getsource", lambda of: source(of) + "#" * (of.__name__ == f"t5prep.{module}"))
-    code_digest.cache_clear()
-    changed = settings.tokenizing("tokenizer")
-    code_digest.cache_clear()
-    assert changed != before
-    monkeypatch.undo()
-    assert settings.tokenizing("tokenizer") == before
+def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
+    chosen = Settings("sst2", {}, input_length=128, target_length=4)
+    others = {
+        "task": "summarize", "options": {"a": 1}, "input_length": 64, "target_length": 8, "truncation": "tail",
+        "marker": "none", "layout": "packed", "masks": True, "keep_newlines": True, "splits": {"train": 1.0},
+        "dedup": "exact", "shards": 3, "seed": 1, "limit": 9, "format": "csv", "encoding": "latin-1",
+    }  # fmt: skip
+    assert set(others) == {field.name for field in dataclasses.fields(Settings)}
+    key = token_cache.key(chosen, tokenizer="t5", code="1")
+    assert (
+        len({key, token_cache.key(chosen, tokenizer="t6", code="1"), token_cache.key(chosen, tokenizer="t5", code="2")})
+        == 3
+    )
+    same = [
+        name
+        for name, value in others.items()
+        if token_cache.key(dataclasses.replace(chosen, **{name: value}), tokenizer="t5", code="1") == key
+    ]
+    assert same == ["layout", "masks", "splits", "shards", "seed", "limit"]
 
 
 def test_fresh_uses_nothing_and_keeps_what_it_makes(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:

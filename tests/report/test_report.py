@@ -44,7 +44,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_rows_that_lost_most_are_ranked(data: Path, tmp_path: Path) -> None:
     page = report.write(data, out=tmp_path / "report.html").read_text()
-    worst = manifest.load(data).truncation.ledger["inputs"]["worst"]
+    worst = manifest.load(data).ledger["inputs"]["worst"]
     places = [page.index(f"<td>{one['id']}</td>") for one in worst]
     assert len(places) >= 6
     assert places == sorted(places)
@@ -80,7 +80,7 @@ def _tags(page: str) -> list[tuple[str, dict]]:
 def test_the_page_says_what_the_manifest_says(data: Path, tmp_path: Path) -> None:
     page = report.write(data, out=tmp_path / "report.html").read_text()
     made = manifest.load(data)
-    cut = made.truncation.ledger["inputs"]
+    cut = made.ledger["inputs"]
     assert cut["rows_cut"] >= 6
     for said in (
         made.digest,

@@ -1,6 +1,5 @@
 """Newlines kept as tokens: lines come back, nothing else changes, and cutting is that of the straight computation."""
 
-import dataclasses
 import json
 import random
 from pathlib import Path
@@ -14,13 +13,14 @@ from preparing import by_id, bytes_of, prepared, write_csv
 
 from t5prep.cli import main
 from t5prep.dataset import inspect_records, manifest
+from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OutputError, Reject, UsageError
-from t5prep.prepare.settings import Settings
+from t5prep.prepare import task_settings
 from t5prep.sources import sample
 from t5prep.tasks.example import EOS, Example, Protected
 from t5prep.tokens import audit, newlines, truncation
 from t5prep.tokens.encoder import Encoder, Features
-from t5prep.tokens.newlines import NUMBER, SENTINEL, SPACE
+from t5prep.tokens.newlines import NUMBER, SENTINEL
 from t5prep.tokens.tokenizer import Tokenizer
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
@@ -29,10 +29,8 @@ COMMON = ["why", "does", "this", "error", "come", "back", "in", "a", "loop?"]
 TEXTS = st.lists(st.lists(st.sampled_from(COMMON), max_size=4).map(" ".join), min_size=1, max_size=6)
 
 
-def encoder(
-    *, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", kept: str = SENTINEL
-) -> Encoder:
-    return Encoder(WORDS, input_length=length, target_length=64, policy=policy, marker=marker, newlines=kept)
+def encoder(*, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", kept: bool = True) -> Encoder:
+    return Encoder(WORDS, input_length=length, target_length=64, policy=policy, marker=marker, keep_newlines=kept)
 
 
 def encoded(encode: Encoder, inputs: object, targets: str = "why") -> Features:
@@ -61,18 +59,18 @@ def test_lines_come_back_on_both_sides(lines: list[str], newline: str) -> None:
     assert isinstance(made, Features)
     assert made.tokens == len(joined(made)) == made.target_tokens
     for ids in (joined(made), made.labels.tolist()):
-        assert newlines.decode(ids[:-1], tokenizer=WORDS, newlines=SENTINEL) == "\n".join(lines)
+        assert newlines.decode(ids[:-1], tokenizer=WORDS, keep_newlines=True) == "\n".join(lines)
 
 
 @hypothesis.settings(deadline=None, max_examples=20)
 @given(TEXTS)
 def test_without_the_flag_a_newline_is_a_space(lines: list[str]) -> None:
-    (made,) = encoder(kept=SPACE)([Example(None, "\n".join(lines), "\n".join(lines))])
+    (made,) = encoder(kept=False)([Example(None, "\n".join(lines), "\n".join(lines))])
     ids = [*WORDS.encode(" ".join(lines)), WORDS.eos_id]
     if any(lines):
         assert isinstance(made, Features)
         assert joined(made) == made.labels.tolist() == ids
-        assert newlines.decode(ids, tokenizer=WORDS, newlines=SPACE) == WORDS.decode(ids)
+        assert newlines.decode(ids, tokenizer=WORDS, keep_newlines=False) == WORDS.decode(ids)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,7 @@ def test_text_that_spells_the_sentinel_stays_text() -> None:
     said = f"why {SENTINEL} loop?"
     made = encoded(encoder(), said, said)
     assert NEWLINE not in [*joined(made), *made.labels.tolist()]
-    decode = {"tokenizer": WORDS, "newlines": SENTINEL}
+    decode = {"tokenizer": WORDS, "keep_newlines": True}
     assert "\n" not in newlines.decode(made.labels.tolist(), **decode)
     assert newlines.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
 
@@ -135,7 +133,7 @@ def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
     }  # fmt: skip
     plain = prepared(source, tmp_path / "plain", **choices)
     made = prepared(source, tmp_path / "lines", **choices, keep_newlines=True)
-    assert (plain.newlines, made.newlines) == (SPACE, SENTINEL)
+    assert (plain.settings.keep_newlines, made.settings.keep_newlines) == (False, True)
     assert made.splits["train"].labels == {"in a loop\nor so": 20}
     assert by_id(tmp_path / "lines")["7"]["input_ids"].count(NEWLINE) == 3
     assert not any(NEWLINE in record["input_ids"] for record in by_id(tmp_path / "plain").values())
@@ -147,13 +145,12 @@ def test_a_dataset_says_that_it_keeps_them(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="another dataset"):
         prepared(source, tmp_path / "plain", **choices, keep_newlines=True)
 
-    said = json.loads(made.dumps()) | {"newlines": SPACE}
+    said = json.loads(made.dumps())
+    said["settings"]["keep_newlines"] = False
     with pytest.raises(DatasetError, match="altered"):
         manifest.loads(json.dumps(said), where="it")
-    with pytest.raises(DatasetError, match="newlines"):
-        manifest.loads(dataclasses.replace(made, newlines="<extra_id_3>").sealed().dumps(), where="it")  # type: ignore[arg-type]
-    del said["newlines"]
-    with pytest.raises(DatasetError, match="newlines"):
+    del said["settings"]["keep_newlines"]
+    with pytest.raises(DatasetError, match="altered"):
         manifest.loads(json.dumps(said), where="it")
 
 
@@ -179,4 +176,4 @@ def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None
 
 def test_tasks_of_documents_refuse_the_flag() -> None:
     with pytest.raises(UsageError, match="--keep-newlines: span_corruption hides spans behind <extra_id_2>"):
-        Settings(task="span_corruption", options={}, input_length=512, target_length=114, keep_newlines=True)
+        task_settings.complete(Settings("span_corruption", {}, 512, 114, keep_newlines=True))

@@ -168,8 +168,8 @@ def edited(**changes):
 
 REFUSED = [
     (lambda out: (out / "manifest.json").unlink(), {}, "has no manifest.json"),
-    (edited(seed=1), {}, "was altered"),
-    (edited(schema=2), {}, "pip install -U t5prep"),
+    (edited(rejected={"empty text": 1}), {}, "was altered"),
+    (edited(schema=3), {}, "Upgrade t5prep"),
     (lambda out: None, {"tokenizer": "0" * 64}, "another tokenizer"),
     (lambda out: (out / "train.tfrecord-00001-of-00002").unlink(), {}, "00001-of-00002 is missing"),
     (lambda out: (out / "train.tfrecord-00000-of-00002").write_bytes(b"half"), {}, "is 4 bytes, the manifest says"),

@@ -32,7 +32,7 @@ def echo(*_: Any) -> Any:
 
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
     ids = [*WORDS.encode("why"), WORDS.sentinel(newlines.NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
-    assert predict.answer(ids, WORDS, kept=newlines.SENTINEL) == "why\nso"
+    assert predict.answer(ids, WORDS, keep_newlines=True) == "why\nso"
     assert predict.answer(ids, WORDS) == "why <extra_id_2> so"
 
 

@@ -16,7 +16,8 @@ import re
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example, Part, Protected
-from t5prep.tasks.task import Column, Task, option
+from t5prep.tasks.options import option
+from t5prep.tasks.task import Column, Task
 
 SUBSETS = (
     *("paq", "gooaq", "msmarco", "naturalquestions", "eli5"),

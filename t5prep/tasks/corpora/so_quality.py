@@ -17,7 +17,8 @@ from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.html import strip_html
-from t5prep.tasks.task import Task, option
+from t5prep.tasks.options import option
+from t5prep.tasks.task import Task
 
 
 @dataclasses.dataclass(frozen=True)

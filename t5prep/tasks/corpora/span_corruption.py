@@ -14,7 +14,8 @@ import dataclasses
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example
-from t5prep.tasks.task import Column, Task, option
+from t5prep.tasks.options import option
+from t5prep.tasks.task import Column, Task
 
 
 @dataclasses.dataclass(frozen=True)

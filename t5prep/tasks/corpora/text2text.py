@@ -11,7 +11,8 @@ from typing import Any
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example, Part, Protected
-from t5prep.tasks.task import Task, option
+from t5prep.tasks.options import option
+from t5prep.tasks.task import Task
 
 
 @dataclasses.dataclass(frozen=True)

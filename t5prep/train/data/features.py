@@ -21,9 +21,9 @@ def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
     said = opened.manifest
     lengths = {"input": opened.input_length, "label": opened.target_length}
     fill = {"input_ids": said.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
-    names = ["input_ids", "labels", *(_PACKED if said.layout == "packed" else ())]
+    names = ["input_ids", "labels", *(_PACKED if said.settings.layout == "packed" else ())]
     length = {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
-    ragged = said.layout == "ragged"
+    ragged = said.settings.layout == "ragged"
     single = [name for name in text if said.features[name].shape in ([1], [])]
     spec: dict[str, Any] = {
         name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
@@ -45,7 +45,11 @@ def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
         for name in text:
             batch[name] = read[name] if name in single else read[name].to_tensor("")
         # A packed row knows its padding by segment 0; else padding is what the pad id fills.
-        filled = batch["input_segment_ids"] > 0 if said.layout == "packed" else batch["input_ids"] != fill["input_ids"]
+        filled = (
+            batch["input_segment_ids"] > 0
+            if said.settings.layout == "packed"
+            else batch["input_ids"] != fill["input_ids"]
+        )
         batch["attention_mask"] = tf.cast(filled, tf.int32)
         return batch
 

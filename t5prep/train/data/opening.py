@@ -22,17 +22,17 @@ class Opened:
     @property
     def input_length(self) -> int:
         """Tokens in a row of `input_ids`."""
-        return self._length("input_ids", "inputs")
+        return self._length("input_ids") or self.manifest.settings.input_length
 
     @property
     def target_length(self) -> int:
         """Tokens in a row of `labels`."""
-        return self._length("labels", "targets")
+        return self._length("labels") or self.manifest.settings.target_length
 
-    def _length(self, feature: str, name: str) -> int:
+    def _length(self, feature: str) -> int | None:
+        """Return the length of a feature that is padded to one."""
         shape = self.manifest.features[feature].shape
-        fixed = shape[0] if shape else None
-        return fixed if fixed is not None else self.manifest.lengths[name]
+        return shape[0] if shape else None
 
 
 def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened:
@@ -79,7 +79,7 @@ def open_all(data: Sequence[str], *, split: str, tokenizer: str | None = None) -
     for other in opened[1:]:
         for what, one, two in (
             ("tokenizer", opened[0].manifest.tokenizer.sha256[:12], other.manifest.tokenizer.sha256[:12]),
-            ("layout", opened[0].manifest.layout, other.manifest.layout),
+            ("layout", opened[0].manifest.settings.layout, other.manifest.settings.layout),
             ("input length", opened[0].input_length, other.input_length),
             ("target length", opened[0].target_length, other.target_length),
         ):

@@ -1,0 +1,123 @@
+"""All choices of one preparation: each field is an option of `t5prep prepare`, and the manifest holds all of them."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from t5prep.errors import UsageError
+from t5prep.tasks.options import check, option, spelled
+from t5prep.tokens.truncation import MARKERS, POLICIES
+
+LAYOUTS = ("padded", "ragged", "packed")
+DEDUPS = ("none", "exact")
+_SPLITS = "shares drawn by the id's hash [default: train=0.9,validation=0.1, unless files are splits themselves]"
+
+
+def parse_splits(text: str) -> dict[str, float]:
+    """Return `train=0.9,validation=0.1` as shares that add up to 1. Raises UsageError.
+
+    >>> parse_splits("train=0.9,validation=0.1")
+    {'train': 0.9, 'validation': 0.1}
+    """
+    example = "Write it like this: --splits train=0.9,validation=0.1"
+    shares: dict[str, float] = {}
+    for item in text.split(","):
+        name, _, share = item.strip().partition("=")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise UsageError(f'--splits "{text}": "{item}" is not name=share. {example}') from None
+        if not name.replace("_", "").replace("-", "").isalnum() or not 0 < shares[name] <= 1:
+            raise UsageError(f'--splits "{text}": "{item}" is not a name and a share between 0 and 1. {example}')
+    if len(shares) != text.count(",") + 1 or abs(sum(shares.values()) - 1) > 1e-6:
+        raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {example}')
+    return shares
+
+
+def parse_shards(text: str) -> int | None:
+    """Return a number of shards, or None for `auto`. Raises UsageError."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f'--shards "{text}": it is a number from 1 on, or auto')
+    return int(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Hold what decides a dataset's records, besides its source and its tokenizer: equal settings, equal records.
+
+    `options` are the task's own, by name. `splits` are shares to draw by the id's hash, or None where the source's files
+    are splits themselves. `shards` are those of the largest split, or None to choose; they cut the same records into
+    other files, so two settings that differ in them alone are equal. A new choice is a field here, and the code that
+    obeys it: the command line, the manifest, the token cache's key and the comparison of datasets follow from the field.
+    """
+
+    task: str = dataclasses.field(metadata={"changes_tokens": True})
+    options: dict[str, Any] = dataclasses.field(metadata={"changes_tokens": True})
+    input_length: int = option(help="tokens of an input, EOS among them", least=4, changes_tokens=True)
+    target_length: int = option(help="tokens of a target, EOS among them", least=2, changes_tokens=True)
+    truncation: str = option("head_tail", "what of a long input is kept", choices=POLICIES, changes_tokens=True)
+    marker: str = option("extra_id_1", "what head_tail puts for the middle", choices=MARKERS, changes_tokens=True)
+    layout: str = option("padded", "how records are laid out", choices=LAYOUTS)
+    masks: bool = option(False, "write attention_mask and decoder_attention_mask too")
+    keep_newlines: bool = option(
+        False, "keep newlines, each as the token <extra_id_2>, instead of a space", changes_tokens=True
+    )
+    splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)  # noqa: RUF009 - a field
+    # A digest of the text is kept beside its tokens, where the same text is to be found.
+    dedup: str = option(
+        "none", "with exact, one row of each input text is kept, in one split", choices=DEDUPS, changes_tokens=True
+    )
+    shards: int | None = option(
+        None, "shards of the largest split, or auto", least=1, parse=parse_shards, shown="auto", compare=False
+    )
+    seed: int = option(0, "what splits and order are drawn with", least=-(1 << 63), most=(1 << 63) - 1)
+    limit: int | None = option(None, "read only so many rows (of each split, where files are splits)", least=1)
+    format: str = option("", "where file names do not say it: csv, tsv, jsonl, parquet or text", changes_tokens=True)
+    encoding: str = option("utf-8", "of text files", changes_tokens=True)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a value that cannot work with any task."""
+        check(self)
+        if self.masks and self.layout != "padded":
+            raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both make the same records of the same source with the same tokenizer."""
+        return isinstance(other, Settings) and not any(differences(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def marked(self) -> bool:
+        """Whether a sentinel stands for the middle of an input that was cut."""
+        return self.truncation == "head_tail" and self.marker != "none"
+
+    def token_choices(self) -> dict[str, Any]:
+        """Return the fields of which another value gives other tokens."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.metadata["changes_tokens"]
+        }
+
+
+def differences(there: Settings, here: Settings) -> Iterator[str]:
+    """Yield each choice of the first settings that is another one in the second, as it would be typed.
+
+    >>> one = Settings("sst2", {}, 128, 4, seed=1)
+    >>> list(differences(one, dataclasses.replace(one, seed=0, layout="ragged", shards=4)))
+    ['--layout padded', '--seed 1']
+    """
+    for field in dataclasses.fields(Settings):
+        one, other = getattr(there, field.name), getattr(here, field.name)
+        if not field.compare or (one == other and (field.name != "splits" or list(one or ()) == list(other or ()))):
+            continue  # the same shares in another order draw other splits
+        if field.name == "task":
+            yield f"task {one}"
+        elif field.name == "options":
+            names = dict.fromkeys([*one, *other])
+            yield from (spelled(name, one.get(name)) for name in names if one.get(name) != other.get(name))
+        else:
+            yield spelled(field.name, one)

@@ -1,0 +1,69 @@
+"""A digest of the code that makes tokens of rows: the edit of a comment or of a docstring does not change it."""
+
+import ast
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import t5prep
+
+# The code begins here, and goes on in what it imports from these folders.
+_START = ("t5prep.prepare.block_tokenizer", "t5prep.reading.parallel_files")
+_FOLDERS = ("t5prep.reading.", "t5prep.tasks.", "t5prep.tokens.")
+_ROOT = Path(t5prep.__file__).parents[1]
+
+
+def digest(sources: Iterable[str]) -> str:
+    """Return 32 hex digits of what Python sources do, whatever their comments and docstrings say.
+
+    >>> digest(['x = 1  # one']) == digest(['"A module."', 'x = 1']) == digest(['x = 2'])
+    False
+    >>> digest(['x = 1  # one']) == digest(['"A module."\\nx = 1'])
+    True
+    """
+    made = hashlib.blake2b(digest_size=16)
+    for source in sources:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+                del node.body[0]
+        made.update(ast.dump(tree).encode() + b"\0")
+    return made.hexdigest()
+
+
+@functools.cache
+def of_task(module: str) -> str:
+    """Return the digest of the code that makes tokens of the rows of a task, which is defined in a module."""
+    return digest(_path(name).read_text(encoding="utf-8") for name in sorted(modules(*_START, module)))
+
+
+def modules(*start: str) -> set[str]:
+    """Return the names of these modules and of all that they import from the folders which decide tokens."""
+    reached: set[str] = set()
+    ahead = list(start)
+    while ahead:
+        name = ahead.pop()
+        if name not in reached:
+            reached.add(name)
+            ahead += [
+                imported
+                for imported in _imports(_path(name).read_text(encoding="utf-8"))
+                if imported.startswith(_FOLDERS) and _path(imported).exists()
+            ]
+    return reached
+
+
+def _imports(source: str) -> Iterator[str]:
+    """Yield the name of everything that a source imports, module or not."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _path(module: str) -> Path:
+    path = _ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

@@ -1,0 +1,97 @@
+"""A choice of the user, declared once as a field of a dataclass: its default, its help text, and what it may be."""
+
+import dataclasses
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from t5prep.errors import UsageError, did_you_mean
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    help: str = "",
+    *,
+    choices: Sequence[str] = (),
+    least: int | None = None,
+    most: int | None = None,
+    parse: Callable[[str], Any] | None = None,
+    shown: str = "",
+    changes_tokens: bool = False,
+    removes_markup: str = "",
+    compare: bool = True,
+) -> Any:
+    """Return a dataclass field that is an option of the command line too: `input_length` is `--input-length`.
+
+    `help` is what `--help` says of it. `choices` are the texts that it may be, `least` and `most` the bounds of a number.
+    `parse` makes the value from the command line's text, and `shown` is that text for a default of None.
+    `changes_tokens` says that other values give other tokens. `removes_markup` is the value that takes HTML tags out of the
+    texts. Two values that differ only in fields with `compare=False` are equal.
+    """
+    metadata = {
+        "help": help,
+        "choices": tuple(choices),
+        "least": least,
+        "most": most,
+        "parse": parse,
+        "shown": shown,
+        "changes_tokens": changes_tokens,
+        "removes_markup": removes_markup,
+    }
+    return dataclasses.field(default=default, metadata=metadata, compare=compare)
+
+
+def flag(name: str) -> str:
+    """Return the command line's name of a field.
+
+    >>> flag("input_length")
+    '--input-length'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def spelled(name: str, value: Any) -> str:
+    """Return a field and its value as one would type them.
+
+    >>> spelled("masks", True), spelled("limit", None), spelled("protect", ["question", "choices"])
+    ('--masks', 'no --limit', '--protect question --protect choices')
+    >>> spelled("splits", {"train": 0.9, "test": 0.1}), spelled("inputs", "say {text}")
+    ('--splits train=0.9,test=0.1', "--inputs 'say {text}'")
+    """
+    if value is True:
+        return flag(name)
+    if (value in (None, False, "", [], ()) and not isinstance(value, int | float)) or value is False:
+        return f"no {flag(name)}"
+    if isinstance(value, Mapping):
+        value = ",".join(f"{key}={part}" for key, part in value.items())
+    values = value if isinstance(value, list | tuple) else [value]
+    return " ".join(f"{flag(name)} {shlex.quote(str(one))}" for one in values)
+
+
+def check(chosen: Any) -> None:
+    """Raise UsageError for a field whose value is none of its choices, or outside of its bounds."""
+    for field in dataclasses.fields(chosen):
+        value, rules = getattr(chosen, field.name), field.metadata
+        if rules.get("choices") and value not in rules["choices"]:
+            raise UsageError(f'{flag(field.name)} "{value}": it is one of {", ".join(rules["choices"])}')
+        if rules.get("least") is not None and value is not None and value < rules["least"]:
+            raise UsageError(f"{flag(field.name)} {value}: it is at least {rules['least']}")
+        if rules.get("most") is not None and value is not None and value > rules["most"]:
+            raise UsageError(f"{flag(field.name)} {value}: it is at most {rules['most']}")
+
+
+def build(cls: type, given: Mapping[str, Any]) -> Any:
+    """Return the dataclass of options with the given values; those not given have their defaults. Raises UsageError."""
+    known = [field.name for field in dataclasses.fields(cls)]
+    for name in given:
+        if name not in known:
+            raise UsageError(f'this task has no option "{name}".{did_you_mean(name, known)} It has: {", ".join(known)}')
+    chosen = cls(**given)
+    check(chosen)
+    return chosen
+
+
+def plain(chosen: Any) -> dict[str, Any]:
+    """Return all options by name, as JSON has them: what is written is equal to what is read again."""
+    values = dataclasses.asdict(chosen)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -1,0 +1,62 @@
+"""Settings: one field is the option, what the manifest says, and what makes two datasets the same."""
+
+import dataclasses
+import json
+
+import pytest
+
+from t5prep.dataset.settings import Settings, differences
+from t5prep.errors import UsageError
+
+CHOSEN = Settings("text2text", {"protect": ["q"], "id_column": ""}, 512, 128, splits={"train": 0.9, "test": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "typed"),
+    [
+        ("task", "sst2", "task text2text"),
+        ("options", {"protect": [], "id_column": ""}, "--protect q"),
+        ("options", {"protect": ["q"], "id_column": "id"}, "no --id-column"),
+        ("input_length", 64, "--input-length 512"),
+        ("masks", True, "no --masks"),
+        ("splits", None, "--splits train=0.9,test=0.1"),
+        ("splits", {"test": 0.1, "train": 0.9}, "--splits train=0.9,test=0.1"),  # drawn in this order
+        ("seed", 1, "--seed 0"),
+        ("limit", 7, "no --limit"),
+        ("layout", "ragged", "--layout padded"),
+    ],
+)
+def test_what_differs_is_said_as_one_types_it(name: str, value: object, typed: str) -> None:
+    other = dataclasses.replace(CHOSEN, **{name: value})
+    assert list(differences(CHOSEN, other)) == [typed]
+    assert other != CHOSEN
+
+
+def test_the_number_of_shards_makes_no_other_dataset() -> None:
+    assert dataclasses.replace(CHOSEN, shards=4) == CHOSEN
+    assert not list(differences(CHOSEN, dataclasses.replace(CHOSEN, shards=4)))
+
+
+def test_what_json_keeps_is_equal_to_what_was_written() -> None:
+    assert Settings(**json.loads(json.dumps(dataclasses.asdict(CHOSEN)))) == CHOSEN
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("input_length", 3, "--input-length 3: it is at least 4"),
+        ("target_length", 1, "--target-length 1: it is at least 2"),
+        ("truncation", "middle", '--truncation "middle": it is one of head_tail, head, tail'),
+        ("shards", 0, "--shards 0: it is at least 1"),
+        ("limit", 0, "--limit 0: it is at least 1"),
+        ("seed", 1 << 63, "--seed 9223372036854775808: it is at most 9223372036854775807"),
+    ],
+)
+def test_a_value_that_cannot_work_is_a_sentence(name: str, value: object, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        dataclasses.replace(CHOSEN, **{name: value})
+
+
+def test_every_option_has_a_help_text() -> None:
+    for field in dataclasses.fields(Settings):
+        assert field.metadata.get("help") or field.name in ("task", "options")
