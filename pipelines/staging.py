@@ -52,7 +52,8 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
         if file.path not in there:
             there[file.path] = paths.copy(file.path, paths.at(folder, f"source-{len(there):06d}"))
         sha256 = file.sha256 or sources.sha256(file)
-        moved.append(dataclasses.replace(file, path=there[file.path], sha256=sha256))
+        sources.check_unchanged(file)
+        moved.append(dataclasses.replace(file, path=there[file.path], sha256=sha256, modified=0))
     return dataclasses.replace(source, files=tuple(moved))
 
 

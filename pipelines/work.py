@@ -129,12 +129,7 @@ def hash_file(file: RawFile) -> str:
 
     For one that is not on this machine what its publisher says of it.
     """
-    if "://" in file.path:
-        return file.checksum
-    if file.member:
-        return sources.sha256(file)
-    with open(file.path, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return file.checksum if "://" in file.path else sources.sha256(file)
 
 
 def no_example(runs: list[Run], *, place: str) -> str:
@@ -183,6 +178,8 @@ class Finish:
                 (item.rejected for item in sorted(gathered, key=lambda item: item.spec.name)),
             )
             rejected = balance.write_rejected(file, lines, name=manifest.REJECTED)
+        for hashed_file in hashed:
+            sources.check_unchanged(hashed_file.file)
         if not any(run.records for run in runs):
             raise SourceError(no_example(runs, place=place))
         made = build_manifest.assemble(

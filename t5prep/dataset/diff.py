@@ -1,8 +1,9 @@
 """What differs between two prepared datasets: what their manifests say, and which records are not the same.
 
 Records are compared by their ids wherever they stand, so that two orders, two numbers of shards or two splits of the same
-examples are told apart from other examples. Shards with equal checksums are not read. Of every other record 24 bytes are
-kept, on disk, and as many of them in memory as one part of PART holds: a terabyte is compared on a laptop.
+examples are told apart from other examples. Every shard is read to see that it is what its manifest says; those with
+equal checksums are not compared record by record. Of every other record 24 bytes are kept, on disk, and as many of them
+in memory as one part of PART holds: a terabyte is compared on a laptop.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import inspect_records, manifest, tfrecord
+from t5prep.dataset import inspect_records, manifest, tfrecord, verify
 from t5prep.dataset.manifest import Manifest
 
 # Records of one part: 96 MB of entries on each side.
@@ -76,18 +77,22 @@ def diff(
     """What differs from dataset A to dataset B, each in a directory or under gs://.
 
     `equal` says that all that decides the records' bytes is equal, and so are they. `started` gets the bytes that will be
-    read, `progress` those that were. Raises DatasetError, OutputError.
+    read, `progress` those that were. Raises DatasetError where a shard is not what its manifest says, OutputError.
     """
     made = manifest.load(a), manifest.load(b)
     found = Difference(made[0].digest == made[1].digest, list(_changes(*made)))
-    if found.equal:
-        found.same = sum(split.records for split in made[0].splits.values())
-        return found
-    sides = [list(_shards(data, one)) for data, one in zip((a, b), made, strict=True)]
+    places = [manifest.folder_of(data) or "." for data in (a, b)]
+    sides = [list(_shards(data, one)) for data, one in zip(places, made, strict=True)]
+    every = sum(shard.bytes for side in sides for shard in side)
     shared = {(shard.split, shard.sha256) for shard in sides[0]} & {(shard.split, shard.sha256) for shard in sides[1]}
     found.same = sum(shard.records for shard in sides[0] if (shard.split, shard.sha256) in shared)
     sides = [[shard for shard in side if (shard.split, shard.sha256) not in shared] for side in sides]
-    started(sum(shard.bytes for side in sides for shard in side))
+    started(every + sum(shard.bytes for side in sides for shard in side))
+    # What a manifest says is worth what its shards are.
+    for place, one in zip(places, made, strict=True):
+        verify.check_shards(place, one, progress=progress)
+    if found.equal:
+        return found
     most = max(sum(shard.records for shard in side) for side in sides)
     with tempfile.TemporaryDirectory(prefix="t5prep-diff-") as folder:
         parts = max(1, -(-most // PART))

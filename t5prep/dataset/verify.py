@@ -38,10 +38,18 @@ def verify(
         )
     _check_rows(data, made)
     started(sum(shard.bytes for shard in shards))
+    check_shards(data, made, progress=progress)
+    return made
+
+
+def check_shards(
+    data: str | Path, made: manifest.Manifest, *, progress: Callable[[int], None] = lambda read: None
+) -> None:
+    """Read every shard of a dataset. Raises DatasetError naming the first that is not what its manifest says."""
+    shards = [shard for split in made.splits.values() for shard in split.shards]
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         for _ in pool.map(functools.partial(_check, data, progress=progress), shards):
             pass
-    return made
 
 
 def _check_rows(data: str | Path, made: manifest.Manifest) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from t5prep.sources import redact
 from t5prep.sources.grammar import parse
-from t5prep.sources.opening import open_random, open_stream, sha256, unpacked_name
+from t5prep.sources.opening import check_unchanged, open_random, open_stream, sha256, unpacked_name
 from t5prep.sources.raw import RawFile, Resolved, patterns
 
-__all__ = ["RawFile", "Resolved", "open_random", "open_stream", "resolve", "sha256", "unpacked_name"]
+__all__ = ["RawFile", "Resolved", "check_unchanged", "open_random", "open_stream", "resolve", "sha256", "unpacked_name"]
 
 
 def resolve(
@@ -70,14 +70,14 @@ def resolve(
 def _sample() -> Resolved:
     """Write the built-in sample into the cache and return it as a source."""
     from t5prep.io import cache_folder
-    from t5prep.sources import sample
+    from t5prep.sources import local, sample
 
     path = sample.write(cache_folder.root() / "sample" / "questions.csv")
-    file = RawFile(name="questions.csv", path=str(path), bytes=path.stat().st_size)
+    files, _ = local.expand(path, name="questions.csv")
     return Resolved(
         uri="sample:",
         revision="1",
-        files=(file,),
+        files=tuple(files),
         licence="Apache-2.0",
         citation="t5prep's own generator, t5prep/sample",
     )

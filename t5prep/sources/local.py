@@ -1,5 +1,7 @@
 """Files on this machine: one file, a directory, or a glob."""
 
+import dataclasses
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,7 +10,7 @@ from t5prep.errors import SourceError
 from t5prep.io import suggestions
 from t5prep.sources import archives
 from t5prep.sources.grammar import Place
-from t5prep.sources.raw import RawFile, Resolved, checked, wanted
+from t5prep.sources.raw import RawFile, Resolved, checked, glob_pattern, wanted
 
 
 def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
@@ -31,18 +33,22 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
 def expand(
     path: Path, *, name: str, include: Sequence[str] = (), sha256: str = "", checksum: str = ""
 ) -> tuple[list[RawFile], list[str]]:
-    """A file on disk as raw files: itself, or the members of a zip as `name/member`; and all names there are."""
+    """Return a file on disk as raw files: itself, or the members of a zip as `name/member`; and all names there are.
+
+    Raises SourceError where it cannot be read.
+    """
     archives.refuse_tar(name)
     try:
-        size = path.stat().st_size
+        status = path.stat()
         if archives.is_zip(name):
             with path.open("rb") as archive:
-                return archives.members(
+                members, names = archives.members(
                     archive, path=str(path), name=name, include=include, prefix=f"{name}/", checksum=checksum
                 )
+            return [dataclasses.replace(member, modified=status.st_mtime_ns) for member in members], names
     except OSError as error:
         raise SourceError(f"{path} cannot be read ({error.strerror}).") from error
-    file = RawFile(name, str(path), size, sha256=sha256, checksum=checksum)
+    file = RawFile(name, str(path), status.st_size, sha256=sha256, checksum=checksum, modified=status.st_mtime_ns)
     return ([file] if wanted(name, include) else []), [name]
 
 
@@ -65,9 +71,32 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
 
 
 def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
-    """Files below a directory that match; hidden ones (`.git`, `.DS_Store`) only when the pattern names them."""
+    """Yield files below a directory that match; hidden ones (`.git`, `.DS_Store`) only when the pattern names them.
+
+    Raises SourceError for a folder that cannot be read and for a link to nothing: what is in them would be missing.
+    """
     hidden = any(part.startswith(".") for part in pattern.split("/"))
-    for path in sorted(root.glob(pattern)):
-        name = path.relative_to(root).as_posix()
-        if path.is_file() and (hidden or not re.search(r"(^|/)\.", name)):
-            yield path, name
+    shape, depth = glob_pattern(pattern), pattern.count("/")
+    anywhere = "**" in pattern
+    found = []
+    for folder, folders, names in os.walk(root, onerror=_refuse_folder, followlinks=not anywhere):
+        within = Path(folder).relative_to(root)
+        folders[:] = [name for name in folders if hidden or not name.startswith(".")]
+        if not anywhere and len(within.parts) >= depth:
+            folders.clear()
+        for name in names:
+            path, known = Path(folder) / name, (within / name).as_posix()
+            if not shape.fullmatch(known) or not (hidden or not name.startswith(".")):
+                continue
+            if path.is_file():
+                found.append((path, known))
+            elif path.is_symlink() and not path.exists():
+                raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or mend it.")
+    yield from sorted(found)
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise SourceError(
+        f"{error.filename} cannot be read ({error.strerror}), and what is in it would be missing. Make it readable, or "
+        "name what to read by a glob in quotes."
+    ) from error

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import tempfile
 import zipfile
 import zlib
@@ -94,9 +95,30 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
         quiet_logs()  # a worker that reads has resolved nothing
         return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
     try:
-        return open(file.path, "rb")
+        opened = open(file.path, "rb")  # noqa: SIM115 - the caller closes it
     except OSError as error:
         raise SourceError(f"{file.path} cannot be read ({error.strerror}).") from error
+    _check_status(file, os.fstat(opened.fileno()))
+    return opened
+
+
+def check_unchanged(file: RawFile) -> None:
+    """Raise SourceError where a local file was written to since it was listed: what was hashed is what was read."""
+    if "://" in file.path:
+        return
+    try:
+        _check_status(file, os.stat(file.path))
+    except OSError as error:
+        raise SourceError(f"{file.path} was removed while it was read ({error.strerror}).") from error
+
+
+def _check_status(file: RawFile, status: os.stat_result) -> None:
+    size = status.st_size if file.member else file.bytes
+    if file.modified and (status.st_size, status.st_mtime_ns) != (size, file.modified):
+        raise SourceError(
+            f"{file.path} was changed while it was read: it has {status.st_size:,} bytes now. Let it be written to its "
+            "end, and run this again."
+        )
 
 
 class _Bounded(io.RawIOBase):

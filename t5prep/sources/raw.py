@@ -19,6 +19,7 @@ class RawFile:
     member: the member inside the zip at `path`; "" means the file itself
     sha256: hex, where it is already known
     checksum: what the publisher says ("md5:..." or "sha256:..."; of the archive, for a member)
+    modified: when the local file at `path` was last written, in nanoseconds since 1970; 0 for any other
     """
 
     name: str
@@ -27,6 +28,7 @@ class RawFile:
     member: str = ""
     sha256: str = ""
     checksum: str = ""
+    modified: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
