@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from pipelines import failures, pool, runners
 from pipelines.draw_lines import DrawBlock, Drawn, keep, kept
 from t5prep.errors import OutputError, SourceError, UsageError
+from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
 from t5prep.reading import text_columns
 from t5prep.sources import Resolved
@@ -20,6 +22,8 @@ from t5prep.tokens.tokenizer import Tokenizer
 # 1,000,000 lines of 100 bytes are as much text as SentencePiece trains on in minutes; more changes few pieces.
 LINES = 1_000_000
 RUNNERS = ("local",)
+# Beside a tokenizer: what it was trained on, and how.
+TRAINING = "t5prep_training.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,20 @@ def train(
     `columns` are those with text (default: `text`); `config` is the shape of the model that will use the tokenizer. The
     same corpus gives the same bytes, whatever the order of its rows. Raises T5prepError.
     """
-    _check_place(out)
+    made_of = {
+        "source": {"uri": source.uri, "revision": source.revision, "files": [[f.name, f.bytes] for f in source.files]},
+        "columns": list(columns),
+        "vocab_size": vocab_size,
+        "byte_fallback": byte_fallback,
+        "split_digits": split_digits,
+        "character_coverage": character_coverage,
+        "lines": lines,
+        "seed": seed,
+        "format": format,
+        "encoding": encoding,
+        "config": dict(config),
+    }
+    _check_place(out, made_of=made_of)
     drawn = draw(
         source,
         columns=columns,
@@ -76,6 +93,8 @@ def train(
         character_coverage=character_coverage,
     )
     tokenizer = Tokenizer(model, name=str(out))
+    # First, so that a run that is killed here goes on by the same command.
+    atomic_files.write_whole(out / TRAINING, (json.dumps(made_of, ensure_ascii=False, indent=1) + "\n").encode())
     huggingface_files.write(out, tokenizer, config=config)
     return Trained(tokenizer, rows=drawn.rows, seen=drawn.seen, lines=len(drawn.lines), broken=drawn.broken)
 
@@ -128,13 +147,27 @@ def draw(
         progress.close()
 
 
-def _check_place(out: Path) -> None:
-    """Refuses a directory that holds anything but a tokenizer. Raises OutputError."""
-    if not out.exists():
+def _check_place(out: Path, *, made_of: Mapping[str, Any]) -> None:
+    """Raise OutputError for a directory that holds anything but a tokenizer, or one that was trained in another way."""
+    try:
+        names = sorted(path.name for path in out.iterdir() if not path.name.startswith(atomic_files.UNFINISHED))
+    except FileNotFoundError:
         return
-    strangers = sorted(path.name for path in out.iterdir() if path.name not in huggingface_files.NAMES)
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written ({error.strerror}). Choose another place: --out DIR") from error
+    strangers = [name for name in names if name not in (TRAINING, *huggingface_files.NAMES)]
     if strangers:
         raise OutputError(f"{out} holds something else ({strangers[0]}). Choose another place: --out DIR")
+    if not names:
+        return
+    try:
+        there = json.loads((out / TRAINING).read_bytes())
+    except (OSError, ValueError):
+        there = {}
+    if there != made_of:
+        others = [name for name in made_of if there.get(name) != made_of[name]] if there else []
+        how = f"trained with another {', '.join(others)}" if others else "and nothing says how it was trained"
+        raise OutputError(f"{out} holds a tokenizer, {how}. Choose another place: --out DIR, or remove it.")
 
 
 def _warm() -> None:

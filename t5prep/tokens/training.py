@@ -13,6 +13,7 @@ from t5prep.errors import TokenizerError, UsageError
 
 # T5's own size and coverage; the coverage is of the characters of the text, the rarest are unknown.
 VOCAB_SIZE = 32_000
+FEWEST_PIECES = 4
 CHARACTER_COVERAGE = 0.9995
 # Each thread adds up its own expectations, so the pieces depend on the number of threads, and it must not depend on the
 # machine. SentencePiece's default.
@@ -34,6 +35,11 @@ def train(
 
     Raises UsageError where the text has too few or too many different strings for `vocab_size`.
     """
+    if vocab_size < FEWEST_PIECES:
+        raise UsageError(
+            f"--vocab-size {vocab_size}: padding, the end of a text, the unknown and one piece of text are {FEWEST_PIECES}. "
+            "Ask for at least some hundred"
+        )
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

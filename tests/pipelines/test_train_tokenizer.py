@@ -49,7 +49,9 @@ def test_options_of_training():
     assert full.decode(full.encode("☃ Ω")) == "☃ Ω"
 
 
-@pytest.mark.parametrize(("size", "said"), [(100_000, "at most"), (10, "too small")])
+@pytest.mark.parametrize(
+    ("size", "said"), [(100_000, "at most"), (10, "too small"), (1, "at least some"), (-5, "at least some")]
+)
 def test_a_vocabulary_that_cannot_be_had(size: int, said: str):
     with pytest.raises(UsageError, match=said):
         training.train(LINES, vocab_size=size)
@@ -144,3 +146,19 @@ def test_errors_are_sentences(text: Path, tmp_path: Path):
     assert code == 1
     assert said.startswith('Error: questions.csv has no column "text"')
     assert "--column" in said
+
+
+def test_a_tokenizer_that_was_trained_otherwise_is_never_replaced(text: Path, tmp_path: Path):
+    """Texts that were prepared with it would no longer be what they say."""
+    out = tmp_path / "out"
+    train = ("train", "--source", str(text), "--out", str(out), "--workers", "1", "--vocab-size")
+    assert run(*train, "400")[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    code, output = run(*train, "500")
+    assert (code, "trained with another vocab_size" in output) == (1, True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert run(*train, "400")[0] == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    (out / "t5prep_training.json").unlink()
+    code, output = run(*train, "400")
+    assert (code, "nothing says how it was trained" in output) == (1, True)
