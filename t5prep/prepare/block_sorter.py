@@ -72,7 +72,7 @@ class Placer:
         self._write = RecordWriter(settings, pad_id=pad_id, bare=task_settings.built_when_written(settings))
 
     def __call__(self, table: pa.Table, block: Block) -> Run:
-        """The run of a block's table (tokenizing.SCHEMA), its bytes inside."""
+        """The run of a block's table (feature_table.SCHEMA), its bytes inside."""
         rows = table["row"].to_numpy()
         given = table["id"].to_pylist()
         if self._whole:

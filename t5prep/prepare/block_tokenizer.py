@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError
-from t5prep.prepare import code_digest, token_cache
-from t5prep.reading import blocks
+from t5prep.prepare import code_digest, column_tokenizer, token_cache
+from t5prep.prepare.column_tokenizer import ColumnTokenizer
+from t5prep.prepare.feature_table import SCHEMA
+from t5prep.reading import blocks, columns
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.tasks import registry, task
@@ -20,24 +23,6 @@ from t5prep.tasks.example import EOS, Example, Protected
 from t5prep.tasks.html import folded
 from t5prep.tokens.encoder import DocumentEncoder, Encoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
-
-# One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
-# input's text, where a text that stands twice is to be found.
-SCHEMA = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("id", pa.string()),
-        ("reason", pa.string()),
-        ("split", pa.string()),
-        ("inputs", pa.list_(pa.int32())),
-        ("labels", pa.list_(pa.int32())),
-        ("references", pa.list_(pa.string())),
-        ("tokens", pa.int32()),
-        ("target_tokens", pa.int32()),
-        ("markup", pa.bool_()),
-        ("same", pa.string()),
-    ]
-)
 
 
 class BlockTokenizer:
@@ -66,6 +51,10 @@ class BlockTokenizer:
                 keep_newlines=settings.keep_newlines,
             )
         )
+        template = self._task.template(self._options)
+        self._by_columns = None
+        if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._names):
+            self._by_columns = ColumnTokenizer(template, settings, tokenizer)
         self._dedup = settings.dedup == "exact"
         self._kept, self._fresh, self.found = folder, fresh, False
         if folder is not None:
@@ -90,11 +79,25 @@ class BlockTokenizer:
     def _tokenize(self, block: Block) -> pa.Table:
         if block.columns and (missing := task.missing_column(self._columns, block.columns)):
             raise SourceError(f"{block.file.name} has no column {missing}")
-        read = [row for row in blocks.read(block, columns=self._names) if not row.blank]
-        examples = [self._example(row) for row in read]
+        if self._by_columns is None:
+            return self._by_rows(block, [row for row in blocks.read(block, columns=self._names) if not row.blank])
+        read = columns.read(block, columns=self._names)
+        table, described = self._by_columns(read.table, read.numbers - block.first_row)
+        left = np.flatnonzero(~described)
+        records = read.table.take(pa.array(left)).to_pylist()
+        others = [*read.others, *map(Row, read.numbers[left].tolist(), records)]
+        if not others:
+            return table
+        rest = self._by_rows(block, sorted(others, key=lambda row: row.number))
+        both = pa.concat_tables([table, rest])
+        return both.take(pc.sort_indices(both["row"])).combine_chunks()
+
+    def _by_rows(self, block: Block, rows: list[Row]) -> pa.Table:
+        """Return the table of some rows of a block, made one by one by the task's own function."""
+        examples = [self._example(row) for row in rows]
         encoded = iter(self._encode([example for example in examples if isinstance(example, Example)]))
         made = [next(encoded) if isinstance(example, Example) else example for example in examples]
-        return self._table(block, read, examples, made)
+        return self._table(block, rows, examples, made)
 
     def _example(self, row: Row) -> Example | str:
         """The example of a row, or why it makes none."""

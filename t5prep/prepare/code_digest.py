@@ -9,7 +9,10 @@ from pathlib import Path
 import t5prep
 
 # The code begins here, and goes on in what it imports from these folders.
-_START = ("t5prep.prepare.block_tokenizer", "t5prep.reading.parallel_files")
+_START = (
+    *("t5prep.prepare.block_tokenizer", "t5prep.prepare.column_tokenizer", "t5prep.prepare.feature_table"),
+    "t5prep.reading.parallel_files",
+)
 _FOLDERS = ("t5prep.reading.", "t5prep.tasks.", "t5prep.tokens.")
 _ROOT = Path(t5prep.__file__).parents[1]
 

@@ -5,49 +5,70 @@ another length, bytes that are not UTF-8) is left to Python's reader, which says
 """
 
 import codecs
+import functools
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from t5prep.reading.rows import Record
 
 
 def read(data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence[str] = ()) -> list[Record] | None:
-    """The records of whole rows whose quotes have been found regular; None where Python's reader has to be asked.
+    """Return the records of whole rows whose quotes have been found regular; None where Python's reader has to be asked.
 
     >>> read(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"))
     [{'id': '1', 'text': 'a, "b" c'}]
     """
+    found = table(data, encoding, columns=columns, wanted=wanted)
+    if found is None:
+        return None
+    names = found.column_names
+    rows = zip(*(column.to_pylist() for column in found), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def table(data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence[str] = ()) -> pa.Table | None:
+    """Return the same as columns of large_string."""
     try:
         if codecs.lookup(encoding).name != "utf-8":
             data = data.decode(encoding).encode()
     except UnicodeError:
         return None
     # A lone carriage return ends a row for some; one column alone makes an empty line ambiguous; Arrow drops the mark.
-    if (
-        len(columns) < 2
-        or b"\0" in data
-        or data.startswith(codecs.BOM_UTF8)
-        or data.count(b"\r") != data.count(b"\r\n")
-    ):
+    if len(columns) < 2 or b"\0" in data or data.startswith(codecs.BOM_UTF8) or _ends_a_row_alone(data):
         return None
     if len(set(columns)) != len(columns):
         return None
     try:
-        table = pyarrow.csv.read_csv(
+        found = pyarrow.csv.read_csv(
             pa.BufferReader(data),
             read_options=pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(data) + 1),
             parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(columns, pa.string()),
+                column_types=dict.fromkeys(columns, pa.large_string()),
                 include_columns=[column for column in columns if column in wanted],
                 strings_can_be_null=False,
             ),
         )
     except pa.ArrowInvalid:
         return None
-    names = table.column_names
-    rows = list(zip(*(column.to_pylist() for column in table), strict=True))
     # To Arrow an empty line is a row of empty fields.
-    return [dict(zip(names, row, strict=True)) for row in rows] if all(map(any, rows)) else None
+    lengths = [pc.binary_length(column) for column in found.columns]
+    empty = functools.reduce(pc.and_, (pc.equal(length, 0) for length in lengths)) if lengths else pa.array([True])
+    return None if pc.any(empty).as_py() else found.combine_chunks()
+
+
+def _ends_a_row_alone(data: bytes) -> bool:
+    """Return whether a carriage return without a newline stands outside of quotes."""
+    if b"\r" not in data:
+        return False
+    characters = np.frombuffer(data, np.uint8)
+    returns = np.flatnonzero(characters == ord("\r"))
+    alone = returns[characters[np.minimum(returns + 1, len(characters) - 1)] != ord("\n")]
+    if not len(alone):
+        return False
+    quotes = np.flatnonzero(characters == ord('"'))
+    return bool((np.searchsorted(quotes, alone) % 2 == 0).any())

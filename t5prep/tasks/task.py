@@ -8,6 +8,7 @@ from t5prep.errors import did_you_mean
 from t5prep.reading.rows import Record
 from t5prep.tasks import options as task_options
 from t5prep.tasks.example import Example
+from t5prep.tasks.template import Template
 
 # A column that a task reads: its name, or the names it has in different editions of a corpus, the first of them that is
 # there; "" at their end says that it may be missing.
@@ -27,7 +28,8 @@ class Task:
     without its target, of a row that a trained model is asked about (None: such a row needs a target too). `options` is
     a frozen dataclass whose fields (`option`) become command line options; `columns(options)` are the columns it reads,
     `target_columns(options)` those of them that only targets need, `id_column(options)` the one with the id ("" where
-    there is none). `source` is where the corpus lives, `files` which of its files are read.
+    there is none). `template(options)` says as columns what `to_example` says of most rows, so that these are made much
+    faster; None where it cannot be said. `source` is where the corpus lives, `files` which of its files are read.
     `classes(options)` are the words of a classification, in the order of a confusion matrix. `documents` says that its
     examples are plain texts, to be cut into rows with hidden spans (options `density` and `mean_span`). `several` says
     that rows with one id are no duplicates but right answers: as many examples to train, and to evaluate one with all
@@ -39,6 +41,7 @@ class Task:
     to_example: Callable[[Record, Any], Example]
     columns: Callable[[Any], Sequence[Column]]
     id_column: Callable[[Any], str] = lambda _: ""
+    template: Callable[[Any], Template | None] = lambda _: None
     to_inputs: Callable[[Record, Any], Example] | None = None
     target_columns: Callable[[Any], Sequence[Column]] = lambda _: ()
     options: type = NoOptions

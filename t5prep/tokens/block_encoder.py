@@ -1,11 +1,13 @@
 """Encode many texts at once with a SentencePiece unigram model: in C, or by SentencePiece itself, with the same ids."""
 
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import sentencepiece
+
+from t5prep.tokens import ragged
+from t5prep.tokens.ragged import Ragged
 
 try:
     from t5prep.tokens import _native
@@ -24,18 +26,6 @@ _PROBES = (
 )  # fmt: skip
 
 
-class Tokens(NamedTuple):
-    """Ids of several texts, one after the other: int32[ids], and where each text's ids begin: int64[texts + 1]."""
-
-    ids: np.ndarray
-    starts: np.ndarray
-
-    def apart(self) -> list[np.ndarray]:
-        """Return the ids of each text: int32[length] each."""
-        ends = self.starts.tolist()
-        return [self.ids[start:end] for start, end in itertools.pairwise(ends)]
-
-
 class BlockEncoder:
     """Encodes blocks of texts. Threads may share it. `slow` says why SentencePiece does the work, "" where C does."""
 
@@ -46,18 +36,21 @@ class BlockEncoder:
             self._native = None
             self.slow = f"it gives other ids than SentencePiece {sentencepiece.__version__}"
 
-    def encode(self, texts: list[str]) -> Tokens:
-        """Return the ids of texts, without EOS."""
+    def encode(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
+        """Return the ids of texts, none of them null, without EOS."""
         if self._native is None:
             return self._by_sentencepiece(texts)
-        array = pa.array(texts, pa.large_string())
+        if not len(texts):
+            return ragged.of([])
+        array = pa.array(texts, pa.large_string()) if isinstance(texts, list) else texts
         _, offsets, data = array.buffers()
+        starts = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
         try:
-            return self.encode_utf8(data or b"", np.frombuffer(offsets, np.int64, len(texts) + 1))
+            return self.encode_utf8(data or b"", starts)
         except ValueError:  # a text longer than places in it are counted
             return self._by_sentencepiece(texts)
 
-    def encode_utf8(self, data: bytes | memoryview | pa.Buffer, offsets: np.ndarray) -> Tokens:
+    def encode_utf8(self, data: bytes | memoryview | pa.Buffer, offsets: np.ndarray) -> Ragged:
         """Return the ids of texts in UTF-8. Text i is `data[offsets[i] : offsets[i + 1]]`, offsets int64[texts + 1].
 
         Raises ValueError where a text is longer than 32 MB.
@@ -67,13 +60,12 @@ class BlockEncoder:
             pairs = itertools.pairwise(ends)
             return self._by_sentencepiece([str(view[start:end], "utf-8") for start, end in pairs])
         ids, starts = self._native.encode(data, np.ascontiguousarray(offsets, np.int64))
-        return Tokens(np.frombuffer(ids, np.int32), np.frombuffer(starts, np.int64))
+        return Ragged(np.frombuffer(ids, np.int32), np.frombuffer(starts, np.int64))
 
-    def _by_sentencepiece(self, texts: list[str]) -> Tokens:
+    def _by_sentencepiece(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
+        texts = texts if isinstance(texts, list) else texts.to_pylist()
         encoded = self._processor.encode(texts, return_type="numpy", num_threads=1) if texts else []
-        starts = np.zeros(len(texts) + 1, np.int64)
-        np.cumsum([len(ids) for ids in encoded], out=starts[1:])
-        return Tokens(np.concatenate([np.zeros(0, np.int32), *encoded]), starts)
+        return ragged.of(encoded)
 
     def _agree(self) -> bool:
         texts = list(_PROBES)

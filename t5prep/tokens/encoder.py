@@ -13,7 +13,7 @@ from t5prep.tokens import newlines, truncation
 from t5prep.tokens.newlines import NUMBER
 from t5prep.tokens.tokenizer import Tokenizer
 
-_MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
+MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 class Features(NamedTuple):
@@ -82,7 +82,7 @@ class Encoder:
     def _apart(self, inputs: str | tuple[Part, ...]) -> "_Apart":
         """An input as texts to tokenize, each with the token that follows it: its fields, or the lines of these."""
         fields = _fields(inputs)
-        markup = any("<" in text and _MARKUP.search(text) is not None for text in fields.texts)
+        markup = any("<" in text and MARKUP.search(text) is not None for text in fields.texts)
         if self._newline is None:
             return _Apart(fields.texts, [self._eos] * len(fields.texts), fields.parts, fields.protected, markup)
         texts: list[str] = []

@@ -10,11 +10,13 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 import sentencepiece
 
 from t5prep.errors import TokenizerError
-from t5prep.tokens import model_proto
-from t5prep.tokens.block_encoder import BlockEncoder, Tokens
+from t5prep.tokens import model_proto, ragged
+from t5prep.tokens.block_encoder import BlockEncoder
+from t5prep.tokens.ragged import Ragged
 
 SENTINELS = 100
 # ByT5's are its last bytes, from 255 down; of these, 255 to 245 occur in no text (RFC 3629: UTF-8 has none of them).
@@ -74,17 +76,16 @@ class Tokenizer:
         """Return the same for many texts: int32[length] each."""
         return self.encode_block(texts).apart()
 
-    def encode_block(self, texts: list[str]) -> Tokens:
-        """Return the same for many texts, their ids one after the other."""
+    def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
+        """Return the same for many texts, none of them null, their ids one after the other."""
         tokens = self.blocks.encode(texts)
         if not len(self._controls) or not np.isin(tokens.ids, self._controls).any():
             return tokens
         apart = tokens.apart()
         for i, ids in enumerate(apart):
             if np.isin(ids, self._controls).any():
-                apart[i] = self._encode_spelled(texts[i])
-        starts = np.cumsum([0, *map(len, apart)], dtype=np.int64)
-        return Tokens(np.concatenate(apart), starts)
+                apart[i] = self._encode_spelled(str(texts[i]))
+        return ragged.of(apart)
 
     def _encode_spelled(self, text: str) -> np.ndarray:
         """Return the ids of a text that spells a control piece, cut after its "<" so that no piece can span it."""

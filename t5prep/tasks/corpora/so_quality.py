@@ -19,6 +19,7 @@ from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.html import strip_html
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Task
+from t5prep.tasks.template import Column, Template
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +53,14 @@ def to_example(record: Record, options: Options) -> Example:
     return Example(id=asked.id, inputs=asked.inputs, targets=words[label])
 
 
+def template(options: Options) -> Template | None:
+    """Return the same as columns; None where bodies have to be parsed."""
+    if options.html == "strip":
+        return None
+    fields = (("quality: ", Column("Title")), (Column("Body"),))
+    return Template(fields, target=(Column("Y"),), words=_words(options.labels), id="Id")
+
+
 @functools.cache
 def _words(labels: str) -> dict[str, str]:
     pairs = [item.partition("=") for item in labels.split(",")]
@@ -62,6 +71,7 @@ def _words(labels: str) -> dict[str, str]:
 
 TASK = Task(
     to_example=to_example,
+    template=template,
     to_inputs=to_inputs,
     columns=lambda options: ("Id", "Title", "Body", "Y"),
     target_columns=lambda options: ("Y",),

@@ -15,7 +15,9 @@ from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Column, Task
+from t5prep.tasks.task import Column as ColumnName
+from t5prep.tasks.task import Task
+from t5prep.tasks.template import Column, Template
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,13 +39,19 @@ def to_example(record: Record, options: Options) -> Example:
     return Example(id=id, inputs=text, targets="")
 
 
-def columns(options: Options) -> tuple[Column, ...]:
+def template(options: Options) -> Template:
+    """Return the same as columns."""
+    return Template(((Column(options.text_column),),), id=options.id_column)
+
+
+def columns(options: Options) -> tuple[ColumnName, ...]:
     """The columns that are read."""
     return (options.text_column, *((options.id_column,) if options.id_column else ()))
 
 
 TASK = Task(
     to_example=to_example,
+    template=template,
     columns=columns,
     id_column=lambda options: options.id_column,
     options=Options,

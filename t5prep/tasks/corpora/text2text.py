@@ -13,6 +13,7 @@ from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Task
+from t5prep.tasks.template import Column, Field, Template
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,25 @@ def to_example(record: Record, options: Options) -> Example:
     if options.id_column and not _text(record[options.id_column]):
         raise Reject("empty id")
     return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
+
+
+def template(options: Options) -> Template | None:
+    """Return the same as columns; None where some of the input is protected."""
+    if options.protect:
+        return None
+    inputs, targets = (
+        _field(template or f"{{{column}}}")
+        for template, column in ((options.inputs, options.inputs_column), (options.targets, options.targets_column))
+    )
+    return Template((inputs,), target=targets, id=options.id_column)
+
+
+def _field(template: str) -> Field:
+    """Return a template's own words and columns, in order."""
+    parts: list[str | Column] = []
+    for words, column in _parsed(template):
+        parts += [*([words] if words else []), *([Column(column)] if column else [])]
+    return tuple(parts)
 
 
 def _parts(record: Record, options: Options) -> list[Part]:
@@ -131,6 +151,7 @@ def _target_columns(options: Options) -> list[str]:
 
 TASK = Task(
     to_example=to_example,
+    template=template,
     to_inputs=to_inputs,
     columns=columns,
     target_columns=lambda options: [

@@ -1,0 +1,131 @@
+"""The rows of a block that its task's template describes become a table of features, column by column."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.dataset.settings import Settings
+from t5prep.prepare.feature_table import SCHEMA
+from t5prep.tasks.template import Column, Field, Template
+from t5prep.tokens import ragged
+from t5prep.tokens.column_encoder import ColumnEncoder
+from t5prep.tokens.encoder import MARKUP
+from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+class Described(NamedTuple):
+    """The features of the rows that the template describes (feature_table.SCHEMA), and which rows these are: bool[rows]."""
+
+    table: pa.Table
+    rows: np.ndarray
+
+
+def usable(settings: Settings) -> bool:
+    """Return whether these settings ask for nothing that only examples can give."""
+    return settings.dedup == "none" and not settings.keep_newlines
+
+
+class ColumnTokenizer:
+    """Tokenizes columns of text by a template. Threads may share it."""
+
+    def __init__(self, template: Template, settings: Settings, tokenizer: Tokenizer) -> None:
+        self.template = template
+        self._tokenizer = tokenizer
+        self._encode = ColumnEncoder(
+            tokenizer,
+            input_length=settings.input_length,
+            target_length=settings.target_length,
+            policy=settings.truncation,
+            marker=settings.marker,
+        )
+        self._values = pa.array(list(template.words), pa.large_string())
+        self._words = tokenizer.encode_block(list(template.words.values()))
+
+    def __call__(self, table: pa.Table, numbers: np.ndarray) -> Described:
+        """Return the features of a table's rows; `numbers`, int64[rows], are the rows' own."""
+        described = self._plain(table)
+        fields = [_filled(field, table) for field in self.template.fields]
+        if self.template.target:
+            targets, known = self._targets(table)
+            features = self._encode.pairs(fields, targets)
+            described &= known & (features.target_tokens > 1)
+        else:
+            features = self._encode.documents(fields[0])
+        described &= features.tokens > len(fields)
+        columns = {
+            "row": numbers,
+            "id": table[self.template.id].combine_chunks().cast(pa.string()) if self.template.id else None,
+            "inputs": _lists(features.inputs),
+            "labels": _lists(features.labels),
+            "references": pa.ListArray.from_arrays(np.zeros(len(numbers) + 1, np.int32), pa.array([], pa.string())),
+            "tokens": features.tokens.astype(np.int32),
+            "target_tokens": features.target_tokens.astype(np.int32),
+            "markup": _markup(fields) if self.template.target else np.zeros(len(numbers), bool),
+        }
+        arrays = [_column(columns.get(field.name), field, len(numbers)) for field in SCHEMA]
+        made = pa.table(arrays, schema=SCHEMA)
+        return Described(made if described.all() else made.filter(pa.array(described)), described)
+
+    def _plain(self, table: pa.Table) -> np.ndarray:
+        """Return which rows have a visible input, a visible target and an id, bool[rows]: perhaps not all of those."""
+        plain = np.logical_or.reduce([_visible(table[name].combine_chunks()) for name in self.template.inputs])
+        if self.template.target and not self.template.words:
+            plain &= _visible(_filled(self.template.target, table))
+        if self.template.id:
+            plain &= pc.greater(pc.binary_length(table[self.template.id]), 0).to_numpy()
+        return plain
+
+    def _targets(self, table: pa.Table) -> tuple[Ragged, np.ndarray]:
+        """Return the ids of targets, and which rows have one that is known: bool[rows]."""
+        target = _filled(self.template.target, table)
+        if not self.template.words:
+            return self._tokenizer.encode_block(target), np.ones(len(target), bool)
+        which = pc.index_in(target, self._values)
+        known = which.is_valid().to_numpy(zero_copy_only=False)
+        return ragged.taken(self._words, which.fill_null(0).to_numpy()), known
+
+
+def _filled(field: Field, table: pa.Table) -> pa.LargeStringArray:
+    """Return the text of a field in each row."""
+    parts = [
+        table[part.name].combine_chunks() if isinstance(part, Column) else pa.scalar(part, pa.large_string())
+        for part in field
+    ]
+    if len(parts) == 1 and isinstance(parts[0], pa.LargeStringArray):
+        return parts[0]
+    return pc.binary_join_element_wise(*parts, pa.scalar("", pa.large_string()))
+
+
+def _visible(texts: pa.LargeStringArray) -> np.ndarray:
+    """Return which texts begin or end with a visible ASCII character, bool[rows]: those are not blank to anyone."""
+    _, offsets, data = texts.buffers()
+    edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    if not len(texts) or edges[0] == edges[-1]:
+        return np.zeros(len(texts), bool)
+    characters = np.frombuffer(data, np.uint8)
+    first = characters[np.minimum(edges[:-1], len(characters) - 1)]
+    last = characters[np.maximum(edges[1:] - 1, 0)]
+    shown = ((first > 0x20) & (first < 0x7F)) | ((last > 0x20) & (last < 0x7F))
+    return shown & (edges[:-1] < edges[1:])
+
+
+def _markup(fields: list[pa.LargeStringArray]) -> np.ndarray:
+    """Return which rows hold an HTML tag in one of their fields, bool[rows]."""
+    found = np.zeros(len(fields[0]), bool)
+    for field in fields:
+        for i in np.flatnonzero(pc.match_substring(field, "<").to_numpy(zero_copy_only=False) & ~found).tolist():
+            found[i] = MARKUP.search(field[i].as_py()) is not None
+    return found
+
+
+def _lists(lists: Ragged) -> pa.ListArray:
+    return pa.ListArray.from_arrays(lists.starts.astype(np.int32), lists.ids)
+
+
+def _column(values: pa.Array | np.ndarray | None, field: pa.Field, rows: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(rows, field.type)
+    return values if isinstance(values, pa.Array) else pa.array(values, field.type)

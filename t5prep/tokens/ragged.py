@@ -1,0 +1,96 @@
+"""Arithmetic on lists of token ids that lie one after the other in one array."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Ragged(NamedTuple):
+    """Lists of ids, one after the other: int32[ids], and where each list begins: int64[lists + 1]."""
+
+    ids: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Return how many ids each list has: int64[lists]."""
+        return np.diff(self.starts)
+
+    def apart(self) -> list[np.ndarray]:
+        """Return the ids of each list: int32[length] each."""
+        edges = self.starts.tolist()
+        return [self.ids[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def of(lists: list[np.ndarray]) -> Ragged:
+    """Return lists of ids as one.
+
+    >>> of([np.array([5, 6], np.int32), np.array([], np.int32)]).starts.tolist()
+    [0, 2, 2]
+    """
+    return Ragged(np.concatenate([np.zeros(0, np.int32), *lists]), begins([len(one) for one in lists]))
+
+
+def begins(lengths: np.ndarray | list[int]) -> np.ndarray:
+    """Return where lists of these lengths begin, one after the other, and where the last one ends: int64[lists + 1]."""
+    made = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=made[1:])
+    return made
+
+
+def joined(fields: list[Ragged], *, after: int) -> Ragged:
+    """Return for each row its list of every field, each with the id `after` behind it.
+
+    >>> title, body = of([np.array([5], np.int32)]), of([np.array([6, 7], np.int32)])
+    >>> joined([title, body], after=1).ids.tolist()
+    [5, 1, 6, 7, 1]
+    """
+    starts = begins(np.sum([field.lengths + 1 for field in fields], axis=0))
+    ids = np.empty(int(starts[-1]), np.int32)
+    places = starts[:-1].copy()
+    for field in fields:
+        _copy(field.ids, field.starts[:-1], ids, places, field.lengths)
+        places += field.lengths
+        ids[places] = after
+        places += 1
+    return Ragged(ids, starts)
+
+
+def cut(lists: Ragged, length: int, *, keep: tuple[int, int], middle: int | None) -> Ragged:
+    """Return lists of at most `length` ids: of longer ones `keep` at both ends, and between these `middle`, if there is one.
+
+    >>> cut(of([np.arange(9, dtype=np.int32)]), 4, keep=(1, 2), middle=77).ids.tolist()
+    [0, 77, 7, 8]
+    """
+    lengths, (head, tail) = lists.lengths, keep
+    long = lengths > length
+    if not long.any():
+        return lists
+    starts = begins(np.minimum(lengths, length))
+    ids = np.empty(int(starts[-1]), np.int32)
+    _copy(lists.ids, lists.starts[:-1], ids, starts[:-1], np.where(long, head, lengths))
+    if middle is not None:
+        ids[starts[:-1][long] + head] = middle
+    _copy(lists.ids, lists.starts[1:][long] - tail, ids, starts[1:][long] - tail, np.full(int(long.sum()), tail))
+    return Ragged(ids, starts)
+
+
+def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
+    """Return the lists of these rows, int64[rows], in their order.
+
+    >>> taken(of([np.array([5, 6], np.int32), np.array([7], np.int32)]), np.array([1, 0, 1])).ids.tolist()
+    [7, 5, 6, 7]
+    """
+    lengths = lists.lengths[rows]
+    starts = begins(lengths)
+    ids = np.empty(int(starts[-1]), np.int32)
+    _copy(lists.ids, lists.starts[:-1][rows], ids, starts[:-1], lengths)
+    return Ragged(ids, starts)
+
+
+def _copy(source: np.ndarray, begin: np.ndarray, target: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
+    """Copy `lengths[i]` ids from `begin[i]` on to `place[i]` on, for every i."""
+    before = np.cumsum(lengths) - lengths
+    each = np.arange(int(lengths.sum()))
+    target[each + np.repeat(place - before, lengths)] = source[each + np.repeat(begin - before, lengths)]
