@@ -18,3 +18,6 @@ def write_records(
     pads: tuple[int, int],
     masks: bool,
 ) -> tuple[bytes, bytes]: ...
+def copy_lists(
+    source: np.ndarray, begins: np.ndarray, target: np.ndarray, places: np.ndarray, lengths: np.ndarray
+) -> None: ...

@@ -5,6 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+try:
+    from t5prep.tokens._native import copy_lists
+except ImportError:  # no compiler
+    copy_lists = None  # type: ignore[assignment]
+
 
 class Ragged(NamedTuple):
     """Lists of ids, one after the other: int32[ids], and where each list begins: int64[lists + 1]."""
@@ -91,6 +96,10 @@ def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
 
 def _copy(source: np.ndarray, begin: np.ndarray, target: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
     """Copy `lengths[i]` ids from `begin[i]` on to `place[i]` on, for every i."""
+    if copy_lists is not None:
+        begin, place, lengths = (np.ascontiguousarray(array, np.int64) for array in (begin, place, lengths))
+        copy_lists(np.ascontiguousarray(source), begin, target, place, lengths)
+        return
     before = np.cumsum(lengths) - lengths
     each = np.arange(int(lengths.sum()))
     target[each + np.repeat(place - before, lengths)] = source[each + np.repeat(begin - before, lengths)]

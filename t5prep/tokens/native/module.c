@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lists.h"
 #include "records.h"
 #include "unigram.h"
 
@@ -182,7 +183,29 @@ static PyObject *write_records(PyObject *module, PyObject *args) {
   return both;
 }
 
-static PyMethodDef functions[] = {{"write_records", write_records, METH_VARARGS, records_doc}, {NULL, NULL, 0, NULL}};
+PyDoc_STRVAR(copy_doc,
+             "copy_lists(source, begins, target, places, lengths)\n--\n\n"
+             "Copy `lengths[i]` ids from `source[begins[i]]` on to `target[places[i]]` on, for each i: int32 ids, int64 numbers.");
+
+static PyObject *copy_lists(PyObject *module, PyObject *args) {
+  Py_buffer b[5];
+  (void)module;
+  if (!PyArg_ParseTuple(args, "y*y*w*y*y*", &b[0], &b[1], &b[2], &b[3], &b[4])) return NULL;
+  int status = BAD_OFFSETS;
+  if (holds(&b[0], 4) && holds(&b[1], 8) && holds(&b[2], 4) && holds(&b[3], 8) && holds(&b[4], 8) && b[1].len == b[3].len &&
+      b[1].len == b[4].len) {
+    Py_BEGIN_ALLOW_THREADS
+    status = lists_copy(b[0].buf, b[0].len / 4, b[1].buf, b[2].buf, b[2].len / 4, b[3].buf, b[4].buf, (size_t)b[1].len / 8);
+    Py_END_ALLOW_THREADS
+  }
+  for (int i = 0; i < 5; i++) PyBuffer_Release(&b[i]);
+  if (status != OK) return failed(status);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {{"write_records", write_records, METH_VARARGS, records_doc},
+                                  {"copy_lists", copy_lists, METH_VARARGS, copy_doc},
+                                  {NULL, NULL, 0, NULL}};
 static PyMethodDef methods[] = {{"encode", unigram_encode, METH_VARARGS, encode_doc}, {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_doc, "A SentencePiece unigram model: Unigram(serialized_model)"},
