@@ -1,17 +1,22 @@
 """Generation: token by token what PyTorch `transformers` generates, for every family, greedy and with beams."""
 
+import functools
 import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train.model.generate import generate  # noqa: E402
+from t5prep.errors import UsageError  # noqa: E402
+from t5prep.train.model.generate import generate, search  # noqa: E402
+from t5prep.train.model.generation import Generation  # noqa: E402
+from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
 from t5prep.train.model.weights import random_weights, save_weights  # noqa: E402
 
@@ -50,8 +55,23 @@ def _sharp(config: ModelConfig, seed: int) -> dict[str, np.ndarray]:
     return weights
 
 
+# Our options and what `transformers` calls them, which counts no EOS in the least length.
+CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"beams": 2, "length_penalty": 1.0}, {"num_beams": 2, "length_penalty": 1.0}),
+    ({"beams": 4, "answers": 3}, {"num_beams": 4, "length_penalty": 0.6, "num_return_sequences": 3}),
+    ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
+    ({"no_repeat_ngram": 1, "beams": 3}, {"no_repeat_ngram_size": 1, "num_beams": 3, "length_penalty": 0.6}),
+    ({"min_length": 6}, {"min_new_tokens": 5}),
+    (
+        {"min_length": 5, "no_repeat_ngram": 3, "beams": 2},
+        {"min_new_tokens": 4, "no_repeat_ngram_size": 3, "num_beams": 2, "length_penalty": 0.6},
+    ),
+]  # fmt: skip
+
 # In a process of its own: torch and TensorFlow each bring an LLVM, and the two end the process where both are loaded.
 THEIRS = """
+import json
 import sys
 import numpy as np
 import torch
@@ -59,13 +79,16 @@ import transformers
 model = transformers.T5ForConditionalGeneration.from_pretrained(sys.argv[1]).eval()
 given = np.load(sys.argv[2])
 out = {}
-for beams in (1, 2, 4):
+for number, options in enumerate(json.loads(sys.argv[4])):
     with torch.no_grad():
         found = model.generate(
-            torch.tensor(given["ids"]).long(), attention_mask=torch.tensor(given["mask"]).long(), num_beams=beams,
-            max_new_tokens=int(given["length"]), do_sample=False, length_penalty=1.0, early_stopping=False,
+            torch.tensor(given["ids"]).long(), attention_mask=torch.tensor(given["mask"]).long(),
+            max_new_tokens=int(given["length"]), do_sample=False, early_stopping=False,
+            return_dict_in_generate=True, output_scores=True, **options,
         )
-    out[str(beams)] = found[:, 1:].numpy()
+    out[f"ids{number}"] = found.sequences[:, 1:].numpy()
+    if "num_beams" in options:
+        out[f"scores{number}"] = found.sequences_scores.numpy()
 np.savez(sys.argv[3], **out)
 """
 
@@ -76,7 +99,6 @@ def test_the_tokens_of_transformers(family: str, tmp_path: Path) -> None:
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
         pytest.skip("torch or transformers is not installed")
     config = FAMILIES[family]
-    search = tf.function(generate, jit_compile=True)
     lengths = set()
     for seed in range(2):
         weights = _sharp(config, seed)
@@ -85,15 +107,21 @@ def test_the_tokens_of_transformers(family: str, tmp_path: Path) -> None:
         ids, mask = _inputs(config.vocab_size, seed)
         np.savez(tmp_path / "given.npz", ids=ids, mask=mask, length=LENGTH)
         given, found = tmp_path / "given.npz", tmp_path / "found.npz"
-        subprocess.run([sys.executable, "-c", THEIRS, tmp_path, given, found], check=True)
-        for name, expected in np.load(found).items():
-            got = search(
-                weights, config, tf.constant(ids), tf.constant(mask), max_length=LENGTH, beams=int(name)
-            ).numpy()
+        theirs = json.dumps([options for _, options in CASES])
+        subprocess.run([sys.executable, "-c", THEIRS, tmp_path, given, found, theirs], check=True)
+        expected = dict(np.load(found))
+        for number, (ours, _) in enumerate(CASES):
+            options = Generation(max_length=LENGTH, **ours)
+            run = tf.function(functools.partial(search, options=options), jit_compile=True)
+            got, scores = (x.numpy() for x in run(weights, config, tf.constant(ids), tf.constant(mask)))
+            wanted = expected[f"ids{number}"]
+            got = got.reshape(-1, LENGTH)
             # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
-            ended = np.cumsum(expected == config.eos_token_id, axis=1) - (expected == config.eos_token_id) > 0
-            assert got[:, : expected.shape[1]].tolist() == np.where(ended, 0, expected).tolist()
-            assert not got[:, expected.shape[1] :].any()
+            ended = np.cumsum(wanted == config.eos_token_id, axis=1) - (wanted == config.eos_token_id) > 0
+            assert got[:, : wanted.shape[1]].tolist() == np.where(ended, 0, wanted).tolist(), ours
+            assert not got[:, wanted.shape[1] :].any()
+            if f"scores{number}" in expected:
+                assert scores.reshape(-1) == pytest.approx(expected[f"scores{number}"], rel=1e-4)
             lengths |= set((got != 0).sum(axis=1))
     assert len(lengths) > 1  # or the end of a sequence was never tested
 
@@ -116,3 +144,71 @@ def test_nothing_follows_the_end() -> None:
     for row in out.tolist():
         if config.eos_token_id in row:
             assert not any(row[row.index(config.eos_token_id) + 1 :])
+
+
+def _drawn(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens drawn for one input again and again (a row for each draw of `uniform`, [draws, length]), and scores."""
+    config = FAMILIES["t5"]
+    draws = len(uniform)
+    ids, mask = (np.repeat(x[:1], draws, axis=0) for x in _inputs(config.vocab_size, 3))
+    run = tf.function(functools.partial(search, options=options), jit_compile=True)
+    got = run(_sharp(config, 3), config, tf.constant(ids), tf.constant(mask), uniform=tf.constant(uniform[:, None]))
+    return got[0].numpy()[:, 0], got[1].numpy()[:, 0]
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+    """The first token's shares, over 4,000 draws, against the model's own probabilities."""
+    config = FAMILIES["t5"]
+    ids, mask = _inputs(config.vocab_size, 3)
+    batch = {"input_ids": ids[:1], "attention_mask": mask[:1], "labels": np.array([[2]], np.int32)}
+    logits = forward(_sharp(config, 3), config, {k: tf.constant(v) for k, v in batch.items()}).numpy()[0, 0]
+    uniform = np.random.default_rng(0).random((4000, 1), np.float32)
+    for temperature, top_k, top_p in ((1.0, 0, 1.0), (0.7, 0, 1.0), (1.0, 5, 1.0), (1.0, 0, 0.5), (2.0, 8, 0.8)):
+        options = Generation(max_length=1, sample=True, temperature=temperature, top_k=top_k, top_p=top_p, scores=True)
+        tokens, scores = _drawn(options, uniform)
+        shares = np.exp(logits / temperature - (logits / temperature).max())
+        order = np.argsort(-shares, kind="stable")
+        kept = order[: top_k or len(order)]
+        shares = shares / shares[kept].sum()
+        before = np.cumsum(shares[kept]) - shares[kept]
+        kept = kept[before < top_p]
+        expected = np.zeros(len(shares))
+        expected[kept] = shares[kept] / shares[kept].sum()
+        drawn = np.bincount(tokens[:, 0], minlength=len(shares)) / len(tokens)
+        assert set(np.flatnonzero(drawn)) <= set(kept)
+        assert np.abs(drawn - expected).max() < 0.04
+        log = logits - np.log(np.exp(logits).sum())
+        assert scores == pytest.approx(log[tokens[:, 0]], rel=1e-4)  # the model's own, whatever the temperature
+
+
+def test_several_drawn_answers_come_best_first() -> None:
+    config = FAMILIES["t5"]
+    ids, mask = map(tf.constant, _inputs(config.vocab_size, 3))
+    uniform = tf.constant(np.random.default_rng(1).random((5, 4, LENGTH), np.float32))
+    options = Generation(max_length=LENGTH, sample=True, answers=4, no_repeat_ngram=1, min_length=3)
+    answers, scores = (
+        x.numpy() for x in search(_sharp(config, 3), config, ids, mask, options=options, uniform=uniform)
+    )
+    assert answers.shape == (5, 4, LENGTH)
+    assert (np.diff(scores, axis=1) <= 0).all()
+    assert len({tuple(row) for row in answers.reshape(-1, LENGTH).tolist()}) > 10
+    for row in answers.reshape(-1, LENGTH).tolist():
+        said = [token for token in row if token]
+        assert len(said) >= 3
+        assert len(set(said)) == len(said)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"top_k": 3}, "--top-k is for answers that are drawn: add --sample"),
+        ({"sample": True, "beams": 2}, "--beams 2 searches"),
+        ({"sample": True, "temperature": 0.0}, "--temperature 0: it must be above 0"),
+        ({"sample": True, "top_p": 1.5}, r"--top-p 1\.5: it must be above 0 and at most 1"),
+        ({"min_length": 9, "max_length": 8}, "--min-length 9 is above --max-length 8"),
+        ({"answers": 3, "beams": 2}, r"--answers 3 needs as many beams \(--beams 3\)"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Generation(**options)

@@ -47,6 +47,7 @@ def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Te
             s.at,
             options=options,
             eos=eos,
+            start=step.config.decoder_start_token_id,
         )
         total = tf.reshape(allowed, [batch, beams, vocabulary]) + s.running_score[..., None]
         # Twice as many as go on: at most one of each beam's continuations is its EOS, so enough remain to run.

@@ -7,18 +7,22 @@ from t5prep.train.model.generation import Generation
 FORBIDDEN = -1e9  # far below any logit and finite, so that differences stay numbers
 
 
-def forbid(scores: tf.Tensor, said: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int) -> tf.Tensor:
+def forbid(
+    scores: tf.Tensor, said: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int, start: int
+) -> tf.Tensor:
     """Return the scores without EOS before the least length, and without tokens that would repeat an n-gram.
 
-    scores: float32[rows, vocabulary]; said: int32[rows, length], of which the first `at` tokens are there.
+    scores: float32[rows, vocabulary]; said: int32[rows, length], of which the first `at` tokens are there. The decoder's
+    start token counts as said before them, as in `transformers`.
     """
     if options.min_length > 1:
         too_soon = (tf.range(scores.shape[1]) == eos) & (at + 1 < options.min_length)
         scores = tf.where(too_soon[None], FORBIDDEN, scores)
-    if 0 < options.no_repeat_ngram <= said.shape[1]:
-        scores = tf.where(
-            _repeats(said, at, size=options.no_repeat_ngram, vocabulary=scores.shape[1]), FORBIDDEN, scores
-        )
+    size = options.no_repeat_ngram
+    if 0 < size <= said.shape[1] + 1:
+        before = tf.pad(said, [[0, 0], [1, 0]], constant_values=start)
+        repeats = _repeats(before, at + 1, size=size, vocabulary=scores.shape[1])
+        scores = tf.where(repeats, FORBIDDEN, scores)
     return scores
 
 

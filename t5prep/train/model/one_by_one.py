@@ -14,6 +14,7 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
     log-probabilities are the model's own, whatever was forbidden, and zeros where nobody asked for them.
     """
     pad, eos = step.config.pad_token_id, step.config.eos_token_id
+    start_id = step.config.decoder_start_token_id
     rows, length = step.batch * step.beams, step.length
     places = tf.range(length)
     scored = options.scores or options.answers > 1
@@ -23,7 +24,7 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, Cache]:
         logits, cache = step(tf.reshape(tokens, [step.batch, step.beams]), cache, at)
         logits = tf.reshape(logits, [rows, logits.shape[-1]])
-        allowed = forbid(logits, out, at, options=options, eos=eos)
+        allowed = forbid(logits, out, at, options=options, eos=eos, start=start_id)
         if uniform is None:
             tokens = tf.argmax(allowed, axis=-1, output_type=tf.int32)
         else:
@@ -36,7 +37,7 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
 
     start = (
         tf.zeros([], tf.int32),
-        tf.fill([rows], step.config.decoder_start_token_id),
+        tf.fill([rows], start_id),
         tf.fill([rows, length], pad),
         tf.zeros([rows]),
         tf.zeros([rows], tf.bool),
