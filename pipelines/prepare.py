@@ -19,6 +19,7 @@ from t5prep.errors import SourceError, TokenizerError
 from t5prep.io import cache_folder, paths
 from t5prep.prepare import memory_budget, output_folder, task_settings
 from t5prep.prepare.memory_budget import Budget
+from t5prep.prepare.near_duplicates import search
 from t5prep.reading import blocks, parallel_files
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
@@ -113,17 +114,21 @@ def wired(
     spread: bool = False,
 ) -> Any:
     """The pipeline, all its steps in place. `spread` where workers share neither memory nor disk."""
-    from pipelines import transforms
+    from pipelines import near_duplicates, transforms
 
     settings, gather = work.settings, GatherShard(work.settings, work.staged, finish.out, shared.range_bytes)
     files = pipeline | "Files" >> transforms.ListFiles(work.staged, settings)
     elements = files | "ScanBlocks" >> transforms.ScanBlocks(settings, shared.block_bytes, spread=spread)
     runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
+    repeats = runs | "FindRepeats" >> near_duplicates.FindRepeats(search.of_settings(settings), pool, spread)
     specs = runs | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
     gathered = specs | "GatherShards" >> (
-        transforms.ShuffleShards(gather, runs) if spread else transforms.GatherShards(gather, runs, pool=pool)
+        transforms.ShuffleShards(gather, runs, repeats)
+        if spread
+        else transforms.GatherShards(gather, runs, repeats, pool=pool)
     )
-    _ = pipeline | "Finish" >> transforms.WriteManifest(finish, gathered=gathered, runs=runs, hashed=hashed)
+    counted = {"gathered": gathered, "runs": runs, "hashed": hashed, "repeats": repeats}
+    _ = pipeline | "Finish" >> transforms.WriteManifest(finish, **counted)
     return pipeline
 
 

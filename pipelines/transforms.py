@@ -14,6 +14,8 @@ from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock, scan
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import partition, shard_plan
 from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.near_duplicates import repeats as near_duplicates
+from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.shard_writer import Gathered, ShardSpec
 
 
@@ -54,7 +56,7 @@ class PrepareBlocks(beam.PTransform):
     pool: str = ""
 
     def expand(self, elements: beam.PCollection) -> Any:
-        done = elements | "Work" >> _apply(self.work, self.pool)
+        done = elements | "Work" >> in_pool(self.work, self.pool)
         runs = done | "Runs" >> beam.Filter(is_run).with_output_types(Run)
         hashes = done | "Hashes" >> beam.Filter(is_hashed).with_output_types(Hashed)
         return runs, hashes
@@ -75,15 +77,20 @@ class PlanShards(beam.PTransform):
 
 @dataclasses.dataclass
 class GatherShards(beam.PTransform):
-    """Shard specifications and all runs, whose bytes are in files of this machine → written shards."""
+    """Shard specifications and all runs, whose bytes are in files of this machine → written shards.
+
+    `repeats` are the rows that near-duplicates leave out.
+    """
 
     work: GatherShard
     runs: beam.PCollection
+    repeats: beam.PCollection
     pool: str = ""
 
     def expand(self, specs: beam.PCollection) -> beam.PCollection:
-        paired = specs | "WithRuns" >> beam.Map(with_runs, runs=beam.pvalue.AsList(self.runs))
-        return paired | "Gather" >> _apply(self.work, self.pool)
+        sides = {"runs": beam.pvalue.AsList(self.runs), "repeats": beam.pvalue.AsList(self.repeats)}
+        paired = specs | "WithRuns" >> beam.Map(with_runs, **sides)
+        return paired | "Gather" >> in_pool(self.work, self.pool)
 
 
 @dataclasses.dataclass
@@ -92,12 +99,16 @@ class ShuffleShards(beam.PTransform):
 
     work: GatherShard
     runs: beam.PCollection
+    repeats: beam.PCollection
 
     def expand(self, specs: beam.PCollection) -> beam.PCollection:
         keyed = tuple[str, Any]
         named = specs | "Name" >> beam.Map(with_name).with_output_types(keyed)
         pieces = self.runs | "Cut" >> beam.FlatMap(cut, specs=beam.pvalue.AsList(specs)).with_output_types(keyed)
-        groups = (named, pieces) | beam.Flatten() | beam.GroupByKey()
+        repeated = self.repeats | "CutRepeats" >> beam.FlatMap(
+            cut_repeats, specs=beam.pvalue.AsList(specs)
+        ).with_output_types(keyed)
+        groups = (named, pieces, repeated) | beam.Flatten() | beam.GroupByKey()
         return groups | "Gather" >> beam.Map(gather_group, work=self.work)
 
 
@@ -109,10 +120,12 @@ class WriteManifest(beam.PTransform):
     gathered: beam.PCollection
     runs: beam.PCollection
     hashed: beam.PCollection
+    repeats: beam.PCollection
 
     def expand(self, root: beam.Pipeline) -> beam.PCollection:
         slim = self.runs | "Slim" >> beam.Map(slim_run)
-        sides = {"gathered": self.gathered, "runs": slim, "hashed": self.hashed}
+        counts = self.repeats | "Counts" >> beam.Map(counts_of)
+        sides = {"gathered": self.gathered, "runs": slim, "hashed": self.hashed, "repeats": counts}
         return (
             root
             | "Once" >> beam.Create([None])
@@ -138,7 +151,8 @@ class InPool(beam.DoFn):
             yield WindowedValue(result, GlobalWindow().max_timestamp(), [GlobalWindow()])
 
 
-def _apply(work: Callable[[Any], Any], name: str) -> beam.PTransform:
+def in_pool(work: Callable[[Any], Any], name: str) -> beam.PTransform:
+    """Return the transform that applies a callable to each element, in the processes of a pool where there is one."""
     return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
 
 
@@ -154,7 +168,7 @@ def is_hashed(element: Run | Hashed) -> bool:
 
 def slim_run(run: Run) -> Run:
     """A run without its bytes: what planning and the manifest need."""
-    return dataclasses.replace(run, data=b"")
+    return dataclasses.replace(run, data=b"", sketch=None)
 
 
 def plan(_: None, *, runs: Sequence[Run], shards: int | None, drawn: bool) -> list[ShardSpec]:
@@ -162,9 +176,30 @@ def plan(_: None, *, runs: Sequence[Run], shards: int | None, drawn: bool) -> li
     return shard_plan.plan_shards(runs, shards=shards, drawn=drawn)
 
 
-def with_runs(spec: ShardSpec, *, runs: Iterable[Run]) -> tuple[ShardSpec, list[Run]]:
-    """A shard and the runs that have something for its split."""
-    return spec, [run for run in runs if spec.split in run.splits or any(name in run.splits for name in spec.before)]
+def with_runs(
+    spec: ShardSpec, *, runs: Iterable[Run], repeats: Iterable[Repeats]
+) -> tuple[ShardSpec, list[Run], list[Repeats]]:
+    """Return a shard, the runs that have something for its split, and the rows that it leaves out."""
+    own = [run for run in runs if spec.split in run.splits or any(name in run.splits for name in spec.before)]
+    return spec, own, of_shard(spec, repeats)
+
+
+def of_shard(spec: ShardSpec, parts: Iterable[Repeats]) -> list[Repeats]:
+    """Return the rows that a shard leaves out because they repeat another one."""
+    own = (part.slice(spec.split, *spec.bounds) for part in parts)
+    return [part for part in own if len(part.dropped)]
+
+
+def cut_repeats(part: Repeats, *, specs: Iterable[ShardSpec]) -> Iterator[tuple[str, Repeats]]:
+    """Yield the rows that each shard leaves out, under its name."""
+    for spec in specs:
+        for own in of_shard(spec, [part]):
+            yield spec.name, own
+
+
+def counts_of(part: Repeats) -> Repeats:
+    """Return the counts of some repeats, without their rows."""
+    return near_duplicates.merged([part])
 
 
 def with_name(spec: ShardSpec) -> tuple[str, ShardSpec]:
@@ -177,13 +212,9 @@ def cut(run: Run, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Run]]:
     yield from partition.cut(run, specs)
 
 
-def gather_group(group: tuple[str, Iterable[ShardSpec | Run]], *, work: GatherShard) -> Gathered:
+def gather_group(group: tuple[str, Iterable[ShardSpec | Run | Repeats]], *, work: GatherShard) -> Gathered:
     """A shard's specification and its pieces, as the shuffle brings them → the written shard."""
-    spec, runs = None, []
-    for element in group[1]:
-        if isinstance(element, ShardSpec):
-            spec = element
-        else:
-            runs.append(element)
-    assert spec is not None
-    return work((spec, runs))
+    elements = list(group[1])
+    (spec,) = (element for element in elements if isinstance(element, ShardSpec))
+    runs = [element for element in elements if isinstance(element, Run)]
+    return work((spec, runs, [element for element in elements if isinstance(element, Repeats)]))

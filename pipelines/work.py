@@ -20,6 +20,7 @@ from t5prep.io import atomic_files, paths
 from t5prep.prepare import build_manifest, record_layouts, row_limit, shard_writer
 from t5prep.prepare.block_sorter import Placer, Run
 from t5prep.prepare.block_tokenizer import BlockTokenizer
+from t5prep.prepare.near_duplicates.repeats import Repeats, merged
 from t5prep.prepare.row_limit import Wanted
 from t5prep.prepare.shard_writer import Gathered, ShardSpec
 from t5prep.reading import parallel_files, split_files
@@ -68,7 +69,8 @@ class PrepareBlock:
         atomic_files.write_scratch(path, run.data)
         if run.rejected:
             atomic_files.write_scratch(path.with_suffix(".rejected"), run.rejected)
-        return dataclasses.replace(run, data=b"", rejected=b"", path=str(path))
+        sketch = run.sketch and run.sketch.spooled(path.with_suffix(".sketch"))
+        return dataclasses.replace(run, data=b"", rejected=b"", path=str(path), sketch=sketch)
 
 
 # What a process has loaded, by the work it is for: a worker serves one preparation, a test many. Beam's workers have
@@ -98,21 +100,28 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
 
 @dataclasses.dataclass(frozen=True)
 class GatherShard:
-    """Shard specification and all runs → the written shard."""
+    """Shard specification, all runs, and the rows that repeat another one → the written shard."""
 
     settings: Settings
     staged: Staged
     out: str
     range_bytes: int = shard_writer.RANGE_BYTES
 
-    def __call__(self, element: tuple[ShardSpec, list[Run]]) -> Gathered:
+    def __call__(self, element: tuple[ShardSpec, list[Run], list[Repeats]]) -> Gathered:
         """Raises OutputError where the place cannot be written."""
-        spec, runs = element
+        spec, runs, repeats = element
         arrange = record_layouts.choose(self.settings, staging.tokenizer(self.staged))
         several = registry.get(self.settings.task).several
         same = "text" if self.settings.dedup == "exact" else "id"
         return shard_writer.gather(
-            spec, runs, out=self.out, arrange=arrange, several=several, same=same, range_bytes=self.range_bytes
+            spec,
+            runs,
+            out=self.out,
+            arrange=arrange,
+            several=several,
+            same=same,
+            repeats=repeats,
+            range_bytes=self.range_bytes,
         )
 
 
@@ -169,7 +178,9 @@ class Finish:
     staged: Staged
     out: str
 
-    def __call__(self, _: None, *, gathered: list[Gathered], runs: list[Run], hashed: list[Hashed]) -> Manifest:
+    def __call__(
+        self, _: None, *, gathered: list[Gathered], runs: list[Run], hashed: list[Hashed], repeats: list[Repeats]
+    ) -> Manifest:
         """Raises OutputError where the place cannot be written, SourceError where no row made an example."""
         place = paths.at(self.out, manifest.REJECTED)
         with paths.whole(place) as file:
@@ -190,6 +201,7 @@ class Finish:
             gathered=gathered,
             runs=runs,
             rejected_file=rejected,
+            repeats=merged(repeats) if self.settings.dedup == "near" else None,
         )
         paths.write(paths.at(self.out, manifest.NAME), made.dumps().encode())
         return made

@@ -111,6 +111,28 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Name rows that are nearly the same text by the one that was kept: its id, its file, its row; `rows` counts it too."""
+
+    rows: int
+    id: str
+    file: str
+    row: int
+
+
+@dataclasses.dataclass(frozen=True)
+class NearDuplicates:
+    """Say what the search for near-duplicates found: clusters, the largest of them, and leaks.
+
+    `across_splits` counts the rows left out that would have stood in another split than the row that was kept.
+    """
+
+    clusters: int
+    across_splits: int
+    largest: list[Cluster]
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """A prepared dataset, whole: what was chosen, what it was made of, what came out.
 
@@ -131,6 +153,7 @@ class Manifest:
     # What became of each row of each file, and where those are that made no record (None: the dataset has no such file).
     rows: dict[str, Rows] = dataclasses.field(default_factory=dict)
     rejected_file: RejectedFile | None = None
+    near_duplicates: NearDuplicates | None = None  # None where they were not looked for
     digest: str = ""
 
     def sealed(self) -> "Manifest":
@@ -269,6 +292,8 @@ def _converter() -> cattrs.Converter:
         Split,
         Rows,
         RejectedFile,
+        Cluster,
+        NearDuplicates,
         Manifest,
     ):
         converter.register_structure_hook(

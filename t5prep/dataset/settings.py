@@ -9,7 +9,7 @@ from t5prep.tasks.options import check, option, spelled
 from t5prep.tokens.truncation import MARKERS, POLICIES
 
 LAYOUTS = ("padded", "ragged", "packed")
-DEDUPS = ("none", "exact")
+DEDUPS = ("none", "exact", "near")
 _SPLITS = "shares drawn by the id's hash [default: train=0.9,validation=0.1, unless files are splits themselves]"
 
 
@@ -67,8 +67,17 @@ class Settings:
     splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)  # noqa: RUF009 - a field
     # A digest of the text is kept beside its tokens, where the same text is to be found.
     dedup: str = option(
-        "none", "with exact, one row of each input text is kept, in one split", choices=DEDUPS, changes_tokens=True
+        "none",
+        "exact keeps one row of each input text, near one of texts that are nearly the same; both in one split",
+        choices=DEDUPS,
+        changes_tokens=True,
     )
+    # As in Lee et al. 2022 (runs of five words), Rae et al. 2021 (0.8), and Penedo et al. 2024 (112 hashes).
+    near_words: int = option(5, "with --dedup near, the words of a shingle", least=1, most=100, changes_tokens=True)
+    near_jaccard: float = option(
+        0.8, "the similarity of two texts' shingles from which one of them goes", least=0.05, most=1
+    )
+    near_hashes: int = option(112, "MinHashes of a text: more of them find more of what is alike", least=8, most=4096)
     shards: int | None = option(
         None, "shards of the largest split, or auto", least=1, parse=parse_shards, shown="auto", compare=False
     )

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import placement, task_settings
+from t5prep.prepare.near_duplicates import search, sketch
+from t5prep.prepare.near_duplicates.sketch import Sketch
 from t5prep.prepare.record_writer import RecordWriter
 from t5prep.reading.blocks import Block
 from t5prep.tasks import registry
@@ -42,7 +44,8 @@ ENTRY = np.dtype(
 class Run:
     """Sorted records of one block. `splits` says which entries a split has; `rejected` are finished JSON lines.
 
-    The bytes are in `data`, or in the file at `path`. `found` where the block was tokenized by an earlier run.
+    The bytes are in `data`, or in the file at `path`. `found` where the block was tokenized by an earlier run. `sketch` is
+    there where near-duplicates are looked for.
     """
 
     file: str
@@ -58,6 +61,7 @@ class Run:
     path: str = ""
     data: bytes = b""
     found: bool = False
+    sketch: Sketch | None = None
 
 
 class Placer:
@@ -67,6 +71,7 @@ class Placer:
         self._settings = settings
         self._own_splits = own_splits
         self._unk_id = unk_id
+        self._search = search.of_settings(settings)
         this = registry.get(settings.task)
         self._several, self._whole = this.several, this.whole
         self._write = RecordWriter(settings, pad_id=pad_id, bare=task_settings.built_when_written(settings))
@@ -93,6 +98,7 @@ class Placer:
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
         references = self._references(kept, names, of)
         targets = _target_digests(labels)
+        own_sketch = self._sketch(kept, block, kept_rows, ids, [names[split] for split in of.tolist()], positions)
         if self._several:
             ids = [
                 f"{id}#{target:08x}" if names[split] == "train" else id
@@ -138,7 +144,18 @@ class Placer:
             reasons=counts,
             references=any(references),
             data=b"".join((entries.tobytes(), data)),
+            sketch=own_sketch,
         )
+
+    def _sketch(
+        self, kept: pa.Table, block: Block, rows: np.ndarray, ids: list[str], splits: list[str], positions: np.ndarray
+    ) -> Sketch | None:
+        """Return the sketch of a block's examples, or None where no near-duplicates are looked for."""
+        if self._search is None:
+            return None
+        high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
+        table = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
+        return sketch.sketch(table, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
 
     def _splits(self, kept: pa.Table, digests: np.ndarray, block: Block) -> tuple[list[str], np.ndarray]:
         """Names of splits, sorted, and which of them each record is in: what the task says, else the file, else drawn."""

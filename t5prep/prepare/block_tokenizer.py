@@ -16,10 +16,11 @@ from t5prep.prepare import code_digest, column_tokenizer, token_cache
 from t5prep.prepare.column_tokenizer import ColumnTokenizer
 from t5prep.prepare.feature_table import SCHEMA
 from t5prep.reading import blocks, columns
+from t5prep.prepare.near_duplicates.shingles import shingles
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.tasks import registry, task
-from t5prep.tasks.example import EOS, Example, Protected
+from t5prep.tasks.example import Example, text_of
 from t5prep.tasks.html import folded
 from t5prep.tokens.encoder import DocumentEncoder, Encoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
@@ -55,7 +56,7 @@ class BlockTokenizer:
         self._by_columns = None
         if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._names):
             self._by_columns = ColumnTokenizer(template, settings, tokenizer)
-        self._dedup = settings.dedup == "exact"
+        self._dedup, self._near_words = settings.dedup, settings.near_words
         self._kept, self._fresh, self.found = folder, fresh, False
         if folder is not None:
             code = code_digest.of_task(f"t5prep.tasks.corpora.{settings.task}")
@@ -142,7 +143,8 @@ class BlockTokenizer:
             "tokens": [features.tokens for features in kept],
             "target_tokens": [features.target_tokens for features in kept],
             "markup": [features.markup for features in kept],
-            "same": [_digest(example) if self._dedup else None for example in good],
+            "same": [_digest(example) if self._dedup == "exact" else None for example in good],
+            "shingles": self._shingles(good),
         }
         return pa.table(
             [
@@ -151,6 +153,13 @@ class BlockTokenizer:
             ],
             schema=SCHEMA,
         )
+
+    def _shingles(self, examples: list[Example]) -> pa.Array:
+        """Return the shingles of each example's input, as lists of uint64; nulls where no near-duplicates are looked for."""
+        if self._dedup != "near":
+            return pa.nulls(len(examples), SCHEMA.field("shingles").type)
+        found = shingles([text_of(example.inputs) for example in examples], words=self._near_words)
+        return pa.ListArray.from_arrays(pa.array(found.begins.astype(np.int32)), pa.array(found.hashes))
 
 
 _NOTHING = Features([], np.zeros(0, np.int32), 0, 0, False)
@@ -167,8 +176,5 @@ def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:
 
 def _digest(example: Example) -> str:
     """What is the same for the same text, as 32 hex digits."""
-    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
-    said = (part.text if isinstance(part, Protected) else part for part in parts if part is not EOS)
-    return hashlib.blake2b(
-        folded(" ".join(map(str, said))).encode("utf-8", "surrogatepass"), digest_size=16
-    ).hexdigest()
+    text = folded(text_of(example.inputs))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

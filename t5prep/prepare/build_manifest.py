@@ -1,5 +1,6 @@
 """The manifest of a finished preparation, put together from what its steps counted."""
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts, record_writer
 from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.shard_writer import Gathered
 from t5prep.sources import Resolved
 from t5prep.tasks import registry, task
@@ -36,6 +38,7 @@ def assemble(
     gathered: Sequence[Gathered],
     runs: Sequence[Run],
     rejected_file: balance.RejectedFile,
+    repeats: Repeats | None = None,
 ) -> manifest.Manifest:
     """Return the sealed manifest. The same preparation gives the same manifest, whatever ran it.
 
@@ -43,7 +46,6 @@ def assemble(
     """
     rejected: dict[str, int] = {}
     warnings: list[str] = []
-    same = "duplicate text" if settings.dedup == "exact" else "duplicate id"
     parts = {
         split: sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
         for split in sorted({item.spec.split for item in gathered})
@@ -53,13 +55,13 @@ def assemble(
     labelled = record_counts.is_classification(total)
     splits: dict[str, manifest.Split] = {}
     for split, counts in counted.items():
-        duplicates = sum(sum(part.duplicates.values()) for part in parts[split])
+        duplicates = sum((collections.Counter(part.reasons) for part in parts[split]), collections.Counter())
         own = counts if labelled else dataclasses.replace(counts, labels=None)
-        splits[split] = _split(own, parts[split], {same: duplicates} if duplicates else {}, tokenizer, settings)
+        splits[split] = _split(own, parts[split], dict(sorted(duplicates.items())), tokenizer, settings)
         merged = sum(part.merged for part in parts[split])
         splits[split] = dataclasses.replace(splits[split], examples=counts.examples + merged)
-        if duplicates:
-            rejected[same] = rejected.get(same, 0) + duplicates
+        for reason, number in duplicates.items():
+            rejected[reason] = rejected.get(reason, 0) + number
     for run in runs:
         for reason, number in run.reasons.items():
             rejected[reason] = rejected.get(reason, 0) + number
@@ -92,6 +94,7 @@ def assemble(
         ledger=_ledger(total, counted),
         splits=splits,
         rejected=dict(sorted(rejected.items())),
+        near_duplicates=_near_duplicates(repeats),
         warnings=warnings,
         rows=accounted,
         rejected_file=rejected_file,
@@ -125,6 +128,14 @@ def task_facts(settings: Settings) -> manifest.TaskFacts:
     this = registry.get(settings.task)
     classes = this.classes(task.make_options(this, settings.options))
     return manifest.TaskFacts(list(this.metrics), list(classes), hides_spans=this.documents)
+
+
+def _near_duplicates(repeats: Repeats | None) -> manifest.NearDuplicates | None:
+    """Return what the manifest says of near-duplicates, where they were looked for."""
+    if repeats is None:
+        return None
+    largest = [manifest.Cluster(**one._asdict()) for one in repeats.largest]
+    return manifest.NearDuplicates(repeats.clusters, repeats.across_splits, largest)
 
 
 def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:

@@ -13,7 +13,10 @@ _START = (
     *("t5prep.prepare.block_tokenizer", "t5prep.prepare.column_tokenizer", "t5prep.prepare.feature_table"),
     "t5prep.reading.parallel_files",
 )
-_FOLDERS = ("t5prep.reading.", "t5prep.tasks.", "t5prep.tokens.")
+_FOLDERS = (
+    *("t5prep.reading.", "t5prep.tasks.", "t5prep.tokens."),
+    *("t5prep.prepare.filters.", "t5prep.prepare.near_duplicates."),
+)
 _ROOT = Path(t5prep.__file__).parents[1]
 
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 # One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
-# input's text, where a text that stands twice is to be found.
+# input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are.
 SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -17,5 +17,6 @@ SCHEMA = pa.schema(
         ("target_tokens", pa.int32()),
         ("markup", pa.bool_()),
         ("same", pa.string()),
+        ("shingles", pa.list_(pa.uint64())),
     ]
 )

@@ -54,5 +54,6 @@ def _piece(run: Run, split: str, entries: np.ndarray, data: bytes) -> Run:
         sizes={split: len(data)},
         rejected=b"",
         reasons={},
+        sketch=None,
         data=entries.tobytes() + data,
     )

@@ -22,6 +22,7 @@ from t5prep.dataset.manifest import Shard
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import placement, record_counts, references
 from t5prep.prepare.block_sorter import ENTRY, Run
+from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.record_layouts import Arrangement, Range
 
 RANGE_BYTES = 32 << 20
@@ -45,11 +46,18 @@ class ShardSpec:
         """Its file name."""
         return f"{self.split}.tfrecord-{self.number:05d}-of-{self.shards:05d}"
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Return the range of positions, begin and end."""
+        edges = placement.shard_edges(self.shards)
+        return edges[self.number], edges[self.number + 1]
+
 
 class Gathered(NamedTuple):
     """Hold a written shard, the counts of its records, and finished JSON lines of duplicates that were left out.
 
-    `duplicates` are those of each source file; `merged` rows are references of other rows' records.
+    `duplicates` are those of each source file, `reasons` why they are duplicates; `merged` rows are references of other
+    rows' records.
     """
 
     spec: ShardSpec
@@ -57,6 +65,7 @@ class Gathered(NamedTuple):
     counts: record_counts.Counts
     rejected: bytes
     duplicates: Mapping[str, int]
+    reasons: Mapping[str, int]
     merged: int = 0
 
 
@@ -66,12 +75,14 @@ class _LeftOut:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.duplicates: collections.Counter[str] = collections.Counter()
+        self.reasons: collections.Counter[str] = collections.Counter()
         self.merged = 0
 
-    def add(self, dropped: Iterable[tuple[str, bytes]]) -> None:
+    def add(self, reason: str, dropped: Iterable[tuple[str, bytes]]) -> None:
         """Take the source file and the JSON line of each."""
         for file, line in dropped:
             self.duplicates[file] += 1
+            self.reasons[reason] += 1
             self.lines.append(line)
 
 
@@ -89,16 +100,18 @@ def gather(
     arrange: Arrangement,
     several: bool = False,
     same: str = "id",
+    repeats: Sequence[Repeats] = (),
     range_bytes: int = RANGE_BYTES,
 ) -> Gathered:
-    """Writes one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first.
+    """Write one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first.
 
     Where an id has `several` answers, only one with the same target is a duplicate; evaluation merges the others.
-    `same` is what two records at one position have in common: the id that placed them, or the text.
+    `same` is what two records at one position have in common: the id that placed them, or the text. `repeats` are rows
+    that are left out because they repeat another one.
     """
     left_out = _LeftOut()
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
-    ranges = _ranges(spec, runs, left_out, several=several, same=same, range_bytes=range_bytes)
+    ranges = _ranges(spec, runs, left_out, several=several, same=same, repeats=repeats, range_bytes=range_bytes)
     with paths.whole(paths.at(out, spec.name)) as file:
         for data, counted in arrange(ranges):
             file.write(data)
@@ -106,17 +119,24 @@ def gather(
             total += len(data)
             counts += counted
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
-    return Gathered(spec, shard, counts, b"".join(left_out.lines), dict(left_out.duplicates), left_out.merged)
+    lines, duplicates, reasons = b"".join(left_out.lines), dict(left_out.duplicates), dict(left_out.reasons)
+    return Gathered(spec, shard, counts, lines, duplicates, reasons, left_out.merged)
 
 
 def _ranges(
-    spec: ShardSpec, runs: Sequence[Run], left_out: _LeftOut, *, several: bool, same: str, range_bytes: int
+    spec: ShardSpec,
+    runs: Sequence[Run],
+    left_out: _LeftOut,
+    *,
+    several: bool,
+    same: str,
+    repeats: Sequence[Repeats],
+    range_bytes: int,
 ) -> Iterator[Range]:
     """The records of a shard in order, in ranges of positions; the others go to `left_out`."""
-    edges = placement.shard_edges(spec.shards)
     ranges = max(1, -(-spec.bytes // range_bytes))
-    low, width = edges[spec.number], edges[spec.number + 1] - edges[spec.number]
-    cuts = [low + width * i // ranges for i in range(ranges + 1)]
+    low, high = spec.bounds
+    cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
     for start, stop in itertools.pairwise(cuts):
         slices = list(_slices(runs, spec.split, start, stop))
         if not slices:
@@ -125,14 +145,17 @@ def _ranges(
         of = np.repeat(np.arange(len(slices)), [len(piece.entries) for piece in slices])
         keys = ("target", "low", "high") if several else ("low", "high")
         order = np.lexsort([entries[key] for key in keys])
+        for part in repeats:
+            order, dropped = _without_repeats(order, entries, of, slices, part.slice(spec.split, start, stop))
+            left_out.add("near duplicate", dropped)
         order, dropped = _without_duplicates(order, entries, of, slices, keys=keys, same=same)
-        left_out.add(dropped)
+        left_out.add(f"duplicate {same}", dropped)
         for other in spec.before:
             others = list(_slices(runs, other, start, stop))
             order, dropped = _without_leaks(
                 order, entries, of, slices, others, f"duplicate {same}: the split {other} has it"
             )
-            left_out.add(dropped)
+            left_out.add(f"duplicate {same}", dropped)
         begins, sizes = entries["begin"][order].tolist(), entries["size"][order].tolist()
         pieces = zip(of[order].tolist(), begins, sizes, strict=True)
         data = b"".join(slices[part].data[begin : begin + size] for part, begin, size in pieces)
@@ -177,6 +200,27 @@ def _from_file(run: Run, first: int, last: int, start: int, stop: int) -> Iterat
             size = int(piece.entries["begin"][-1]) + int(piece.entries["size"][-1])
             data = os.pread(file.fileno(), size, run.records * ENTRY.itemsize + begin)
             yield _Slice(run, piece.entries, memoryview(data))
+
+
+def _without_repeats(
+    order: np.ndarray, entries: np.ndarray, of: np.ndarray, slices: Sequence[_Slice], repeats: Repeats
+) -> tuple[np.ndarray, list[tuple[str, bytes]]]:
+    """Return the order without rows that repeat another one, and the file and JSON line of each of those."""
+    if not len(repeats.dropped):
+        return order, []
+    repeated = {(row["file"], row["row"]): row for row in repeats.dropped.to_pylist()}
+    keep, lines = np.ones(len(order), bool), []
+    for place in np.flatnonzero(np.isin(entries["high"][order], repeats.dropped["high"].to_numpy())).tolist():
+        i = order[place]
+        file, row = slices[of[i]].run.file, int(entries["row"][i])
+        if kept := repeated.get((file, row)):
+            keep[place] = False
+            reason = (
+                f"near duplicate: kept is {kept['kept_file']}:{kept['kept_row']}, id {kept['kept_id']} "
+                f"(Jaccard similarity {kept['similarity']:.2f})"
+            )
+            lines.append(_line(file, row, _record(entries[i], slices[of[i]]), reason))
+    return order[keep], lines
 
 
 def _without_duplicates(

@@ -41,3 +41,11 @@ class Example:
     targets: str
     references: tuple[str, ...] = ()
     split: str | None = None
+
+
+def text_of(inputs: str | tuple[Part, ...]) -> str:
+    """Return all texts of an input, each part in a line of its own."""
+    if isinstance(inputs, str):
+        return inputs
+    texts = (part.text if isinstance(part, Protected) else part for part in inputs)
+    return "\n".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,68 @@
+"""Several filters, one after the other, on the texts of an example."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from t5prep.errors import Reject
+from t5prep.prepare.filters import grammar
+from t5prep.prepare.filters.grammar import Filter
+from t5prep.tasks.example import Example, Part, Protected, text_of
+
+
+class Chain:
+    """Apply filters in the order in which they were given."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Raise UsageError for what is no filter."""
+        self._filters = [grammar.parse(text) for text in texts]
+
+    def __call__(self, example: Example) -> tuple[Example, str, int]:
+        """Return the example as it goes on, why it is rejected ("" where it is not), and how many filters changed it.
+
+        An example of several parts is judged as one text, its parts in lines of their own. What changes a text changes
+        each part by itself; what masks changes targets and references too.
+        """
+        changed = 0
+        for name, filter in self._filters:
+            try:
+                before, example = example, _applied(filter, example)
+            except Reject as reject:
+                return example, f"{name} {reject}", changed
+            changed += example != before
+        return example, "", changed
+
+    def judge_tokens(self, count: int) -> str:
+        """Return why an input of so many tokens is rejected, or ""."""
+        for name, filter in self._filters:
+            if judge := getattr(filter, "judge_tokens", None):
+                try:
+                    judge(count)
+                except Reject as reject:
+                    return f"{name} {reject}"
+        return ""
+
+
+def _applied(filter: Filter, example: Example) -> Example:
+    """Return the example with its texts as a filter returns them. Raises Reject."""
+    if getattr(filter, "masks", False):
+        return dataclasses.replace(
+            example,
+            inputs=_parts(filter, example.inputs),
+            targets=filter(example.targets),
+            references=tuple(map(filter, example.references)),
+        )
+    text = text_of(example.inputs)
+    if (after := filter(text)) == text:
+        return example
+    return dataclasses.replace(
+        example, inputs=after if isinstance(example.inputs, str) else _parts(filter, example.inputs)
+    )
+
+
+def _parts(filter: Filter, inputs: str | tuple[Part, ...]) -> str | tuple[Part, ...]:
+    if isinstance(inputs, str):
+        return filter(inputs)
+    return tuple(
+        Protected(filter(part.text)) if isinstance(part, Protected) else filter(part) if isinstance(part, str) else part
+        for part in inputs
+    )

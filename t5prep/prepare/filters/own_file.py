@@ -1,0 +1,49 @@
+"""A filter of the user's own: a function in a file of theirs."""
+
+import dataclasses
+import hashlib
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+from t5prep.errors import UsageError, did_you_mean
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFilter:
+    """Apply a function of the user's to texts: it returns the text that goes on, or raises Reject.
+
+    `sha256` is the checksum of the file: another version of it makes another dataset.
+    """
+
+    function: Callable[[str], str]
+    name: str
+    sha256: str
+
+    def __call__(self, text: str) -> str:
+        """Return what the function returns. Raises Reject, and UsageError where it returns no text."""
+        result = self.function(text)
+        if not isinstance(result, str):
+            raise UsageError(f"--filter {self.name} returned {result!r}: it must return the text, or raise Reject(why)")
+        return result
+
+
+def load(path: str, name: str) -> OwnFilter:
+    """Return the filter that is the function `name` of the Python file at `path`. Raises UsageError."""
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"--filter {path}:{name}: the file cannot be read ({error.strerror})") from None
+    module = types.ModuleType(Path(path).stem)
+    module.__file__ = path
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)
+    except Exception as error:
+        raise UsageError(f"--filter {path}:{name}: the file cannot be run ({type(error).__name__}: {error})") from error
+    functions = [key for key, value in vars(module).items() if isinstance(value, types.FunctionType)]
+    if not callable(function := getattr(module, name, None)):
+        has = f" It has: {', '.join(functions)}" if functions else ""
+        raise UsageError(
+            f'--filter {path}:{name}: the file has no function "{name}".{did_you_mean(name, functions)}{has}'
+        )
+    return OwnFilter(function, f"{path}:{name}", hashlib.sha256(source).hexdigest())

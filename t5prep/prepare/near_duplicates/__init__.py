@@ -1,0 +1,1 @@
+"""Near-duplicates: texts in, rows that repeat another row out (MinHash, LSH, exact Jaccard, connected components)."""

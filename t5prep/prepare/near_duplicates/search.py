@@ -1,0 +1,93 @@
+"""The search for near-duplicates in steps that an engine can spread: links, groups of linked rows, repeats."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from t5prep.dataset.settings import Settings
+from t5prep.prepare.near_duplicates import candidates, components, minhash, repeats
+from t5prep.prepare.near_duplicates.minhash import Bands
+from t5prep.prepare.near_duplicates.repeats import Repeats
+from t5prep.prepare.near_duplicates.sketch import Sketch
+
+# Bytes of shingles that are compared at a time; rows that are linked stay together, however many they are.
+GROUP_BYTES = 16 << 20
+
+
+class Plan(NamedTuple):
+    """Say how the bands are cut (ranges of values), and which number each sketch has, by its file and first row."""
+
+    ranges: list[tuple[int, int]]
+    numbers: Mapping[tuple[str, int], int]
+
+    def number(self, sketch: Sketch) -> int:
+        """Return the number of a sketch."""
+        return self.numbers[sketch.file, sketch.first_row]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Name rows that are compared with each other: sketches' numbers, each with places in its table, `uint32[n]`."""
+
+    number: int
+    places: Mapping[int, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """Hold what decides which rows repeat another: `drawn` where splits are drawn from ids."""
+
+    bands: Bands
+    threshold: float
+    drawn: bool
+
+    def plan(self, sketches: Sequence[Sketch], *, range_bytes: int = candidates.RANGE_BYTES) -> Plan:
+        """Return the plan of a search in these sketches; their bytes are not needed."""
+        places = sorted((sketch.file, sketch.first_row) for sketch in sketches)
+        numbers = {place: number for number, place in enumerate(places)}
+        return Plan(candidates.ranges(sketches, range_bytes=range_bytes), numbers)
+
+    def groups(
+        self, links: Iterable[np.ndarray], sketches: Iterable[Sketch], *, group_bytes: int = GROUP_BYTES
+    ) -> Iterator[Group]:
+        """Yield the linked rows in groups of about so many bytes; rows that links connect are in one group."""
+        nodes, roots = components.connected(links)
+        sizes = [(sketch.rows, sketch.size) for sketch in sketches]
+        rows, size = (sum(part) for part in zip(*sizes, strict=True)) if sizes else (0, 0)
+        most = max(2, group_bytes * rows // max(1, size))
+        order = np.lexsort((nodes, roots))
+        nodes, roots = nodes[order], roots[order]
+        ends = np.append(np.flatnonzero(roots[1:] != roots[:-1]) + 1, len(roots))
+        begin = number = 0
+        while begin < len(nodes):
+            last = np.searchsorted(ends, begin + most, side="right") - 1
+            end = (
+                int(ends[last])
+                if last >= 0 and ends[last] > begin
+                else int(ends[np.searchsorted(ends, begin, "right")])
+            )
+            yield Group(number, _by_sketch(np.sort(nodes[begin:end])))
+            begin, number = end, number + 1
+
+    def find(self, pieces: Sequence[tuple[str, pa.Table]]) -> Repeats:
+        """Return the repeats in a group's rows, as files' names with rows (ROWS) of them."""
+        return repeats.find(pieces, bands=self.bands, threshold=self.threshold, drawn=self.drawn)
+
+
+def of_settings(settings: Settings) -> Search | None:
+    """Return the search that settings ask for, or None."""
+    if settings.dedup != "near":
+        return None
+    bands = minhash.choose_bands(settings.near_hashes, settings.near_jaccard)
+    return Search(bands, settings.near_jaccard, drawn=settings.splits is not None)
+
+
+def _by_sketch(nodes: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the places of sorted nodes by the number of their sketch."""
+    numbers = nodes >> np.uint64(32)
+    begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    parts = np.split(nodes.astype(np.uint32), begins[1:])
+    return dict(zip(numbers[begins].tolist(), parts, strict=True))

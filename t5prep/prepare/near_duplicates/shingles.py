@@ -1,0 +1,112 @@
+"""Texts become hashes of their runs of words (shingles), a whole block at a time in numpy."""
+
+import functools
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.prepare.near_duplicates.mixing import mix, odd_numbers
+
+# Words longer than this (base64, an address) are hashed one by one; all others eight bytes at a time.
+LONG_WORD = 256
+# Kana and Han are written without spaces: in UTF-8 their characters begin with these bytes, and each is a word.
+_UNSPACED = np.isin(np.arange(256), np.arange(0xE3, 0xEA))
+_WORD_BYTES = np.isin(np.arange(256), [*range(0x30, 0x3A), *range(0x61, 0x7B), *range(0x80, 0x100)])
+# The first k bytes of eight, as a mask of a little-endian number.
+_FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], "<u8")
+
+
+class Shingles(NamedTuple):
+    """Hold the shingles of many texts: `hashes` uint64[total], those of text i from `begins[i]` to `begins[i + 1]`."""
+
+    hashes: np.ndarray
+    begins: np.ndarray
+
+
+def shingles(texts: Sequence[str], *, words: int) -> Shingles:
+    """Return the hash of every `words` consecutive words of each text; a shorter text is one shingle.
+
+    Case, punctuation, spaces and compatibility forms do not count (`folded`). A shingle that stands twice in a text is
+    there twice. A text of signs only is one word; an empty one has no shingle.
+    """
+    encoded = [folded(text).encode("utf-8", "surrogatepass") for text in texts]
+    data = np.frombuffer(b" ".join([*encoded, bytes(8)]), np.uint8)
+    begins = np.concatenate([[0], np.cumsum([len(text) + 1 for text in encoded], dtype=np.int64)]).astype(np.int64)
+    hashes, counts = _word_hashes(data, begins)
+    return _runs(hashes, counts, words)
+
+
+def folded(text: str) -> str:
+    """Return a text without case and compatibility forms, its marks outside ASCII as spaces.
+
+    >>> folded("“Why”, asked the ﬁrst")
+    ' why , asked the first'
+    """
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", text).casefold().translate(_marks())
+
+
+@functools.cache
+def _marks() -> dict[int, str]:
+    """Return a space for each punctuation mark, symbol and separator outside ASCII (planes 0 and 1)."""
+    return {code: " " for code in range(0x80, 0x20000) if unicodedata.category(chr(code))[0] in "PSZ"}
+
+
+def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hashes of all words of texts that lie one after the other, and how many words each text has."""
+    inside = _WORD_BYTES[data]
+    inside[-8:] = False
+    starts, stops = _words(data, inside)
+    counts = np.diff(np.searchsorted(starts, begins))
+    for text in np.flatnonzero((counts == 0) & (np.diff(begins) > 1)).tolist():  # signs only
+        own = slice(int(begins[text]), int(begins[text + 1]) - 1)
+        inside[own] = data[own] > ord(" ")
+    if not counts.all():
+        starts, stops = _words(data, inside)
+        counts = np.diff(np.searchsorted(starts, begins))
+    lengths = stops - starts
+    hashes = mix(lengths.astype(np.uint64))
+    eights = np.lib.stride_tricks.sliding_window_view(data, 8)
+    short = np.flatnonzero(lengths <= LONG_WORD)
+    step = 0
+    while len(short):
+        at, left = starts[short] + step, np.minimum(lengths[short] - step, 8)
+        piece = eights[at].view("<u8").reshape(-1) & _FIRST_BYTES[left]
+        hashes[short] = mix(hashes[short] ^ mix(piece + np.uint64(step)))
+        step += 8
+        short = short[lengths[short] > step]
+    for word in np.flatnonzero(lengths > LONG_WORD).tolist():
+        digest = hashlib.blake2b(data[starts[word] : stops[word]].tobytes(), digest_size=8).digest()
+        hashes[word] = int.from_bytes(digest, "little")
+    return hashes, counts
+
+
+def _words(data: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where words begin and end; each character of a script without spaces is a word."""
+    before = np.concatenate([[False], inside[:-1]])
+    starting = inside & ~before
+    unspaced = _UNSPACED[data] & inside
+    if unspaced.any():
+        starting |= unspaced
+        starting[3:] |= unspaced[:-3] & inside[3:]
+    ending = before & (~inside | starting)
+    return np.flatnonzero(starting), np.flatnonzero(ending)
+
+
+def _runs(hashes: np.ndarray, counts: np.ndarray, words: int) -> Shingles:
+    """Return the hashes of runs of `words` words inside each text, or of the whole text where it has fewer."""
+    many = np.maximum(counts - words + 1, np.minimum(counts, 1))
+    begins = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
+    first_word = np.concatenate([[0], np.cumsum(counts)])
+    text = np.repeat(np.arange(len(counts)), many)
+    at = first_word[text] + np.arange(begins[-1]) - begins[text]
+    total = np.zeros(len(at), np.uint64)
+    padded = np.concatenate([hashes, np.zeros(words, np.uint64)])
+    length = np.minimum(counts, words)[text]
+    for place, factor in enumerate(odd_numbers(words, stream=1)):
+        total += np.where(place < length, padded[at + place] * factor, 0).astype(np.uint64)
+    return Shingles(mix(total), begins)

@@ -1,0 +1,66 @@
+"""The whole search for near-duplicates in one process, as an engine would wire it."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from t5prep.prepare import placement
+from t5prep.prepare.near_duplicates import candidates, minhash, repeats
+from t5prep.prepare.near_duplicates.repeats import Repeats
+from t5prep.prepare.near_duplicates.search import Search
+from t5prep.prepare.near_duplicates.shingles import shingles
+from t5prep.prepare.near_duplicates.sketch import ROWS, Sketch, sketch
+
+BANDS = minhash.choose_bands(112, 0.8)
+
+
+def rows_of(texts: Sequence[tuple[str, str]], *, first_row: int = 1, split: str = "train") -> pa.Table:
+    """Return pairs of an id and a text as rows (ROWS)."""
+    found = shingles([text for _, text in texts], words=5)
+    positions = placement.positions(placement.digests([id for id, _ in texts], seed=0))
+    columns = {
+        "row": list(range(first_row, first_row + len(texts))),
+        "id": [id for id, _ in texts],
+        "split": [split] * len(texts),
+        "high": positions["high"].astype("u8"),
+        "low": positions["low"].astype("u8"),
+        "shingles": pa.ListArray.from_arrays(pa.array(found.begins.astype(np.int32)), pa.array(found.hashes)),
+    }
+    return pa.table([pa.array(column, ROWS.field(name).type) for name, column in columns.items()], schema=ROWS)
+
+
+def sketches_of(
+    texts: Sequence[tuple[str, str]],
+    *,
+    block: int,
+    folder: Path | None = None,
+    split: str = "train",
+    file: str = "a.csv",
+) -> list[Sketch]:
+    """Return the sketches of texts, so many in a block; in files where a folder is given."""
+    made = []
+    for first in range(0, len(texts), block):
+        rows = rows_of(texts[first : first + block], first_row=first + 1, split=split)
+        one = sketch(rows, file=file, first_row=first + 1, bands=BANDS)
+        made.append(one.spooled(folder / f"{file}-{first}") if folder else one)
+    return made
+
+
+def search(
+    sketches: Sequence[Sketch], *, range_bytes: int = 1 << 24, group_bytes: int = 1 << 24, drawn: bool = True
+) -> Repeats:
+    """Return all repeats, and their rows in one table."""
+    how = Search(BANDS, 0.8, drawn)
+    plan = how.plan(sketches, range_bytes=range_bytes)
+    of = {plan.number(one): one for one in sketches}
+    links = [candidates.links((number, one.slice(*bounds)) for number, one in of.items()) for bounds in plan.ranges]
+    parts = [
+        how.find([(of[number].file, of[number].take(places)) for number, places in group.places.items()])
+        for group in how.groups(links, sketches, group_bytes=group_bytes)
+    ]
+    rows = pa.concat_tables([repeats.none().dropped, *(part.dropped for part in parts)])
+    order = [(name, "ascending") for name in ("split", "high", "low", "file", "row")]
+    return dataclasses.replace(repeats.merged(parts), dropped=rows.sort_by(order))

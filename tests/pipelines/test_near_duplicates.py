@@ -1,0 +1,115 @@
+import json
+import random
+from pathlib import Path
+
+import pytest
+from preparing import bytes_of, prepared, records, rejected, require
+
+WORDS = [f"word{i}" for i in range(2000)]
+CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
+
+
+def _rows(count: int = 300) -> list[dict[str, str]]:
+    """Rows with texts of their own; of every tenth there is a copy with a word changed, and one in capitals."""
+    drawn = random.Random(0)
+    rows = [
+        {"id": f"id{i}", "text": " ".join(drawn.choices(WORDS, k=50)), "label": ["even", "odd"][i % 2]}
+        for i in range(count)
+    ]
+    changed = [
+        {**row, "id": f"near-{row['id']}", "text": " ".join(["other", *row["text"].split()[1:]])} for row in rows[::10]
+    ]
+    same = [{**row, "id": f"same-{row['id']}", "text": row["text"].upper()} for row in rows[::10]]
+    return rows + changed + same
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _near(source: Path, out: Path, **choices: object) -> dict[str, bytes]:
+    prepared(source, out, tokenizer="sample:", **CHOICES, dedup="near", **choices)
+    return bytes_of(out)
+
+
+def test_one_row_of_each_cluster_is_kept(tmp_path: Path) -> None:
+    source = _write(tmp_path / "rows.jsonl", _rows())
+    made = prepared(source, tmp_path / "out", tokenizer="sample:", **CHOICES, dedup="near")
+    kept = [record["id"][0].decode() for split in records(tmp_path / "out").values() for record in split]
+    clusters = [f"id{i}" for i in range(0, 300, 10)]
+    assert len(kept) == 300
+    assert sorted(id.split("-")[-1] for id in kept) == sorted(f"id{i}" for i in range(300))
+    assert made.rejected == {"near duplicate": 60}
+    assert sum(split.rejected["near duplicate"] for split in made.splits.values()) == 60
+    near = made.near_duplicates
+    assert near is not None
+    assert (near.clusters, [one.rows for one in near.largest]) == (30, [3] * 10)
+    assert {one.id for one in near.largest} <= set(kept)
+    lines = rejected(tmp_path / "out")
+    assert {line["id"].split("-")[-1] for line in lines} == set(clusters)
+    assert not {line["id"] for line in lines} & set(kept)
+    for line in lines:
+        assert line["reason"].startswith("near duplicate: kept is rows.jsonl:")
+        (id,) = [id for id in kept if f", id {id} (Jaccard similarity" in line["reason"]]
+        assert id.split("-")[-1] == line["id"].split("-")[-1]
+    assert near.across_splits > 0
+
+
+def test_without_it_nothing_is_said_of_it(tmp_path: Path) -> None:
+    source = _write(tmp_path / "rows.jsonl", _rows(30))
+    made = prepared(source, tmp_path / "out", tokenizer="sample:", **CHOICES)
+    assert made.near_duplicates is None
+    assert made.rejected == {}
+
+
+def test_shuffled_rows_give_the_same_shards(tmp_path: Path) -> None:
+    rows = _rows()
+    first = _near(_write(tmp_path / "one" / "rows.jsonl", rows), tmp_path / "out")
+    reasons = {line["id"] for line in rejected(tmp_path / "out")}
+    random.Random(1).shuffle(rows)
+    second = _near(_write(tmp_path / "two" / "rows.jsonl", rows), tmp_path / "again")
+    assert {line["id"] for line in rejected(tmp_path / "again")} == reasons
+    for name in first.keys() - {"manifest.json", "rejected.jsonl"}:
+        assert first[name] == second[name]
+
+
+def test_evaluation_keeps_the_text_that_training_has_nearly_too(tmp_path: Path) -> None:
+    rows = _rows(20)
+    text = rows[0]["text"]
+    _write(tmp_path / "source" / "train.jsonl", [*rows[1:20], {**rows[0], "text": text + " and then"}])
+    _write(tmp_path / "source" / "validation.jsonl", [{**rows[0], "id": "v"}])
+    _near(tmp_path / "source", tmp_path / "out")
+    assert [record["id"][0] for record in records(tmp_path / "out")["validation"]] == [b"v"]
+    assert [line["id"] for line in rejected(tmp_path / "out")] == ["id0"]
+
+
+@pytest.mark.parametrize("layout", ["packed", "ragged"])
+def test_every_layout_leaves_them_out(layout: str, tmp_path: Path) -> None:
+    _near(_write(tmp_path / "rows.jsonl", _rows(60)), tmp_path / "out", layout=layout)
+    assert len(rejected(tmp_path / "out")) == 12
+
+
+def test_kept_tokens_are_used_again(tmp_path: Path) -> None:
+    source = _write(tmp_path / "rows.jsonl", _rows(60))
+    first = _near(source, tmp_path / "out", kept=tmp_path / "kept")
+    assert list((tmp_path / "kept").glob("*/*.arrow"))
+    assert _near(source, tmp_path / "again", kept=tmp_path / "kept") == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_workers_gives_the_same_bytes(workers: int, tmp_path: Path) -> None:
+    source = _write(tmp_path / "rows.jsonl", _rows(3000))
+    first = _near(source, tmp_path / "out")
+    assert _near(source, tmp_path / "again", workers=workers, memory=700 << 20) == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["prism", "flink"])
+def test_any_engine_gives_the_same_bytes(engine: str, tmp_path: Path) -> None:
+    require(engine)
+    source = _write(tmp_path / "rows.jsonl", _rows())
+    first = _near(source, tmp_path / "out")
+    assert _near(source, tmp_path / "again", runner=engine) == first

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from t5prep.errors import UsageError
+from t5prep.prepare.filters.chain import Chain
+from t5prep.prepare.filters.grammar import parse
+from t5prep.tasks.example import EOS, Example, Protected
+
+OWN = '''
+from t5prep.tasks import Reject
+
+def no_shouting(text):
+    """Lower what is shouted, reject what is only shouted."""
+    if text.isupper():
+        raise Reject("shouting: all capitals")
+    return text.replace("WHY", "why")
+
+def broken(text):
+    return text != ""
+'''
+
+
+def test_the_first_filter_that_rejects_gives_the_reason() -> None:
+    chain = Chain(["words:least=2", "pattern:drop=b"])
+    assert chain(Example("1", "b", "t"))[1] == "words too few: 1 words, at least 2"
+    assert chain(Example("1", "a b", "t"))[1] == "pattern found: 'b'"
+    assert chain(Example("1", "a c", "t")) == (Example("1", "a c", "t"), "", 0)
+
+
+def test_parts_are_judged_together_and_changed_alone() -> None:
+    example = Example(
+        "1", (Protected("who is a@b.org?"), EOS, "one two c@d.org"), "c@d.org", references=("e@f.org", "g")
+    )
+    after, reason, changed = Chain(["words:least=6", "addresses"])(example)
+    mask = "email@example.com"
+    assert (reason, changed) == ("", 1)
+    assert after.inputs == (Protected(f"who is {mask}?"), EOS, f"one two {mask}")
+    assert (after.targets, after.references) == (mask, (mask, "g"))
+
+
+def test_tokens_are_judged_after_tokenizing() -> None:
+    chain = Chain(["words", "tokens:least=5,most=9"])
+    assert chain(Example("1", "a", "t"))[1] == ""
+    assert chain.judge_tokens(4) == "tokens too few: 4 tokens, at least 5"
+    assert chain.judge_tokens(10) == "tokens too many: 10 tokens, at most 9"
+    assert chain.judge_tokens(9) == ""
+
+
+def test_a_users_own_function(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(OWN)
+    chain = Chain([f"{path}:no_shouting"])
+    assert chain(Example("1", "HELP ME", "t"))[1] == "mine.no_shouting shouting: all capitals"
+    assert chain(Example("1", "WHY not", "t")) == (Example("1", "why not", "t"), "", 1)
+    with pytest.raises(UsageError, match="it must return the text, or raise Reject"):
+        Chain([f"{path}:broken"])(Example("1", "a", "t"))
+    assert len(parse(f"{path}:broken")[1].sha256) == 64  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("gofer", 'there is no such filter. Did you mean "gopher"? See all: t5prep filter'),
+        ("gopher:words=3", '"words=3" is not NAME=VALUE with one of its settings.'),
+        ("gopher:least_words", "is not NAME=VALUE"),
+        ("gopher:least_words=", "least_words is a whole number from 0 on"),
+        ("gopher:least_words=-1", "least_words is a whole number from 0 on"),
+        ("gopher:symbols=nan", "symbols is a number from 0 on"),
+        ("words:least=1,,most=2", "whole number"),
+        ("addresses:do=hide", "do is one of mask, drop"),
+        ("pattern", "needs an expression"),
+        ("pattern:drop=(", "is no regular expression"),
+        ("nothing.py:it", "the file cannot be read"),
+        ("c4:bad_words=nothing.txt", "cannot be read"),
+    ],
+)
+def test_what_is_no_filter_is_a_sentence(text: str, says: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse(text)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("x = (", "cannot be run"),
+        ("import nothing_there", "cannot be run"),
+        ("def it(text): return text", 'has no function "its"'),
+    ],
+)
+def test_a_users_file_that_cannot_be_used_is_a_sentence(source: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(source)
+    with pytest.raises(UsageError, match=says):
+        parse(f"{tmp_path}/mine.py:its")

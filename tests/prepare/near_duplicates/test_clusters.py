@@ -1,0 +1,114 @@
+import random
+
+import numpy as np
+import pytest
+
+from t5prep.prepare.near_duplicates import candidates, clusters, components, jaccard, minhash
+from t5prep.prepare.near_duplicates.minhash import Bands
+from t5prep.prepare.near_duplicates.shingles import Shingles, shingles
+
+BANDS = minhash.choose_bands(112, 0.8)
+
+
+def _shingles(sets: list[set[int]]) -> Shingles:
+    begins = np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64)
+    return Shingles(np.array([element for one in sets for element in one], np.uint64), begins)
+
+
+def _random_sets(count: int) -> list[set[int]]:
+    drawn = random.Random(1)
+    return [{drawn.getrandbits(64) for _ in range(40)} for _ in range(count)]
+
+
+def test_similarity_is_that_of_pythons_sets() -> None:
+    drawn = random.Random(0)
+    sets = [{drawn.randrange(60) for _ in range(drawn.randrange(1, 50))} for _ in range(30)]
+    pairs = [(i, j) for i in range(30) for j in range(30)]
+    expected = [len(sets[i] & sets[j]) / len(sets[i] | sets[j]) for i, j in pairs]
+    assert jaccard.similarity(jaccard.sets(_shingles(sets)), np.array(pairs)).tolist() == expected
+
+
+def test_similarity_of_more_than_is_looked_up_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = jaccard.sets(_shingles([{1, 2, 3}, {2, 3, 4}, {9}]))
+    pairs = np.array([(0, 1), (0, 2), (1, 1), (2, 0)])
+    whole = jaccard.similarity(sets, pairs)
+    monkeypatch.setattr(jaccard, "_CHUNK", 2)
+    assert jaccard.similarity(sets, pairs).tolist() == whole.tolist() == [0.5, 0, 1, 0]
+
+
+def test_signatures_estimate_similarity() -> None:
+    base = random.Random(2)
+    common, one, other = ({base.getrandbits(64) for _ in range(n)} for n in (300, 100, 100))
+    signatures = minhash.signatures(_shingles([common | one, common | other]), hashes=2000)
+    assert (signatures[0::1, 0] == signatures[:, 1]).mean() == pytest.approx(0.6, abs=0.04)
+
+
+def test_bands_keep_the_chance_at_the_threshold() -> None:
+    for threshold in (0.5, 0.7, 0.8, 0.9):
+        bands = minhash.choose_bands(128, threshold)
+        assert bands.bands * bands.rows <= 128
+        assert 1 - (1 - threshold**bands.rows) ** bands.bands >= 0.9
+        assert 1 - (1 - threshold ** (bands.rows + 1)) ** (128 // (bands.rows + 1)) < 0.9
+
+
+def test_components_are_those_of_a_plain_search() -> None:
+    drawn = random.Random(3)
+    links = np.array([(drawn.randrange(200), drawn.randrange(200)) for _ in range(120)], np.uint64)
+    known = {node: {node} for node in links.ravel().tolist()}
+    for one, other in links.tolist():
+        joined = known[one] | known[other]
+        known.update(dict.fromkeys(joined, joined))
+    nodes, roots = components.connected([links[:50], links[50:50], links[50:]])
+    assert dict(zip(nodes.tolist(), roots.tolist(), strict=True)) == {node: min(own) for node, own in known.items()}
+
+
+def test_a_long_chain_is_one_component() -> None:
+    order = np.random.default_rng(0).permutation(5000)
+    assert not components.labels(np.stack([order[:-1], order[1:]], axis=1), 5000).any()
+
+
+def test_links_are_between_rows_that_share_a_value() -> None:
+    def entries(*pairs: tuple[int, int]) -> np.ndarray:
+        return np.array(list(pairs), candidates.BAND)
+
+    found = candidates.links([(1, entries((5, 0), (7, 2))), (0, entries((5, 9), (6, 1), (7, 9)))])
+    assert found.tolist() == [[9, 1 << 32], [9, (1 << 32) + 2]]
+    assert candidates.links([]).shape == (0, 2)
+
+
+def test_a_chain_of_similar_texts_is_one_cluster() -> None:
+    words = [f"w{i}" for i in range(300)]
+    texts = [" ".join(words[shift : shift + 250]) for shift in (0, 12, 24, 36)]
+    found = clusters.clustered(shingles(texts, words=5), bands=BANDS, threshold=0.85)
+    sets = jaccard.sets(shingles(texts, words=5))
+    assert jaccard.similarity(sets, np.array([(0, 1), (0, 3)])).round(2).tolist() == [0.91, 0.74]
+    assert found.tolist() == [0, 0, 0, 0]
+
+
+def test_no_pair_below_the_threshold_is_linked_whatever_bands_say() -> None:
+    one = set(range(100))
+    found = clusters.clustered(_shingles([one, one - set(range(25))]), bands=Bands(100, 1), threshold=0.8)
+    assert found.tolist() == [0, 1]
+
+
+def test_equal_texts_are_one_cluster_and_others_stand_alone() -> None:
+    same, *others = _random_sets(5)
+    found = clusters.clustered(_shingles([same, *others, same, others[0]]), bands=BANDS, threshold=0.8)
+    assert found.tolist() == [0, 1, 2, 3, 4, 0, 1]
+
+
+def test_a_corpus_of_one_template_is_compared_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 texts share half of their shingles: nearly every pair shares a band of one hash, and none is similar enough."""
+    common = set(range(1, 40))
+    texts = [common | own for own in _random_sets(500)]
+    compared = []
+    exactly = jaccard.similarity
+
+    def counted(sets: jaccard.Sets, pairs: np.ndarray) -> np.ndarray:
+        compared.append(len(pairs))
+        return exactly(sets, pairs)
+
+    monkeypatch.setattr(jaccard, "similarity", counted)
+    found = clusters.clustered(_shingles(texts), bands=Bands(20, 1), threshold=0.9, window=4)
+    assert found.tolist() == list(range(500))
+    assert sum(compared) <= 500 * 20 * 4
