@@ -7,7 +7,6 @@ import numpy as np
 from t5prep.prepare.near_duplicates import components, jaccard, minhash
 from t5prep.prepare.near_duplicates.jaccard import Sets
 from t5prep.prepare.near_duplicates.minhash import Bands
-from t5prep.prepare.near_duplicates.mixing import mix
 from t5prep.prepare.near_duplicates.shingles import Shingles
 
 # In a band that more rows share than this, each is compared with so many next to it: the work stays linear where a
@@ -15,28 +14,19 @@ from t5prep.prepare.near_duplicates.shingles import Shingles
 WINDOW = 32
 
 
-def contents(shingles: Shingles) -> np.ndarray:
-    """Return a digest of each text's set of shingles, `uint64[texts]`: equal for equal sets. Every text has a shingle."""
-    sets = jaccard.sets(shingles)
-    known = np.unique(shingles.hashes)
-    return np.add.reduceat(mix(known[sets.keys % sets.width]), sets.begins[:-1])
-
-
-def clustered(shingles: Shingles, *, bands: Bands, threshold: float, window: int = WINDOW) -> np.ndarray:
-    """Return for each text the first text of its cluster, `int64[texts]`.
+def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float, window: int = WINDOW) -> np.ndarray:
+    """Return for each text the first text of its cluster, `int64[texts]`; `sets` are the sets of its shingles.
 
     Two texts are linked when they share a band and their sets of shingles have at least the threshold's Jaccard
     similarity; clusters are the connected components. Texts come in an order of their own content, so that the same
     texts make the same clusters.
     """
-    sets = jaccard.sets(shingles)
     parent = np.arange(len(sets.sizes))
     if len(parent) < 2:
         return parent
     values = minhash.band_values(minhash.signatures(shingles, hashes=bands.bands * bands.rows), bands=bands)
-    digests = contents(shingles)
     linked = refused = np.zeros((0, 2), np.int64)
-    for pairs in _passes(digests, values, window):
+    for pairs in _passes(sets.contents(), values, window):
         pairs = np.unique(pairs[parent[pairs[:, 0]] != parent[pairs[:, 1]]], axis=0)
         pairs = pairs[~np.isin(_codes(pairs, len(parent)), _codes(refused, len(parent)))]
         alike = _alike(sets, pairs, threshold)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from t5prep.prepare.near_duplicates.mixing import mix
 from t5prep.prepare.near_duplicates.shingles import Shingles
 
 # So many elements are looked up at a time.
@@ -11,16 +12,32 @@ _CHUNK = 1 << 20
 
 
 class Sets(NamedTuple):
-    """Hold sets: `keys` int64[total], sorted, is set · `width` + element; those of set i lie from `begins[i]` on."""
+    """Hold sets: `keys` int64[total], sorted, is set · `width` + element; those of set i lie from `begins[i]` on.
+
+    `known` are the hashes that elements stand for, uint64[width].
+    """
 
     keys: np.ndarray
     begins: np.ndarray
     width: int
+    known: np.ndarray
 
     @property
     def sizes(self) -> np.ndarray:
         """Return how many elements each set has, `int64[sets]`."""
         return np.diff(self.begins)
+
+    def take(self, order: np.ndarray) -> "Sets":
+        """Return the sets with these numbers, in their order."""
+        sizes = self.sizes[order]
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+        owner = np.repeat(np.arange(len(order)), sizes)
+        at = np.arange(begins[-1]) - begins[owner] + self.begins[order][owner]
+        return Sets(self.keys[at] + (owner - order[owner]) * self.width, begins, self.width, self.known)
+
+    def contents(self) -> np.ndarray:
+        """Return a digest of each set, `uint64[sets]`: equal for equal sets. Every set must have an element."""
+        return np.add.reduceat(mix(self.known[self.keys % self.width]), self.begins[:-1])
 
 
 def sets(shingles: Shingles) -> Sets:
@@ -28,8 +45,9 @@ def sets(shingles: Shingles) -> Sets:
     known, elements = np.unique(shingles.hashes, return_inverse=True)
     width = max(1, len(known))
     owner = np.repeat(np.arange(len(shingles.begins) - 1), np.diff(shingles.begins))
-    keys = np.unique(owner * width + elements)
-    return Sets(keys, np.searchsorted(keys, np.arange(len(shingles.begins)) * width), width)
+    keys = np.sort(owner * width + elements)
+    keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+    return Sets(keys, np.searchsorted(keys, np.arange(len(shingles.begins)) * width), width, known)
 
 
 def similarity(sets: Sets, pairs: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.prepare.near_duplicates import clusters, jaccard
+from t5prep.prepare.near_duplicates.jaccard import Sets
 from t5prep.prepare.near_duplicates.minhash import Bands
-from t5prep.prepare.near_duplicates.shingles import Shingles
 from t5prep.prepare.near_duplicates.sketch import of_lists
 
 # One dropped row: its split, position and place, and the row that is kept instead of it.
@@ -102,15 +102,15 @@ def find(
     shingles = of_lists(table["shingles"])
     if len(table) < 2:
         return none()
-    order = _preferred(table, shingles, drawn=drawn)
-    table = table.take(pa.array(order))
-    shingles = of_lists(table["shingles"])
-    first = clusters.clustered(shingles, bands=bands, threshold=threshold, window=window)
+    sets = jaccard.sets(shingles)
+    order = _preferred(table, sets, drawn=drawn)
+    table, sets = table.take(pa.array(order)), sets.take(order)
+    first = clusters.clustered(of_lists(table["shingles"]), sets, bands=bands, threshold=threshold, window=window)
     id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
     repeated = np.flatnonzero((first != np.arange(len(first))) & (id[first] != id))
     kept = first[repeated]
     dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
-    similarity = jaccard.similarity(jaccard.sets(shingles), np.stack([kept, repeated], axis=1))
+    similarity = jaccard.similarity(sets, np.stack([kept, repeated], axis=1))
     columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
     columns += [instead[name] for name in ("file", "row", "id")]
     rows = pa.table([*columns, pa.array(similarity)], schema=DROPPED)
@@ -122,15 +122,14 @@ def find(
     )
 
 
-def _preferred(table: pa.Table, shingles: Shingles, *, drawn: bool) -> np.ndarray:
+def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
     """Return the numbers of rows in the order in which they would be kept."""
     place = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
     tie = np.empty(len(table), np.int64)
     tie[place] = np.arange(len(table))
     low, high = table["low"].to_numpy(), table["high"].to_numpy()
-    size = jaccard.sets(shingles).sizes
     rank = np.zeros(len(table)) if drawn else np.array([precedence(split) for split in table["split"].to_pylist()])
-    return np.lexsort((tie, low, high, clusters.contents(shingles), -size, rank))
+    return np.lexsort((tie, low, high, sets.contents(), -sets.sizes, rank))
 
 
 def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:

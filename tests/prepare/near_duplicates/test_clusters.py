@@ -1,4 +1,5 @@
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,10 @@ def _shingles(sets: list[set[int]]) -> Shingles:
 def _random_sets(count: int) -> list[set[int]]:
     drawn = random.Random(1)
     return [{drawn.getrandbits(64) for _ in range(40)} for _ in range(count)]
+
+
+def _clustered(shingles: Shingles, **how: Any) -> np.ndarray:
+    return clusters.clustered(shingles, jaccard.sets(shingles), **how)
 
 
 def test_similarity_is_that_of_pythons_sets() -> None:
@@ -79,7 +84,7 @@ def test_links_are_between_rows_that_share_a_value() -> None:
 def test_a_chain_of_similar_texts_is_one_cluster() -> None:
     words = [f"w{i}" for i in range(300)]
     texts = [" ".join(words[shift : shift + 250]) for shift in (0, 12, 24, 36)]
-    found = clusters.clustered(shingles(texts, words=5), bands=BANDS, threshold=0.85)
+    found = _clustered(shingles(texts, words=5), bands=BANDS, threshold=0.85)
     sets = jaccard.sets(shingles(texts, words=5))
     assert jaccard.similarity(sets, np.array([(0, 1), (0, 3)])).round(2).tolist() == [0.91, 0.74]
     assert found.tolist() == [0, 0, 0, 0]
@@ -87,13 +92,13 @@ def test_a_chain_of_similar_texts_is_one_cluster() -> None:
 
 def test_no_pair_below_the_threshold_is_linked_whatever_bands_say() -> None:
     one = set(range(100))
-    found = clusters.clustered(_shingles([one, one - set(range(25))]), bands=Bands(100, 1), threshold=0.8)
+    found = _clustered(_shingles([one, one - set(range(25))]), bands=Bands(100, 1), threshold=0.8)
     assert found.tolist() == [0, 1]
 
 
 def test_equal_texts_are_one_cluster_and_others_stand_alone() -> None:
     same, *others = _random_sets(5)
-    found = clusters.clustered(_shingles([same, *others, same, others[0]]), bands=BANDS, threshold=0.8)
+    found = _clustered(_shingles([same, *others, same, others[0]]), bands=BANDS, threshold=0.8)
     assert found.tolist() == [0, 1, 2, 3, 4, 0, 1]
 
 
@@ -109,6 +114,17 @@ def test_a_corpus_of_one_template_is_compared_in_linear_time(monkeypatch: pytest
         return exactly(sets, pairs)
 
     monkeypatch.setattr(jaccard, "similarity", counted)
-    found = clusters.clustered(_shingles(texts), bands=Bands(20, 1), threshold=0.9, window=4)
+    found = _clustered(_shingles(texts), bands=Bands(20, 1), threshold=0.9, window=4)
     assert found.tolist() == list(range(500))
     assert sum(compared) <= 500 * 20 * 4
+
+
+def test_sets_are_taken_in_another_order() -> None:
+    drawn = random.Random(4)
+    sets = [{drawn.randrange(90) for _ in range(drawn.randrange(1, 30))} for _ in range(20)]
+    order = np.array([7, 3, 3, 19, 0])
+    taken, expected = jaccard.sets(_shingles(sets)).take(order), jaccard.sets(_shingles([sets[i] for i in order]))
+    assert taken.sizes.tolist() == expected.sizes.tolist()
+    assert taken.contents().tolist() == expected.contents().tolist()
+    pairs = np.array([(i, j) for i in range(5) for j in range(5)])
+    assert jaccard.similarity(taken, pairs).tolist() == jaccard.similarity(expected, pairs).tolist()
