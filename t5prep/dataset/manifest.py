@@ -15,6 +15,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from t5prep import __version__
 from t5prep.dataset.balance import RejectedFile, Rows
+from t5prep.dataset.near_duplicates import Cluster, NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError
 from t5prep.io import gcs, storage, suggestions
@@ -108,28 +109,6 @@ class Split:
     rejected: dict[str, int]
     shards: list[Shard]
     examples: int = 0  # rows of the source that its records were made of
-
-
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """Name rows that are nearly the same text by the one that was kept: its id, its file, its row; `rows` counts it too."""
-
-    rows: int
-    id: str
-    file: str
-    row: int
-
-
-@dataclasses.dataclass(frozen=True)
-class NearDuplicates:
-    """Say what the search for near-duplicates found: clusters, the largest of them, and leaks.
-
-    `across_splits` counts the rows left out that would have stood in another split than the row that was kept.
-    """
-
-    clusters: int
-    across_splits: int
-    largest: list[Cluster]
 
 
 @dataclasses.dataclass(frozen=True)

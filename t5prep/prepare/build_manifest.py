@@ -8,6 +8,7 @@ from typing import Any
 
 from t5prep import __version__
 from t5prep.dataset import balance, manifest
+from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts, record_writer
@@ -130,12 +131,11 @@ def task_facts(settings: Settings) -> manifest.TaskFacts:
     return manifest.TaskFacts(list(this.metrics), list(classes), hides_spans=this.documents)
 
 
-def _near_duplicates(repeats: Repeats | None) -> manifest.NearDuplicates | None:
+def _near_duplicates(repeats: Repeats | None) -> NearDuplicates | None:
     """Return what the manifest says of near-duplicates, where they were looked for."""
     if repeats is None:
         return None
-    largest = [manifest.Cluster(**one._asdict()) for one in repeats.largest]
-    return manifest.NearDuplicates(repeats.clusters, repeats.across_splits, largest)
+    return NearDuplicates(repeats.clusters, repeats.across_splits, list(repeats.largest))
 
 
 def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from t5prep.dataset.near_duplicates import Cluster
 from t5prep.prepare.near_duplicates import clusters, jaccard
 from t5prep.prepare.near_duplicates.jaccard import Sets
 from t5prep.prepare.near_duplicates.minhash import Bands
@@ -28,15 +28,6 @@ DROPPED = pa.schema(
 )
 # So many clusters are named, the largest first.
 NAMED = 10
-
-
-class Cluster(NamedTuple):
-    """Name a cluster by the row that is kept of it; `rows` counts that one too."""
-
-    rows: int
-    id: str
-    file: str
-    row: int
 
 
 @dataclasses.dataclass(frozen=True)
