@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from t5prep.errors import UsageError
-from t5prep.io import gcs
+from t5prep.io import cache_folder, gcs
 
 RUNNERS = ("local", "prism", "flink", "dataflow")
 BEAM = "2.77.0"
@@ -27,8 +27,8 @@ class Missing(NamedTuple):
 
 
 def folder() -> Path:
-    """Where `.ci/engines` installs: $T5PREP_ENGINES, else ~/.cache/t5prep/engines."""
-    return Path(os.environ.get("T5PREP_ENGINES") or Path.home() / ".cache" / "t5prep" / "engines")
+    """Return where `.ci/engines` installs: $T5PREP_ENGINES, else `engines` in t5prep's cache folder."""
+    return Path(os.environ.get("T5PREP_ENGINES") or cache_folder.root() / "engines")
 
 
 def prism() -> Path | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from t5prep.dataset import manifest, tfrecord
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
-from t5prep.io import storage
+from t5prep.io import paths
 from t5prep.tokens import loading, newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -70,11 +70,11 @@ def read(data: str | Path, names: list[str]) -> Iterator[bytes]:
     """The records of shards, undecoded. Raises DatasetError."""
     for name in names:
         try:
-            with storage.opened(data, name) as file:
+            with paths.opened(paths.at(data, name)) as file:
                 yield from tfrecord.read(file)
         except (OSError, ValueError) as error:
             raise DatasetError(
-                f"{storage.within(data, name)} cannot be read ({error}). Find out more: t5prep verify {data}"
+                f"{paths.at(data, name)} cannot be read ({error}). Find out more: t5prep verify {data}"
             ) from error
 
 

@@ -18,7 +18,7 @@ from t5prep.dataset.balance import RejectedFile, Rows
 from t5prep.dataset.near_duplicates import Cluster, NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError
-from t5prep.io import gcs, storage, suggestions
+from t5prep.io import gcs, paths, suggestions
 
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
@@ -214,9 +214,9 @@ def load(data: str | Path) -> Manifest:
     Raises DatasetError, and OutputError where a bucket may not be read.
     """
     folder = folder_of(data)
-    where = storage.within(folder or ".", NAME)
+    where = paths.at(folder or ".", NAME)
     try:
-        return loads(storage.read(folder or ".", NAME), where=where)
+        return loads(paths.read(paths.at(folder or ".", NAME)), where=where)
     except FileNotFoundError:
         again = (
             f"Upload it (again): t5prep upload DATA {folder}"

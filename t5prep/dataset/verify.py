@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t5prep.dataset import balance, manifest
 from t5prep.errors import DatasetError
-from t5prep.io import storage
+from t5prep.io import paths
 
 # Hashing frees the interpreter's lock, and a bucket answers many at once.
 _SIDE_BY_SIDE = 8
@@ -31,10 +31,10 @@ def verify(
     made = manifest.load(data)
     data = manifest.folder_of(data) or "."
     shards = [shard for split in made.splits.values() for shard in split.shards]
-    stray = sorted(set(fnmatch.filter(storage.names(data), "*.tfrecord-*")) - {shard.name for shard in shards})
+    stray = sorted(set(fnmatch.filter(paths.names(data), "*.tfrecord-*")) - {shard.name for shard in shards})
     if stray:
         raise DatasetError(
-            f"{storage.within(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."
+            f"{paths.at(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."
         )
     _check_rows(data, made)
     started(sum(shard.bytes for shard in shards))
@@ -58,9 +58,9 @@ def _check_rows(data: str | Path, made: manifest.Manifest) -> None:
     balance.check(made.rows, examples=examples, rejected=sum(made.rejected.values()))
     if made.rejected_file is None:
         return
-    path = storage.within(data, made.rejected_file.name)
+    path = paths.at(data, made.rejected_file.name)
     try:
-        with storage.opened(data, made.rejected_file.name) as file:
+        with paths.opened(paths.at(data, made.rejected_file.name)) as file:
             there, lines = balance.read_rejected(file, name=made.rejected_file.name)
     except OSError as error:
         raise DatasetError(
@@ -79,9 +79,9 @@ def _check_rows(data: str | Path, made: manifest.Manifest) -> None:
 
 
 def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int], None]) -> None:
-    path, read, size = storage.within(data, shard.name), hashlib.sha256(), 0
+    path, read, size = paths.at(data, shard.name), hashlib.sha256(), 0
     try:
-        with storage.opened(data, shard.name) as file:
+        with paths.opened(paths.at(data, shard.name)) as file:
             while piece := file.read(1 << 20):
                 read.update(piece)
                 size += len(piece)

@@ -1,6 +1,7 @@
-"""Places that datasets are written to: a directory, or `gs://bucket/prefix`; what is written appears whole."""
+"""Places of datasets and runs: a directory, or `gs://bucket/prefix`. What is written there appears whole."""
 
 import contextlib
+import io
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +12,27 @@ from t5prep.io import atomic_files, gcs
 
 # An object is collected here before it is sent; what is larger goes through an unnamed file.
 _BUFFERED = 32 << 20
+# One request: large enough for verifying, small enough for a person who looks at three records.
+_READ_AHEAD_BYTES = 4 << 20
 
 
-def at(place: str, name: str) -> str:
-    """A name inside a place."""
-    return f"{place.rstrip('/')}/{name}" if gcs.is_gs(place) else str(Path(place) / name)
+def at(place: str | Path, name: str) -> str:
+    """Return the path of a name inside a place.
+
+    >>> at("gs://bucket/data/", "manifest.json"), at("data", "manifest.json")
+    ('gs://bucket/data/manifest.json', 'data/manifest.json')
+    """
+    return f"{str(place).rstrip('/')}/{name}" if gcs.is_gs(place) else str(Path(place) / name)
+
+
+def names(place: str | Path) -> set[str]:
+    """Return the names of the files right in a place. Raises OSError, OutputError."""
+    return set(gcs.objects(str(place))) if gcs.is_gs(place) else {path.name for path in Path(place).iterdir()}
 
 
 @contextlib.contextmanager
 def whole(path: str) -> Iterator[BinaryIO]:
-    """A file or object to write, which takes its name only when all of it is there. Raises OutputError."""
+    """Open a file or object to write, which takes its name only when all of it is there. Raises OutputError."""
     if gcs.is_gs(path):
         with tempfile.SpooledTemporaryFile(max_size=_BUFFERED) as spooled:
             yield cast(BinaryIO, spooled)
@@ -31,17 +43,30 @@ def whole(path: str) -> Iterator[BinaryIO]:
 
 
 def write(path: str, data: bytes) -> None:
-    """`data` as a file or object that appears whole. Raises OutputError."""
+    """Write `data` as a file or object that appears whole. Raises OutputError."""
     with whole(path) as file:
         file.write(data)
 
 
-def read(path: str) -> bytes:
-    """All of a file or object. Raises OutputError."""
-    try:
-        return gcs.read(path) if gcs.is_gs(path) else Path(path).read_bytes()
-    except OSError as error:
-        raise OutputError(f"{path} cannot be read ({error.strerror or 'it is not there'}).") from error
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file or object to read it from its beginning. Raises OSError, OutputError."""
+    if gcs.is_gs(path):
+        yield io.BufferedReader(gcs.Reader(str(path)), _READ_AHEAD_BYTES)
+        return
+    with open(path, "rb") as file:
+        yield file
+
+
+def read(path: str | Path) -> bytes:
+    """Return all of a small file or object. Raises OSError (FileNotFoundError where it is not there), OutputError."""
+    return gcs.read(str(path)) if gcs.is_gs(path) else Path(path).read_bytes()
+
+
+def copy(path: str, uri: str) -> str:
+    """Copy a file of this machine into a bucket; return its name there with its generation. Raises OutputError."""
+    with open(path, "rb") as file:
+        return f"{uri}#{_send(uri, file)}"
 
 
 def _send(uri: str, file: BinaryIO) -> int:
@@ -57,9 +82,3 @@ def _send(uri: str, file: BinaryIO) -> int:
             return int(blob.generation)
     except FileNotFoundError:
         raise OutputError(f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.") from None
-
-
-def copy(path: str, uri: str) -> str:
-    """A file of this machine into a bucket; returns its name there with its generation. Raises OutputError."""
-    with open(path, "rb") as file:
-        return f"{uri}#{_send(uri, file)}"

@@ -14,11 +14,11 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import t5prep
 from t5prep.errors import T5prepError, UsageError
+from t5prep.io import atomic_files, cache_folder
 from t5prep.plan.chips import Chip
 from t5prep.plan.compiler import ENVIRONMENT
 
@@ -59,7 +59,7 @@ def compile_module(module: bytes, *, chip: Chip, devices: int = 1, keep: Path | 
     if path.exists() and keep is None:
         return Compiled(**json.loads(path.read_text()))
     compiled = _read(_run(module, topology=topology, devices=devices, keep=keep), chip=chip, topology=topology)
-    write(path, json.dumps(dataclasses.asdict(compiled)))
+    atomic_files.write_scratch(path, json.dumps(dataclasses.asdict(compiled)).encode())
     return compiled
 
 
@@ -89,17 +89,8 @@ def versions() -> dict[str, str]:
 
 
 def cache() -> Path:
-    """Where answers are kept: `$T5PREP_CACHE/plan`, else `~/.cache/t5prep/plan`."""
-    root = os.environ.get("T5PREP_CACHE")
-    return (Path(root) if root else Path.home() / ".cache" / "t5prep") / "plan"
-
-
-def write(path: Path, text: str) -> None:
-    """A small file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
+    """Return the folder in which answers are kept."""
+    return cache_folder.root() / "plan"
 
 
 def _run(module: bytes, *, topology: str, devices: int, keep: Path | None) -> dict:

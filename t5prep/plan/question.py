@@ -10,6 +10,7 @@ from typing import Any
 
 import t5prep.train
 from t5prep.errors import UsageError
+from t5prep.io import atomic_files
 from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
@@ -118,7 +119,7 @@ def ask(question: Question) -> Answer:
     said = compiled.compile_module(lowered.module, chip=question.tpu.chip, devices=devices)
     answer = Answer(question, said, lowered.weight_bytes, lowered.slot_bytes)
     kept = {"compiled": dataclasses.asdict(said), "weight_bytes": answer.weight_bytes, "slot_bytes": answer.slot_bytes}
-    compiled.write(_path(question), json.dumps(kept))
+    atomic_files.write_scratch(_path(question), json.dumps(kept).encode())
     return answer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from t5prep.dataset import inspect_records, manifest
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import DatasetError, TokenizerError
-from t5prep.io import storage
+from t5prep.io import paths
 from t5prep.plan import lengths
 from t5prep.prepare import record_counts
 from t5prep.report import characters, charts, pages, record_sample, tokens
@@ -127,7 +127,7 @@ def _rejected(data: str | Path, made: Manifest) -> Iterator[tuple[str, int, list
 
 def _lines(data: str | Path) -> Iterator[dict[str, Any]]:
     try:
-        with storage.opened(data, "rejected.jsonl") as file:
+        with paths.opened(paths.at(data, "rejected.jsonl")) as file:
             for _, line in zip(range(_LINES), file, strict=False):
                 try:
                     said = json.loads(line)

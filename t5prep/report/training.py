@@ -10,7 +10,7 @@ from typing import Any
 
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
-from t5prep.io import storage
+from t5prep.io import paths
 from t5prep.report import charts, pages
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
@@ -27,7 +27,7 @@ _FAR = 8  # a loss that fell to less than an eighth lies flat on the ground of a
 def is_run(place: str | Path) -> bool:
     """Whether a place holds a training run. Raises OutputError where a bucket may not be read."""
     try:
-        return SETTINGS in storage.names(place)
+        return SETTINGS in paths.names(place)
     except OSError:
         return False
 
@@ -38,14 +38,14 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     Raises DatasetError where the run, UsageError where the answers cannot be read.
     """
     try:
-        settings = dict(json.loads(storage.read(run, SETTINGS)))
+        settings = dict(json.loads(paths.read(paths.at(run, SETTINGS))))
         lines = sorted(_lines(run), key=lambda line: line["step"])
-        names = storage.names(run)
+        names = paths.names(run)
     except (OSError, ValueError, TypeError) as error:
         raise DatasetError(f"{run} is a run that cannot be read ({error}).") from error
     said = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
-        said = _answers(storage.within(run, ANSWERS), content=storage.read(run, ANSWERS))
+        said = _answers(paths.at(run, ANSWERS), content=paths.read(paths.at(run, ANSWERS)))
     fast = [line for line in lines if _is_number(line.get(_SPEED)) and _is_number(line.get(_WAITING))]
     lines = [line for line in lines if _SPEED not in line]
     curves = _curves(lines, split=str(settings.get("eval_split", "validation")))
@@ -69,7 +69,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
 def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
     """Lines of metrics.jsonl; one cut short by the end of a run is left out."""
     try:
-        content = storage.read(run, "metrics.jsonl").decode("utf-8", "replace")
+        content = paths.read(paths.at(run, "metrics.jsonl")).decode("utf-8", "replace")
     except FileNotFoundError:
         return
     for line in content.splitlines():
@@ -182,6 +182,6 @@ def _list(value: Any) -> list[Any]:
 def _data(run: str | Path, names: list[str]) -> Iterator[tuple[str, manifest.Manifest | None]]:
     for name in names:
         try:
-            yield "", manifest.loads(storage.read(run, name), where=storage.within(run, name))
+            yield "", manifest.loads(paths.read(paths.at(run, name)), where=paths.at(run, name))
         except DatasetError as error:
             yield str(error), None

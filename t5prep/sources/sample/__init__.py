@@ -29,7 +29,7 @@ def tokenizer_path() -> Path:
 
 
 def write(path: Path, *, rows: int = 4000, seed: int = 0) -> Path:
-    """Writes the sample as UTF-8 CSV, whole or not at all, and returns its path.
+    """Write the sample as UTF-8 CSV, whole or not at all, and return its path; one that is there already stays.
 
     The same `rows` and `seed` give the same bytes anywhere; fewer rows are a prefix of more. The classes are balanced.
     Raises OutputError.
@@ -38,7 +38,9 @@ def write(path: Path, *, rows: int = 4000, seed: int = 0) -> Path:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(generate(rows=rows, seed=seed))
-    atomic_files.write_whole(path, text.getvalue().encode())
+    data = text.getvalue().encode()
+    if not (path.is_file() and path.read_bytes() == data):  # another run may be reading it
+        atomic_files.write_whole(path, data)
     return path
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from t5prep.dataset.manifest import Manifest, Split, load
 from t5prep.errors import DatasetError, UsageError, did_you_mean
-from t5prep.io import gcs, storage
+from t5prep.io import gcs, paths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened
         data=data,
         manifest=said,
         split=said.splits[split],
-        paths=tuple(storage.within(data, shard.name) for shard in full),
+        paths=tuple(paths.at(data, shard.name) for shard in full),
         counts=tuple(shard.records for shard in full),
     )
 
