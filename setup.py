@@ -36,7 +36,6 @@ BASE = [
     "requests>=2.32,<3",
     "selectolax>=0.4,<2",
     "sentencepiece>=0.2.3,<0.3",  # 0.2.3 gives ids as arrays
-    "tqdm>=4.66,<5",
     "urllib3>=2.2,<3",
 ]
 # Pages and their drawings; not in the base, because workers that prepare draw nothing.

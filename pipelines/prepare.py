@@ -16,7 +16,7 @@ from pipelines.work import Finish, GatherShard, PrepareBlock, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, TokenizerError
-from t5prep.io import cache_folder, paths
+from t5prep.io import byte_sizes, paths
 from t5prep.prepare import memory_budget, output_folder, task_settings
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
@@ -68,7 +68,7 @@ def prepare(
         if runner == "local":
             count = os.cpu_count() or 1 if workers is None else workers
             shared = memory_budget.share(
-                memory or cache_folder.parse_bytes(memory_budget.DEFAULT, name="--memory"), workers=count
+                memory or byte_sizes.parse(memory_budget.DEFAULT, name="--memory"), workers=count
             )
             with output_folder.scratch(out) as scratch:
                 work = PrepareBlock(settings, staged, str(kept or ""), scratch, fresh)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from t5prep.dataset import tfrecord
+from t5prep.dataset import shard_names, tfrecord
 from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, TaskFacts, Tokenizer
 from t5prep.dataset.settings import Settings
 from t5prep.train.data import order
@@ -23,7 +23,7 @@ def write(
     for split, shards in counts.items():
         number, written = 0, []
         for shard, records in enumerate(shards):
-            path = out / f"{split}.tfrecord-{shard:05d}-of-{len(shards):05d}"
+            path = out / shard_names.name(split, shard, len(shards))
             framed = []
             for _ in range(records):
                 framed.append(tfrecord.frame(record(f"{name}/{split}/{number}", number, layout=layout, length=length)))

@@ -23,19 +23,6 @@ def colour(text: str, **style: Any) -> str:
     return click.style(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
-def bytes_text(size: float) -> str:
-    """A size for people.
-
-    >>> bytes_text(1_536_000)
-    '1.5 MB'
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 

@@ -3,6 +3,7 @@
 import click
 
 from t5prep.cli import _output
+from t5prep.io import byte_sizes
 
 
 @click.group("cache")
@@ -36,8 +37,8 @@ def show(as_json: bool) -> None:
         _output.print_json({"limit": cache_folder.limit(), **said})
         return
     for item in kept:
-        bound = f" of at most {_output.bytes_text(cache_folder.limit())}" if item.kind == "tokenized" else ""
-        click.echo(f"{item.kind:<10} {_output.bytes_text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
+        bound = f" of at most {byte_sizes.text(cache_folder.limit())}" if item.kind == "tokenized" else ""
+        click.echo(f"{item.kind:<10} {byte_sizes.text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
 
 
 @command.command("clear")
@@ -52,4 +53,4 @@ def clear(kinds: tuple[str, ...]) -> None:
     from t5prep.io import cache_folder
 
     for item in cache_folder.clear(list(kinds)):
-        click.echo(f"{item.kind}: {_output.bytes_text(item.bytes)} removed")
+        click.echo(f"{item.kind}: {byte_sizes.text(item.bytes)} removed")

@@ -10,6 +10,7 @@ import click
 
 from t5prep.cli import _output
 from t5prep.cli._prepare_options import of_task
+from t5prep.io import byte_sizes
 
 # NumPy's BLAS starts a thread for each core in each worker, and no matrix is multiplied here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -71,7 +72,7 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
     as_json, workers, fresh = (given.pop(key) for key in ("as_json", "workers", "fresh"))
     runner, beam_options = given.pop("runner"), given.pop("beam_options")
-    memory = cache_folder.parse_bytes(given.pop("memory"), name="--memory")
+    memory = byte_sizes.parse(given.pop("memory"), name="--memory")
     resolved = sources.resolve(source, include=task_settings.files(name, options))
     chosen = task_settings.choose(name, options=options, source=resolved, **given)
     began = time.monotonic()
@@ -113,7 +114,7 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
     cut, targets = ledger["inputs"], ledger["targets"]
     records = sum(split.records for split in made.splits.values())
     size = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
-    click.echo(f"{out}: {records:,} records, {_output.bytes_text(size)}, in {seconds:.1f} s")
+    click.echo(f"{out}: {records:,} records, {byte_sizes.text(size)}, in {seconds:.1f} s")
     for name, split in made.splits.items():
         shown = split.labels if len(split.labels) < 8 else {}
         labels = "".join(f"  {label} {number:,}" for label, number in shown.items())

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from t5prep.cli import _output
+from t5prep.io import byte_sizes
 
 
 @click.command("report")
@@ -28,4 +29,4 @@ def command(data: str, out: Path | None, tokenizer: str | None, answers: str | N
     if as_json:
         _output.print_json({"out": str(path), "bytes": path.stat().st_size})
     else:
-        click.echo(f"{path}: {_output.bytes_text(path.stat().st_size)}, open it in any browser")
+        click.echo(f"{path}: {byte_sizes.text(path.stat().st_size)}, open it in any browser")

@@ -5,6 +5,7 @@ import dataclasses
 import click
 
 from t5prep.cli import _output, _progress
+from t5prep.io import byte_sizes
 
 
 @click.command("upload")
@@ -32,7 +33,7 @@ def command(data: str, to: str, workers: int, delete_stale: bool, as_json: bool)
         _output.print_json(dataclasses.asdict(done))
         return
     click.echo(
-        f"{done.uri}: {len(done.sent)} objects sent ({_output.bytes_text(done.bytes)}), {len(done.skipped)} there already, "
+        f"{done.uri}: {len(done.sent)} objects sent ({byte_sizes.text(done.bytes)}), {len(done.skipped)} there already, "
         f"digest {done.digest[:12]}…"
     )
     if done.deleted:

@@ -13,7 +13,8 @@ import google_crc32c
 import numpy as np
 
 # Length (8), its checksum (4), the data's checksum (4): what framing adds to a record.
-FRAME_BYTES = 16
+_BEFORE_RECORD, _AFTER_RECORD = 12, 4
+FRAME_BYTES = _BEFORE_RECORD + _AFTER_RECORD
 # A negative int64 is ten bytes as a varint; -100 is the label that weighs nothing.
 IGNORED_LABEL = -100
 
@@ -113,6 +114,15 @@ def example(entries: bytes) -> bytes:
 @functools.lru_cache(maxsize=1 << 14)
 def _features(size: int) -> bytes:
     return b"\x0a" + varint(size)
+
+
+def payload(framed: bytes, begin: int = 0, end: int | None = None) -> bytes:
+    """Return the record inside a framed one, which stands from `begin` to `end` in some bytes; checksums are not looked at.
+
+    >>> payload(frame(b"record")), payload(frame(b"a") + frame(b"bc"), 17, 35)
+    (b'record', b'bc')
+    """
+    return framed[begin + _BEFORE_RECORD : (len(framed) if end is None else end) - _AFTER_RECORD]
 
 
 def frame(record: bytes) -> bytes:

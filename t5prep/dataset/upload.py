@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import manifest
+from t5prep.dataset import manifest, shard_names
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import gcs, lock
@@ -55,7 +55,7 @@ def upload(
 
     there = gcs.objects(to)
     missing = [name for name in names if name not in there or there[name].crc32c != checksums[name]]
-    stale = sorted(name for name in there if lock.SHARD.fullmatch(name) and name not in shards)
+    stale = shard_names.strays(there, shards)
     whole = manifest.NAME in there and there[manifest.NAME].crc32c == checksums[manifest.NAME] and not missing
     sent = [] if whole else [*missing, manifest.NAME]
     started(sum((folder / name).stat().st_size for name in sent))

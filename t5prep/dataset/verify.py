@@ -1,13 +1,12 @@
 """Every shard of a dataset held against its manifest."""
 
 import concurrent.futures
-import fnmatch
 import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import balance, manifest
+from t5prep.dataset import balance, manifest, shard_names
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -31,7 +30,7 @@ def verify(
     made = manifest.load(data)
     data = manifest.folder_of(data) or "."
     shards = [shard for split in made.splits.values() for shard in split.shards]
-    stray = sorted(set(fnmatch.filter(paths.names(data), "*.tfrecord-*")) - {shard.name for shard in shards})
+    stray = shard_names.strays(paths.names(data), (shard.name for shard in shards))
     if stray:
         raise DatasetError(
             f"{paths.at(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."

@@ -1,15 +1,14 @@
 """Where t5prep keeps what it may need again, and how much of it."""
 
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 from t5prep.errors import UsageError
+from t5prep.io import byte_sizes
 
 DEFAULT_LIMIT = "20GB"
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 # What may be removed at any time, and costs only time to have again.
 KINDS = {
     "tokenized": "tokenized blocks, for runs that begin again",
@@ -42,21 +41,7 @@ def tokenized() -> Path:
 
 def limit() -> int:
     """How many bytes of tokenized blocks are kept: $T5PREP_CACHE_LIMIT (`50GB`), else 20 GB. Raises UsageError."""
-    return parse_bytes(os.environ.get("T5PREP_CACHE_LIMIT") or DEFAULT_LIMIT, name="T5PREP_CACHE_LIMIT")
-
-
-def parse_bytes(text: str, *, name: str) -> int:
-    """`512MB`, `2 GiB`, `1.5g` or a plain number as bytes. Raises UsageError.
-
-    >>> parse_bytes("2GiB", name="--memory"), parse_bytes("1.5 GB", name="--memory")
-    (2147483648, 1500000000)
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
-    if not found:
-        raise UsageError(f'{name} "{text}": it is a number of bytes, as 512MB or 2GiB')
-    number, unit, binary = found[1], found[2].lower(), found[3]
-    scale = 1024 ** "kmgt".index(unit) * 1024 if binary and unit else _UNITS[unit]
-    return int(float(number) * scale)
+    return byte_sizes.parse(os.environ.get("T5PREP_CACHE_LIMIT") or DEFAULT_LIMIT, name="T5PREP_CACHE_LIMIT")
 
 
 def show() -> list[Kept]:

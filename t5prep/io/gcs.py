@@ -48,6 +48,13 @@ def is_gs(place: object) -> bool:
     return str(place).startswith(SCHEME)
 
 
+def listed(uri: str) -> list[Any]:
+    """Return every object (google.cloud.storage.Blob) whose name begins so. Raises FileNotFoundError, OutputError."""
+    bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
+    with speaking(uri, need="storage.objects.list"):
+        return list(client().list_blobs(bucket, prefix=prefix, timeout=TIMEOUT_SECONDS))
+
+
 def split(uri: str) -> tuple[str, str]:
     """Bucket and object name, without a slash at its end. Raises UsageError.
 
@@ -60,18 +67,23 @@ def split(uri: str) -> tuple[str, str]:
     return bucket, name.rstrip("/")
 
 
-@functools.cache
 def client() -> Any:
-    """The process's client (google.cloud.storage.Client), anonymous where there are no credentials."""
+    """Return the process's client (google.cloud.storage.Client), anonymous where there are no credentials."""
+    return client_of(os.environ.get("STORAGE_EMULATOR_HOST", ""))
+
+
+@functools.cache
+def client_of(emulator: str) -> Any:
+    """Return the client of an emulator, or of Google where it is ""."""
     from google.auth.exceptions import DefaultCredentialsError
     from google.cloud import storage
 
-    if os.environ.get("STORAGE_EMULATOR_HOST"):
+    if emulator:
         return storage.Client.create_anonymous_client()
     try:
         # A project is only needed to create buckets, which is never done here.
         return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "t5prep"))
-    except DefaultCredentialsError:
+    except (DefaultCredentialsError, OSError):
         return storage.Client.create_anonymous_client()
 
 
@@ -145,22 +157,36 @@ def read(uri: str) -> bytes:
 
 
 class Reader(io.RawIOBase):
-    """An object read from its beginning in ranges, always of the generation it had at first.
+    """Read an object in ranges, always of one generation: the one given, or the one it had at first.
 
     The library's own reader asks for a range past the end, and takes a broken refusal of that for an error.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, generation: int | None = None) -> None:
         self._uri, self._at = uri, 0
+        bucket, name = split(uri)
         with speaking(uri, need="storage.objects.get"):
-            found = blob(uri)
+            found = client().bucket(bucket).blob(name, generation=generation)
             found.reload(timeout=TIMEOUT_SECONDS)
             self._size = int(found.size)
             self._blob = found.bucket.blob(found.name, generation=found.generation)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next byte is read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place in the object."""
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
 
     def readinto(self, buffer: Any) -> int:
         """The next bytes, as many as there is room for. Raises FileNotFoundError, OutputError."""

@@ -1,7 +1,6 @@
 """A prefix in a bucket, claimed by one run at a time: what stands for a directory's lock, which a bucket has not."""
 
 import json
-import re
 from collections.abc import Mapping
 
 from t5prep.errors import OutputError
@@ -9,7 +8,6 @@ from t5prep.io import atomic_files, gcs
 
 # While it is there, a dataset is on its way, and it says which.
 MARKER = f"{atomic_files.UNFINISHED}t5prep"
-SHARD = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}")
 
 
 def claim(place: str, what: Mapping[str, str]) -> None:

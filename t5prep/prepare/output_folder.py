@@ -5,14 +5,13 @@ import dataclasses
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import manifest, settings
+from t5prep.dataset import manifest, settings, shard_names
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
 from t5prep.io import atomic_files, gcs, lock
@@ -20,7 +19,7 @@ from t5prep.io import atomic_files, gcs, lock
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
 MARKER = lock.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
-_OURS = re.compile(r".+\.tfrecord-\d{5}-of-\d{5}|rejected\.jsonl|report\.html|manifest\.json")
+_BESIDE = (manifest.REJECTED, "report.html", manifest.NAME)
 
 
 class Identity(NamedTuple):
@@ -67,7 +66,7 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
         gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
     yield
     named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
-    stale = [name for name in gcs.objects(out) if lock.SHARD.fullmatch(name) and name not in named]
+    stale = shard_names.strays(gcs.objects(out), named)
     for name in [*stale, *(f"{SPOOL}/{name}" for name in gcs.objects(f"{out}/{SPOOL}"))]:
         gcs.delete(f"{out}/{name}")
     lock.release(out)
@@ -109,9 +108,7 @@ def _digest(same: Identity) -> str:
 
 
 def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
-    foreign = sorted(
-        name for name in entries if not _OURS.fullmatch(name) and not name.startswith(atomic_files.UNFINISHED)
-    )
+    foreign = sorted(name for name in entries if not _ours(name) and not name.startswith(atomic_files.UNFINISHED))
     if manifest.NAME in entries:
         try:
             made = manifest.load(out)
@@ -146,12 +143,17 @@ def _records(made: manifest.Manifest) -> int:
     return sum(split.records for split in made.splits.values())
 
 
+def _ours(name: str) -> bool:
+    """Return whether a file of this name is part of a dataset."""
+    return shard_names.is_shard(name) or name in _BESIDE
+
+
 def _sweep(out: Path) -> None:
     """Removes what an earlier run left: the manifest first, so that no moment shows it over half of its shards."""
     (out / manifest.NAME).unlink(missing_ok=True)
     _sweep_unfinished(out)
     for path in out.iterdir():
-        if _OURS.fullmatch(path.name):
+        if _ours(path.name):
             path.unlink()
 
 

@@ -156,7 +156,7 @@ class _Parsed:
 
     def _record(self, i: int) -> dict[str, list[int] | list[bytes]]:
         end = int(self._ends[i])
-        return tfrecord.parse(self._data[end - int(self._entries["size"][i]) + 12 : end - 4])
+        return tfrecord.parse(tfrecord.payload(self._data, end - int(self._entries["size"][i]), end))
 
     def id(self, i: int) -> str:
         """The id of a record."""

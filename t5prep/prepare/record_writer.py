@@ -167,7 +167,8 @@ def read_bare(data: bytes, *, sizes: np.ndarray, inputs: np.ndarray, labels: np.
     """Bare records, one after the other, of known sizes in bytes and lengths in tokens: all `int[n]`."""
     ends = np.cumsum(sizes, dtype=np.int64).tolist()
     read = [
-        tfrecord.raw_features(data[end - size + 12 : end - 4]) for end, size in zip(ends, sizes.tolist(), strict=True)
+        tfrecord.raw_features(tfrecord.payload(data, end - size, end))
+        for end, size in zip(ends, sizes.tolist(), strict=True)
     ]
     flat = (tfrecord.unpack(b"".join(b"".join(row[name]) for row in read)) for name in ("input_ids", "labels"))
     sides = (

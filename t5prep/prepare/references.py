@@ -23,7 +23,7 @@ def merged(records: Range) -> Range:
     first, pieces = [], []
     for begin, end in itertools.pairwise([*starts, len(entries)]):
         group = sorted(range(begin, end), key=lambda at: int(entries["row"][at]))
-        bodies = [data[ends[at] - sizes[at] + 12 : ends[at] - 4] for at in group]
+        bodies = [tfrecord.payload(data, ends[at] - sizes[at], ends[at]) for at in group]
         said = [reference for body in bodies for reference in tfrecord.raw_features(body).get("references", [])]
         first.append(group[0])
         pieces.append(tfrecord.frame(tfrecord.with_bytes(bodies[0], "references", list(dict.fromkeys(said)))))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import tfrecord
+from t5prep.dataset import shard_names, tfrecord
 from t5prep.dataset.manifest import Shard
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import placement, record_counts, references
@@ -44,7 +44,7 @@ class ShardSpec:
     @property
     def name(self) -> str:
         """Its file name."""
-        return f"{self.split}.tfrecord-{self.number:05d}-of-{self.shards:05d}"
+        return shard_names.name(self.split, self.number, self.shards)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -289,7 +289,7 @@ def _record(entry: np.ndarray, piece: _Slice) -> bytes:
 
 
 def _line(file: str, row: int, record: bytes, reason: str) -> tuple[str, bytes]:
-    (id,) = tfrecord.parse(record[12:-4])["id"]
+    (id,) = tfrecord.parse(tfrecord.payload(record))["id"]
     assert isinstance(id, bytes)
     said = {"file": file, "row": row, "id": id.decode("utf-8", "surrogatepass"), "reason": reason}
     return file, json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"

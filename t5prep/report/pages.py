@@ -6,6 +6,8 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from t5prep.io import byte_sizes
+
 # What a page may load: nothing. Should anything ever slip through escaping, it still cannot run or call home.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -27,24 +29,11 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         number=lambda value: f"{value:,}",
         percent=lambda value: f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}",
-        size=size,
+        size=byte_sizes.text,
         seen=seen,
         drawing=markupsafe.Markup,  # charts are ours, with no text of the user's in them
     )
     return environment
-
-
-def size(count: float) -> str:
-    """Bytes for people.
-
-    >>> size(1_536_000)
-    '1.5 MB'
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def seen(text: object, length: int = 300) -> str:

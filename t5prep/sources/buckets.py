@@ -1,20 +1,19 @@
 """Objects of Google Cloud Storage: `gs://bucket/prefix` or a glob, pinned to their generations, read by range."""
 
 import base64
+import contextlib
 import io
-import os
 import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, BinaryIO, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, cast
 
-from t5prep.errors import SourceError
+from t5prep.errors import OutputError, SourceError
+from t5prep.io import gcs
 from t5prep.sources import archives
 from t5prep.sources.grammar import Place
 from t5prep.sources.raw import RawFile, Resolved, checked, glob_pattern, wanted
 
-T = TypeVar("T")
-_WHERE = "Log in with `gcloud auth application-default login`, or as an account that may read the bucket."
+_READ_AHEAD_BYTES = 4 << 20  # one request
 
 
 def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
@@ -25,7 +24,8 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
     bucket, _, path = place.name.partition("/")
     glob = re.search(r"[*?\[]", path)
     prefix = path[: glob.start()] if glob else path
-    blobs = _call(lambda: list(_client().list_blobs(bucket, prefix=prefix)), place.uri)
+    with _sentences(place.uri):
+        blobs = gcs.listed(f"gs://{bucket}/{prefix}")
     if glob:
         root = prefix[: prefix.rfind("/") + 1]
         shape = glob_pattern(path)
@@ -58,33 +58,22 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
 
 
 def open_blob(path: str) -> BinaryIO:
-    """`gs://bucket/name#generation`, seekable. Raises SourceError when it is gone or may not be read."""
-    bucket, _, rest = path.removeprefix("gs://").partition("/")
-    name, _, generation = rest.rpartition("#")
-    blob = _client().bucket(bucket).blob(name, generation=int(generation))
-    _call(blob.reload, path)
-    return cast(BinaryIO, io.BufferedReader(_Object(blob.open("rb", chunk_size=4 << 20), path), 1 << 20))
+    """Return `gs://bucket/name#generation`, seekable. Raises SourceError when it is gone or may not be read."""
+    uri, _, generation = path.rpartition("#")
+    return cast(BinaryIO, io.BufferedReader(_Object(uri, int(generation)), _READ_AHEAD_BYTES))
 
 
-class _Object(io.RawIOBase):
-    """An object being read; what goes wrong is a sentence."""
+class _Object(gcs.Reader):
+    """Read one generation of an object; what goes wrong is a sentence about a source."""
 
-    def __init__(self, reader: BinaryIO, path: str):
-        self._reader, self._path = reader, path
+    def __init__(self, uri: str, generation: int) -> None:
+        with _sentences(uri):
+            super().__init__(uri, generation=generation)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return self._reader.seek(offset, whence)
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        data = _call(lambda: self._reader.read(len(buffer)), self._path)
-        buffer[: len(data)] = data
-        return len(data)
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes. Raises SourceError."""
+        with _sentences(self._uri):
+            return super().readinto(buffer)
 
 
 def _checksum(blob: Any) -> str:
@@ -93,32 +82,12 @@ def _checksum(blob: Any) -> str:
     return f"{name}:{base64.b64decode(said).hex()}" if said else ""
 
 
-def _client() -> Any:
-    return _client_of(os.environ.get("STORAGE_EMULATOR_HOST", ""))
-
-
-@lru_cache(maxsize=1)
-def _client_of(emulator: str) -> Any:
-    """One client for the process, and another when an emulator is set."""
-    from google.auth.exceptions import DefaultCredentialsError
-    from google.cloud import storage
-
+@contextlib.contextmanager
+def _sentences(uri: str) -> Iterator[None]:
+    """Turn what the client raises into SourceError. It has tried 429 and 5xx again by itself."""
     try:
-        return storage.Client()
-    except (DefaultCredentialsError, OSError):
-        return storage.Client.create_anonymous_client()  # public buckets need no account
-
-
-def _call(ask: Callable[[], T], what: str) -> T:
-    """The client retries 429 and 5xx itself. Raises SourceError."""
-    from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized
-    from google.auth.exceptions import GoogleAuthError
-
-    try:
-        return ask()
-    except NotFound:
-        raise SourceError(f"{what} does not exist (any more). Check the name with `gcloud storage ls`.") from None
-    except (Forbidden, Unauthorized, GoogleAuthError):
-        raise SourceError(f"{what} may not be read with the account of this machine. {_WHERE}") from None
-    except (GoogleAPIError, OSError) as error:
-        raise SourceError(f"{what} cannot be read ({type(error).__name__}). Run this again later.") from None
+        yield
+    except FileNotFoundError:
+        raise SourceError(f"{uri} does not exist (any more). Check the name with `gcloud storage ls`.") from None
+    except OutputError as error:
+        raise SourceError(str(error)) from None

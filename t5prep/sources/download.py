@@ -1,17 +1,17 @@
 """One file from an address to a part file: whole, of the right length, with the right checksum, or not at all."""
 
+import contextlib
 import dataclasses
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
 import requests
-from tqdm import tqdm
 
 from t5prep.errors import SourceError
+from t5prep.io.progress import Progress
 from t5prep.sources.http import CHUNK, Broken, Checksum, connection_errors, get, looks_like_a_page
 from t5prep.sources.retry import Retries
 
@@ -48,7 +48,7 @@ class Download:
         """
         retries = Retries(self.name)
         resumed = clean = False
-        with self._bar() as bar:
+        with contextlib.closing(self._bar()) as bar:
             while True:
                 start = self._start()
                 resumed = resumed or start > 0
@@ -84,7 +84,7 @@ class Download:
         self.part.unlink(missing_ok=True)
         self._validator.unlink(missing_ok=True)
 
-    def _receive(self, start: int, retries: Retries, bar: tqdm) -> int | None:
+    def _receive(self, start: int, retries: Retries, bar: Progress) -> int | None:
         """Append what the host sends; how long the whole is, if it says. Raises Broken."""
         headers = dict(self.headers)
         if start:
@@ -110,13 +110,14 @@ class Download:
             whole = _whole(response)
             self._remember(response)
             self._check_room((whole or self.size or 0) - (start if continues else 0))
-            bar.total = whole or self.size
-            bar.n = start if continues else 0
+            bar.restart(bytes=start if continues else 0, total=whole or self.size or 0)
             with self.part.open("ab" if continues else "wb") as out:
                 self._copy(response, out, retries, bar, first=not continues)
             return whole
 
-    def _copy(self, response: requests.Response, out: IO[bytes], retries: Retries, bar: tqdm, *, first: bool) -> None:
+    def _copy(
+        self, response: requests.Response, out: IO[bytes], retries: Retries, bar: Progress, *, first: bool
+    ) -> None:
         """Write what arrives. Raises Broken, and SourceError for a page (`first`: the file begins here)."""
         chunks = response.raw.stream(CHUNK, decode_content=False)
         while True:
@@ -136,7 +137,7 @@ class Download:
             if out.tell() > self._furthest:  # a host that always starts anew and always breaks makes no progress
                 self._furthest = out.tell()
                 retries.progressed()
-            bar.update(len(chunk))
+            bar.add(bytes=len(chunk))
 
     def _check_room(self, missing: int) -> None:
         free = shutil.disk_usage(self.part.parent).free
@@ -177,17 +178,8 @@ class Download:
     def _validator(self) -> Path:
         return self.part.with_suffix(".version")
 
-    def _bar(self) -> tqdm:
-        show = sys.stderr.isatty() if self.progress is None else self.progress
-        return tqdm(
-            desc=self.name[-40:],
-            unit="B",
-            unit_scale=True,
-            unit_divisor=1024,
-            file=sys.stderr,
-            disable=not show,
-            leave=False,
-        )
+    def _bar(self) -> Progress:
+        return Progress(self.name[-40:], shown=self.progress)
 
 
 def _first(response: requests.Response) -> int | None:

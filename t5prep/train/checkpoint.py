@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from t5prep import __version__
 from t5prep.errors import DatasetError, OutputError, UsageError
+from t5prep.io import byte_sizes
 from t5prep.train import config as configs
 
 SCHEMA = 1
@@ -201,9 +202,8 @@ def check_space(run: str, *, size: int, keep: int) -> str:
     `size` is one checkpoint's; the last `keep` stay, the best, and the one being written.
     """
     need = (keep + 2) * size
-    said = (
-        f"Checkpoints take {_bytes(size)} each, {_bytes(need)} at most (the last {keep}, the best, one being written)"
-    )
+    said = f"Checkpoints take {byte_sizes.text(size)} each, {byte_sizes.text(need)} at most "
+    said += f"(the last {keep}, the best, one being written)"
     if "://" in run:
         return f"{said}, in {run}."
     here = Path(run).absolute()
@@ -212,9 +212,9 @@ def check_space(run: str, *, size: int, keep: int) -> str:
     held = sum(sum(state.files.values()) for _, state in found(run))
     if need > free + held:
         raise OutputError(
-            f"{said}, but {here} has {_bytes(free)} free. Free some, choose another --out, or keep fewer: --set keep=1"
+            f"{said}, but {here} has {byte_sizes.text(free)} free. Free some, choose another --out, or keep fewer: --set keep=1"
         )
-    return f"{said}; {_bytes(free)} are free."
+    return f"{said}; {byte_sizes.text(free)} are free."
 
 
 def size_of(variables: Iterable[tf.Variable]) -> int:
@@ -289,11 +289,3 @@ def _to_disk(path: str) -> None:
 
 def _reason(error: Exception) -> str:
     return str(getattr(error, "message", None) or error).splitlines()[0][:300]
-
-
-def _bytes(number: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} TB"

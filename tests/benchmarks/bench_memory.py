@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from t5prep.dataset.manifest import load
-from t5prep.io import cache_folder
+from t5prep.io import byte_sizes, cache_folder
 from t5prep.sources import sample
 
 FILE_BYTES = 64_000_000
@@ -92,11 +92,11 @@ def peak(command: list[str]) -> tuple[int, float]:
 def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, scratch: str) -> None:
     """Prints a line for each size."""
     rows = rows_to_repeat(rows_of)
-    budget = cache_folder.parse_bytes(memory, name="--memory")
+    budget = byte_sizes.parse(memory, name="--memory")
     click.echo(f"{'corpus':>10} {'rows':>12} {'peak, all processes':>20} {'of budget':>10} {'seconds':>8} {'MB/s':>6}")
     for size in sizes:
         with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
-            bytes_ = cache_folder.parse_bytes(size, name="size")
+            bytes_ = byte_sizes.parse(size, name="size")
             (Path(folder) / "rows").mkdir()
             made = corpus(Path(folder) / "rows", size=bytes_, rows=rows)
             os.environ["T5PREP_CACHE"] = str(Path(folder) / "cache")

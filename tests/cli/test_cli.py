@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from t5prep import __version__
-from t5prep.cli import _failing, _output, main
+from t5prep.cli import _failing, main
 from t5prep.errors import DatasetError
+from t5prep.io import byte_sizes
 
 
 def test_versions_that_matter() -> None:
@@ -103,5 +104,5 @@ def test_a_task_without_a_source_asks_for_one() -> None:
 
 
 def test_sizes() -> None:
-    assert [_output.bytes_text(size) for size in (0, 999, 1000, 2.5e12)] == ["0 bytes", "999 bytes", "1.0 kB", "2.5 TB"]
+    assert [byte_sizes.text(size) for size in (0, 999, 1000, 2.5e12)] == ["0 bytes", "999 bytes", "1.0 kB", "2.5 TB"]
     assert isinstance(main, click.Group)

@@ -21,7 +21,7 @@ from t5prep import cli
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify
 from t5prep.errors import UsageError
-from t5prep.io import cache_folder
+from t5prep.io import byte_sizes, cache_folder
 from t5prep.prepare import token_cache
 from t5prep.sources import sample
 
@@ -153,7 +153,7 @@ def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert wrong.exit_code == 1
     assert '"engines" is not kept' in wrong.stderr
     with pytest.raises(UsageError, match='--memory "lots"'):
-        cache_folder.parse_bytes("lots", name="--memory")
+        byte_sizes.parse("lots", name="--memory")
 
 
 def killed(command: list[str], env: dict[str, str], *, after: float) -> bool:

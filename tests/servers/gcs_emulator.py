@@ -383,7 +383,7 @@ def front(emulator: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 1.0))
     monkeypatch.setattr(resumable_upload, "FIRST_WAIT_SECONDS", 0.01)
-    forget = gcs.client.cache_clear
+    forget = gcs.client_of.cache_clear
     forget()
     yield front
     forget()

@@ -1,0 +1,34 @@
+"""Numbers of bytes, as people write and read them."""
+
+import re
+
+from t5prep.errors import UsageError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def text(size: float) -> str:
+    """Return a number of bytes for people.
+
+    >>> text(999), text(1_536_000)
+    ('999 bytes', '1.5 MB')
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def parse(text: str, *, name: str) -> int:
+    """Return the bytes of `512MB`, `2 GiB`, `1.5g` or a plain number; `name` is the option. Raises UsageError.
+
+    >>> parse("2GiB", name="--memory"), parse("1.5 GB", name="--memory")
+    (2147483648, 1500000000)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
+    if not found:
+        raise UsageError(f'{name} "{text}": it is a number of bytes, as 512MB or 2GiB')
+    number, unit, binary = found[1], found[2].lower(), found[3]
+    scale = 1024 ** ("kmgt".index(unit) + 1) if binary and unit else _UNITS[unit]
+    return int(float(number) * scale)

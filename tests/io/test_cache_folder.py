@@ -1,0 +1,42 @@
+"""Everything that t5prep keeps lies in one folder, wherever the user puts it."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import engines
+from t5prep import sources
+from t5prep.io import cache_folder
+from t5prep.plan import compiled
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"T5PREP_CACHE": "own", "XDG_CACHE_HOME": "xdg"}, "own"),
+        ({"XDG_CACHE_HOME": "xdg"}, "xdg/t5prep"),
+        ({}, "home/.cache/t5prep"),
+    ],
+)
+def test_what_is_cleared_is_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], folder: str
+) -> None:
+    for name in ("T5PREP_CACHE", "XDG_CACHE_HOME", "T5PREP_ENGINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name, place in environment.items():
+        monkeypatch.setenv(name, str(tmp_path / place))
+    assert cache_folder.root() == tmp_path / folder
+    assert compiled.cache() == tmp_path / folder / "plan"
+    assert engines.folder() == tmp_path / folder / "engines"
+    (compiled.cache() / "compiled").mkdir(parents=True)
+    (compiled.cache() / "compiled" / "answer.json").write_text("{}")
+    (cleared,) = cache_folder.clear(["plan"])
+    assert (cleared.files, compiled.cache().exists()) == (1, False)
+
+
+def test_the_sample_is_not_written_anew_under_a_run_that_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
+    assert sources.resolve("sample:") == sources.resolve("sample:")
