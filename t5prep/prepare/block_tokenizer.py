@@ -15,8 +15,8 @@ from t5prep.errors import Reject, SourceError
 from t5prep.prepare import code_digest, column_tokenizer, token_cache
 from t5prep.prepare.column_tokenizer import ColumnTokenizer
 from t5prep.prepare.feature_table import SCHEMA
-from t5prep.reading import blocks, columns
 from t5prep.prepare.near_duplicates.shingles import shingles
+from t5prep.reading import blocks, columns
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.tasks import registry, task
