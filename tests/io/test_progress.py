@@ -46,7 +46,7 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     watch(block, Run("a.csv", 1, 40, 40, {"train": (0, 40)}, {"train": 4_000_000}, b"", {}))
     for number in range(3):
         spec = ShardSpec("train", number, 4, 1_000_000)
-        watch((spec, []), Gathered(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", {}))
+        watch((spec, []), Gathered(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", {}, {}))
         now[0] += 4
     assert terminal.getvalue().endswith("writing shards   67%  20 rows  2 rows/s  0.2 MB/s  4 s left")
     watch.close()
