@@ -83,6 +83,7 @@ setup(
             "py.typed",
             "sources/sample/*",
             "train/recipes/*.toml",
+            "train/serve.html",
             "report/templates/*",
         ]
     },

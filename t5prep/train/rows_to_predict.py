@@ -57,6 +57,23 @@ class Asking:
     whole: bool = False
     classes: bool = False
 
+    def question(self, record: Record, *, place: str) -> Question:
+        """Return the question of a row, whose id is its place where it has none of its own."""
+        names = task.column_names(self.columns)
+        own = record.get(self.id_column) if self.id_column else None
+        id = place if own in (None, "") else str(own)
+        if self.name and (reason := values.not_text(record, names)):
+            return Question(id, None, reason, record)
+        try:
+            example = self.to_inputs(record)
+        except Reject as reject:
+            return Question(id, None, str(reject), record)
+        except KeyError as error:
+            if error.args[0] not in names:
+                raise
+            return Question(id, None, f"missing field: {error.args[0]}", record)
+        return Question(example.id or id, example, row=record)
+
 
 def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     """Return the manifest whose task the rows are for; None where a model has none. Raises UsageError."""
@@ -149,7 +166,6 @@ class Rows:
         elif not asking.name and first and not lines and INPUT not in names:
             raise SourceError(f"{self._files[0].name} has no column {task.missing_column((INPUT,), names)}")
         self.columns = (self._asking.line_column,) if lines else names
-        self._names = task.column_names(self._asking.columns)
 
     @property
     def asking(self) -> Asking:
@@ -179,19 +195,7 @@ class Rows:
         record = row.record
         if tuple(record) == (LINE,) and self.columns == (self._asking.line_column,):
             record = {self._asking.line_column: record[LINE]}
-        own = record.get(self._asking.id_column) if self._asking.id_column else None
-        id = place if own in (None, "") else str(own)
-        if self._asking.name and (reason := values.not_text(record, self._names)):
-            return Question(id, None, reason, record)
-        try:
-            example = self._asking.to_inputs(record)
-        except Reject as reject:
-            return Question(id, None, str(reject), record)
-        except KeyError as error:
-            if error.args[0] not in self._names:
-                raise
-            return Question(id, None, f"missing field: {error.args[0]}", record)
-        return Question(example.id or id, example, row=record)
+        return self._asking.question(record, place=place)
 
 
 def text_of(example: Example) -> str:
