@@ -57,6 +57,11 @@ class Asking:
     whole: bool = False
     classes: bool = False
 
+    @property
+    def fields(self) -> list[str]:
+        """Return one name for each column, for a person who fills them in."""
+        return [task.column_names([column])[-1] for column in self.columns]
+
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row, whose id is its place where it has none of its own."""
         names = task.column_names(self.columns)

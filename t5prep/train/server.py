@@ -15,7 +15,6 @@ from http import HTTPStatus
 from typing import Any
 
 from t5prep.reading.rows import Record
-from t5prep.tasks.task import column_names
 from t5prep.train.answer_queue import AnswerQueue, FullError
 from t5prep.train.predict import Predictor
 from t5prep.train.predict_formats import as_dict
@@ -169,8 +168,7 @@ def questions_of(said: Any, *, asking: Asking) -> list[Question]:
 
 def page(asking: Asking, *, name: str) -> bytes:
     """Return the page to type into, with a field for each column that the task needs."""
-    fields = [one if isinstance(one, str) else one[-1] or one[0] for one in asking.columns]
-    facts = {"name": name, "task": asking.name, "fields": fields, "columns": column_names(asking.columns)}
+    facts = {"name": name, "task": asking.name, "fields": asking.fields}
     template = importlib.resources.files("t5prep.train").joinpath("serve.html").read_text(encoding="utf-8")
     return template.replace("FACTS", json.dumps(facts).replace("<", "\\u003c")).encode()
 

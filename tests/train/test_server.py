@@ -141,7 +141,7 @@ def test_other_places_and_the_page(served: Server) -> None:
         text = reply.read().decode()
         assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
     facts = json.loads(text.partition('id="facts">')[2].partition("</script>")[0])
-    assert facts == {"name": "toy", "task": "so_quality", "fields": ["Title"], "columns": ["Title"]}
+    assert facts == {"name": "toy", "task": "so_quality", "fields": ["Title"]}
     evil = server.page(TASK, name="</script><b>").decode()
     assert "<b>" not in evil
     connection = http.client.HTTPConnection(*served.server_address[:2], timeout=10)
