@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from t5prep.errors import Reject
 from t5prep.reading.formats import Format
 from t5prep.reading.rows import Record
 
@@ -55,6 +56,26 @@ def not_text(record: Record, columns: Collection[str]) -> str:
             continue
         if what := _unusable(value):
             return f"not text: {column} holds {what}"
+    return ""
+
+
+def text(record: Record, *names: str) -> str:
+    """Return the text of the first of some columns that has one, a number as it is written, "" where none has.
+
+    "" as the last name says that all of them may be missing. Raises KeyError where they are and may not, and Reject for
+    a list or an object: their notation in Python is no text.
+
+    >>> text({"a": None, "b": 7}, "a", "b"), text({}, "a", "")
+    ('7', '')
+    """
+    if not any(name in ("", *record) for name in names):
+        raise KeyError(names[0])
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, list | tuple | Mapping):
+            raise Reject(f"not text: {name} holds {_named(value)}")
+        if value is not None and value != "":
+            return str(value)
     return ""
 
 

@@ -15,6 +15,7 @@ import re
 
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record
+from t5prep.reading.values import text
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Column, Task
@@ -63,12 +64,12 @@ def is_causal(question: str) -> bool:
 
 def to_inputs(record: Record, options: Options) -> Example:
     """Return one question without its answer. Raises Reject for an empty one."""
-    question = str(record["question_processed"] or "").strip()
-    context = str(record.get("context_processed") or "").strip()
+    question = text(record, "question_processed").strip()
+    context = text(record, "context_processed", "").strip()
     if not question:
         raise Reject("empty question")
     inputs: tuple[Part, ...] = (Protected(question + SEPARATOR), context) if context else (Protected(question),)
-    return Example(id=str(record.get("id") or "") or None, inputs=inputs, targets="")
+    return Example(id=text(record, "id", "") or None, inputs=inputs, targets="")
 
 
 def to_example(record: Record, options: Options) -> Example:
@@ -76,13 +77,13 @@ def to_example(record: Record, options: Options) -> Example:
     if record["id"] in (None, ""):
         raise Reject("empty id")
     asked = to_inputs(record, options)
-    said = str(record.get("answer") or record.get("answer_processed") or "")
+    said = text(record, "answer", "answer_processed", "")
     answers = tuple(dict.fromkeys(answer.strip() for answer in said.split("\t") if answer.strip()))
     if not answers:
         raise Reject("no answer")
-    if options.questions == "causal" and not is_causal(str(record["question_processed"]).strip()):
+    if options.questions == "causal" and not is_causal(text(record, "question_processed").strip()):
         raise Reject("not causal: none of the benchmark's rules finds it so")
-    return Example(id=str(record["id"]), inputs=asked.inputs, targets=answers[0], references=answers)
+    return Example(id=text(record, "id"), inputs=asked.inputs, targets=answers[0], references=answers)
 
 
 def columns(options: Options) -> tuple[Column, ...]:

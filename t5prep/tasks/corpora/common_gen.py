@@ -9,6 +9,7 @@ A concept set has several sentences, in rows of their own. To train they are as 
 references of one example, whose id is the concept set.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from t5prep.errors import Reject
@@ -43,6 +44,8 @@ def to_example(record: Record, options: NoOptions) -> Example:
 
 def _texts(value: Any, *, apart: str | None = None) -> list[str]:
     """A list's texts, or those of one text: itself, or its parts where it says what stands between them."""
+    if isinstance(value, Mapping):
+        raise Reject("not text: an object where concepts or sentences are expected")
     values = value if isinstance(value, list) else [value] if apart is None else str(value or "").split(apart)
     texts = ("" if one is None else str(one).strip() for one in values)
     return [text for text in texts if text]

@@ -15,6 +15,7 @@ import unicodedata
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
+from t5prep.reading.values import text
 from t5prep.tasks.example import Example
 from t5prep.tasks.task import NoOptions, Task
 
@@ -47,7 +48,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 def to_example(record: Record, options: NoOptions) -> Example:
     """Return one text without and with diacritics. Raises Reject for an empty one."""
-    target = with_commas(str(record["text"] or "")).strip()
+    target = with_commas(text(record, "text")).strip()
     if not target:
         raise Reject("empty text")
     return Example(id=None, inputs=without_diacritics(target), targets=target)

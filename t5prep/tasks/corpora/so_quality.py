@@ -15,6 +15,7 @@ import functools
 
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record
+from t5prep.reading.values import text
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.html import strip_html
 from t5prep.tasks.options import option
@@ -32,7 +33,7 @@ class Options:
 
 def to_inputs(record: Record, options: Options) -> Example:
     """Return one question without its label. Raises Reject for an empty one."""
-    title, body = str(record["Title"] or ""), str(record["Body"] or "")
+    title, body = text(record, "Title"), text(record, "Body")
     if not title.strip() and not body.strip():
         raise Reject("empty text: neither title nor body")
     if options.html == "strip":
@@ -45,7 +46,7 @@ def to_example(record: Record, options: Options) -> Example:
     """Return one question with its label. Raises Reject for one without a text, a known label or an id."""
     asked = to_inputs(record, options)
     words = _words(options.labels)
-    label = str(record["Y"])
+    label = text(record, "Y")
     if label not in words:
         raise Reject(f"unknown label: {record['Y']!r} is not one of {', '.join(words)}")
     if record["Id"] in (None, ""):

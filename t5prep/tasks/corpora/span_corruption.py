@@ -13,6 +13,7 @@ import dataclasses
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
+from t5prep.reading.values import text
 from t5prep.tasks.example import Example
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Column as ColumnName
@@ -32,11 +33,13 @@ class Options:
 
 def to_example(record: Record, options: Options) -> Example:
     """One document; what is hidden is drawn later, when documents have become rows."""
-    text = str(record[options.text_column] or "")
-    if not text.strip():
+    document = text(record, options.text_column)
+    if not document.strip():
         raise Reject("empty text")
-    id = str(record[options.id_column]) if options.id_column else None
-    return Example(id=id, inputs=text, targets="")
+    id = text(record, options.id_column) if options.id_column else None
+    if id == "":
+        raise Reject("empty id")
+    return Example(id=id, inputs=document, targets="")
 
 
 def template(options: Options) -> Template:

@@ -9,6 +9,7 @@ Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
+from t5prep.reading.values import text
 from t5prep.tasks.example import Example
 from t5prep.tasks.task import NoOptions, Task
 
@@ -17,17 +18,17 @@ CLASSES = ("negative", "positive")
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
     """Return one sentence without its label. Raises Reject for an empty one."""
-    text = str(record.get("sentence") or record.get("text") or "").strip()
-    if not text:
+    sentence = text(record, "sentence", "text", "").strip()
+    if not sentence:
         raise Reject("empty text")
     # GLUE's idx begins at 0 in each split: the row's place is the id.
-    return Example(id=None, inputs=text, targets="")
+    return Example(id=None, inputs=sentence, targets="")
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
     """Return one sentence with its label: a word, or GLUE's number, 0, 1, or −1 where it is hidden. Raises Reject."""
     asked = to_inputs(record, options)
-    label = str(record["label"]).strip().lower()
+    label = text(record, "label").strip().lower()
     if label == "-1":
         raise Reject("hidden label: -1, as in GLUE's test split")
     word = CLASSES[int(label)] if label in ("0", "1") else label

@@ -8,6 +8,7 @@ Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me t
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
+from t5prep.reading.values import text
 from t5prep.tasks.example import Example, Protected
 from t5prep.tasks.task import NoOptions, Task
 
@@ -16,7 +17,7 @@ PREFIX = "summarize: "
 
 def to_inputs(record: Record, options: NoOptions) -> Example:
     """Return one article without its summary. Raises Reject for an empty one."""
-    article = str(record.get("article") or record.get("document") or "").strip()
+    article = text(record, "article", "document", "").strip()
     if not article:
         raise Reject("empty article")
     id = record.get("id")
@@ -26,7 +27,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 def to_example(record: Record, options: NoOptions) -> Example:
     """Return one article with its summary. Raises Reject where one of them is empty."""
     asked = to_inputs(record, options)
-    summary = str(record.get("highlights") or record.get("summary") or "").strip()
+    summary = text(record, "highlights", "summary", "").strip()
     if not summary:
         raise Reject("empty summary")
     return Example(id=asked.id, inputs=asked.inputs, targets=summary)

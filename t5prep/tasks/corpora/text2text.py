@@ -9,6 +9,7 @@ import string
 from typing import Any
 
 from t5prep.errors import Reject, UsageError
+from t5prep.reading import values
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
@@ -32,9 +33,9 @@ class Options:
 
 def to_inputs(record: Record, options: Options) -> Example:
     """Return one row without its target. Raises Reject for an empty one."""
-    if not any(_text(record[column]).strip() for column in input_columns(options)):
+    if not any(values.text(record, column).strip() for column in input_columns(options)):
         raise Reject("empty input")
-    id = _text(record.get(options.id_column)) if options.id_column else ""
+    id = values.text(record, options.id_column, "") if options.id_column else ""
     return Example(id=id or None, inputs=tuple(_parts(record, options)), targets="")
 
 
@@ -49,11 +50,11 @@ def to_example(record: Record, options: Options) -> Example:
             references = tuple(_text(answer) for answer in answers)
             target = references[0] if references else ""
         else:
-            target = _text(answers)
+            target = values.text(record, options.targets_column)
     if not target.strip():
         raise Reject("empty target")
     asked = to_inputs(record, options)
-    if options.id_column and not _text(record[options.id_column]):
+    if options.id_column and not values.text(record, options.id_column):
         raise Reject("empty id")
     return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
 
@@ -101,7 +102,7 @@ def _filled(template: str, record: Record) -> list[tuple[str, str]]:
         if words:
             texts.append((words, ""))
         if column:
-            texts.append((_text(record[column]), column))
+            texts.append((values.text(record, column), column))
     return texts
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
+from t5prep.reading.values import text
 from t5prep.tasks.example import Example, Protected
 from t5prep.tasks.task import NoOptions, Task
 
@@ -37,7 +38,7 @@ def _side(record: Record, language: str, side: str) -> str:
     pair = record.get("translation") or record
     if not isinstance(pair, Mapping):
         raise Reject("no pair: the column translation holds no en and ro")
-    return str(pair.get(language) or pair.get(side) or "").strip()
+    return text(pair, language, side, "").strip()
 
 
 TASK = Task(
