@@ -85,7 +85,9 @@ def large(count: int) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 block_bytes = BLOCK_BYTES[(place + workers) % len(BLOCK_BYTES)]
                 rows += check(files, Path(folder), workers=workers, block_bytes=block_bytes)
-        print(f"{workers} workers: {count:,} files, {rows:,} rows, all accounted for ({time.monotonic() - began:.0f} s)")
+        print(
+            f"{workers} workers: {count:,} files, {rows:,} rows, all accounted for ({time.monotonic() - began:.0f} s)"
+        )
 
 
 if __name__ == "__main__":
