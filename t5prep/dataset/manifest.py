@@ -221,7 +221,7 @@ def load(data: str | Path) -> Manifest:
         again = (
             f"Upload it (again): t5prep upload DATA {folder}"
             if gcs.is_gs(folder)
-            else f"Prepare it (again): t5prep prepare TASK --out {folder}"
+            else f"Prepare it (again): t5prep prepare TASK --out {folder} ..."
         )
         if not gcs.is_gs(folder) and folder and not Path(folder).exists():
             raise DatasetError(f"{folder} does not exist.{suggestions.mistyped(folder)} {again}") from None

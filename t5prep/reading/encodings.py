@@ -63,6 +63,19 @@ class Recoded:
         return self._decoder.decode(b"", True).encode("utf-8", "surrogatepass")
 
 
+# How files begin that no encoding makes text of, and what to do with them.
+_NO_TEXT = {
+    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it (zstd -d), or pack it by gzip",
+    b"\x1f\x8b": "packed by gzip: let its name end in .gz",
+    b"BZh": "packed by bzip2: let its name end in .bz2",
+    b"\xfd7zXZ": "packed by xz: let its name end in .xz",
+    b"\x04\x22\x4d\x18": "packed by lz4: unpack it, or pack it by gzip",
+    b"PK\x03\x04": "a zip archive or a spreadsheet: name an archive .zip, save a table as CSV",
+    b"PAR1": "Parquet: say --format parquet",
+    b"%PDF": "a PDF: take its text out of it",
+}
+
+
 def byte_order_mark(head: bytes) -> bytes:
     """Return the byte order mark that a file begins with, or b""."""
     return next((mark for mark in BYTE_ORDER_MARKS if head.startswith(mark)), b"")
@@ -94,10 +107,18 @@ def check(head: bytes, format: Format, *, name: str) -> None:
     except UnicodeDecodeError as error:
         if error.start >= len(head) - _LONGEST_CHARACTER and _goes_on(head, format.encoding):
             return
+        if packed := next((words for magic, words in _NO_TEXT.items() if head.startswith(magic)), ""):
+            raise SourceError(f"{name} is {packed}, and no text.") from None
         line = len(_LINE_END.findall(head, 0, error.start)) + 1
+        guess = likely(head[max(0, error.start - 4096) :])
+        tried = codecs.lookup(guess).name == codecs.lookup(format.encoding).name
         raise SourceError(
             f"{name} is not {format.encoding}: byte 0x{head[error.start]:02x} in line {line}. "
-            f"Say what it is; it looks like --encoding {likely(head[max(0, error.start - 4096) :])}"
+            + (
+                "It is no text in any encoding that fits."
+                if tried
+                else f"Say what it is; it looks like --encoding {guess}"
+            )
         ) from None
 
 

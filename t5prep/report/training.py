@@ -152,9 +152,11 @@ def _answers(path: str | Path, *, content: bytes | None = None) -> dict[str, Any
     try:
         said = json.loads(Path(path).read_bytes() if content is None else content)
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} holds no answers ({error}). Write them: t5prep eval --predictions FILE") from error
+        raise UsageError(
+            f"{path} holds no answers ({error}). Write them: t5prep eval --model RUN --predictions FILE"
+        ) from error
     if not isinstance(said, dict):
-        raise UsageError(f"{path} holds no answers. Write them: t5prep eval --predictions FILE")
+        raise UsageError(f"{path} holds no answers. Write them: t5prep eval --model RUN --predictions FILE")
     return said
 
 

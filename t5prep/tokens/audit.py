@@ -138,14 +138,14 @@ def advice(report: Report) -> list[str]:
     said = []
     newlines = report.count_of("\n")
     if newlines > report.texts / 10:
-        said.append(f"{newlines:,} newlines are lost. Keep them: t5prep prepare ... --keep-newlines")
+        said.append(f"{newlines:,} newlines are lost. Keep them: t5prep prepare TASK ... --keep-newlines")
     braces = report.count_of("<>", becomes="<unk>")
     if braces > report.texts / 10:
         said.append(f"{braces:,} angle brackets are lost. If they are markup, leave it out: --html strip")
     if report.unk_rate > 0.001:
         said.append(
             f"{report.unk_rate:.2%} of all tokens are unknown. Train a vocabulary that has these characters: "
-            "t5prep tokenizer train --byte-fallback"
+            "t5prep tokenizer train --byte-fallback ..."
         )
     if report.tokens_per_word > 2:
         said.append(

@@ -92,7 +92,9 @@ def best(run: str) -> tuple[str, State]:
     """
     every = found(run)
     if not every:
-        raise UsageError(f"{run} has no checkpoint, so it is not a run, or stopped before its first: t5prep train")
+        raise UsageError(
+            f"{run} has no checkpoint, so it is not a run, or stopped before its first. Start it again: t5prep train --out {run} ..."
+        )
     scored = [(path, state) for path, state in every if state.value is not None and state.value == state.value]
     if not scored:
         return every[-1]

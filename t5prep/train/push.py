@@ -12,7 +12,8 @@ def push(directory: str, *, repo: str, private: bool = False) -> str:
     """Upload an exported directory to the Hugging Face Hub: the page's address. Raises UsageError, OutputError."""
     if not (Path(directory) / "model.safetensors").is_file():
         raise UsageError(
-            f"{directory} is no exported model (it has no model.safetensors). Export first: t5prep export --out {directory}"
+            f"{directory} is no exported model (it has no model.safetensors). Export a run into a folder of its own, and push "
+            "that: t5prep export --model RUN --out FOLDER"
         )
     api = huggingface_hub.HfApi()
     try:

@@ -128,7 +128,7 @@ def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str,
     if model.config.vocab_size < ids:
         raise UsageError(
             f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
-            f"Prepare the data with the model's tokenizer: t5prep prepare --tokenizer {config.model}"
+            f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
         )
     return model.config, model.weights, model.tokenizer
 

@@ -94,7 +94,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(
             f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
-            f"Prepare the data with it: t5prep prepare --tokenizer {config.model}"
+            f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ..."
         )
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────── Optimizer ──

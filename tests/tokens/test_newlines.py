@@ -169,7 +169,7 @@ def test_text_without_newlines_has_the_same_shards(tmp_path: Path) -> None:
 
 def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None:
     said = " ".join(audit.advice(audit.examine(["why\nthis"] * 9, WORDS)))
-    assert "t5prep prepare ... --keep-newlines" in said
+    assert "t5prep prepare TASK ... --keep-newlines" in said
     shown = CliRunner().invoke(main, ["prepare", "so_quality", "--help"]).stdout
     assert f"as the token {SENTINEL}" in " ".join(shown.split())
 

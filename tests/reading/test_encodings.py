@@ -1,0 +1,42 @@
+"""What is no text is called what it is, and no advice leads back to itself."""
+
+import pytest
+
+from t5prep.errors import SourceError
+from t5prep.reading import encodings
+from t5prep.reading.formats import Format
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"\x28\xb5\x2f\xfd\x04\x00\x99", "a.txt.zst is packed by zstd: unpack it (zstd -d), or pack it by gzip"),
+        (b"\x1f\x8b\x08\x00\xff\xff", "packed by gzip: let its name end in .gz"),
+        (b"PK\x03\x04\x14\xff\xfe", "a zip archive or a spreadsheet"),
+        (b"PAR1\x15\x04\xff\x80", "Parquet: say --format parquet"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_is_packed_is_no_encoding(head: bytes, said: str, encoding: str) -> None:
+    with pytest.raises(SourceError) as refused:
+        encodings.check(head, Format("text", encoding), name="a.txt.zst")
+    assert said in str(refused.value)
+    assert "--encoding" not in str(refused.value)
+
+
+def test_what_was_advised_is_not_advised_again() -> None:
+    """Bytes that no encoding makes text of: whatever is followed, the advice comes to an end."""
+    head = bytes(range(128, 256)) * 4 + b"\x81\x8d\x8f\x90\x9d" * 20
+    encoding, tried = "utf-8", set()
+    for _ in range(5):
+        tried.add(encoding)
+        try:
+            encodings.check(head, Format("text", encoding), name="a.txt")
+        except SourceError as error:
+            if "It is no text in any encoding that fits." in str(error):
+                return
+            encoding = str(error).rpartition(" ")[2]
+            assert encoding not in tried
+        else:
+            return
+    pytest.fail("the advice never ended")
