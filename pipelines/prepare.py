@@ -15,9 +15,10 @@ from pipelines.local_progress import Watch
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
-from t5prep.errors import SourceError, TokenizerError
+from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import byte_sizes, paths
 from t5prep.prepare import memory_budget, output_folder, task_settings
+from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
 from t5prep.reading import blocks, parallel_files
@@ -56,6 +57,8 @@ def prepare(
     engines.require(runner, arguments=arguments, out=out)
     loaded = loading.load(tokenizer)
     settings = task_settings.complete(settings)
+    if runner == "dataflow" and (own := Chain(settings.filter).files()):
+        raise UsageError(f"--filter with a file of yours ({next(iter(own))}) runs on this machine: --runner local")
     check(settings, source=source, tokenizer=loaded)
     if loaded.blocks.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.blocks.slow}", file=sys.stderr)

@@ -132,6 +132,11 @@ class Manifest:
     # What became of each row of each file, and where those are that made no record (None: the dataset has no such file).
     rows: dict[str, Rows] = dataclasses.field(default_factory=dict)
     rejected_file: RejectedFile | None = None
+    # Tokens of inputs that were rejected after they were tokenized, by reason; rows that each filter changed; the SHA-256 of
+    # each file of the user's that filters read.
+    rejected_tokens: dict[str, int] = dataclasses.field(default_factory=dict)
+    changed: dict[str, int] = dataclasses.field(default_factory=dict)
+    filter_files: dict[str, str] = dataclasses.field(default_factory=dict)
     near_duplicates: NearDuplicates | None = None  # None where they were not looked for
     digest: str = ""
 

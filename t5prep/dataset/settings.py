@@ -78,6 +78,11 @@ class Settings:
         0.8, "the similarity of two texts' shingles from which one of them goes", least=0.05, most=1
     )
     near_hashes: int = option(112, "MinHashes of a text: more of them find more of what is alike", least=8, most=4096)
+    filter: tuple[str, ...] = option(
+        (),
+        "reject rows by the text of their inputs, as in gopher:least_words=20; t5prep filter has all",
+        changes_tokens=True,
+    )
     shards: int | None = option(
         None, "shards of the largest split, or auto", least=1, parse=parse_shards, shown="auto", compare=False
     )

@@ -4,6 +4,7 @@ A run is one file (or the same bytes, on a distributed runner): an index, one en
 they will stand in a shard. Because it is sorted, what one shard needs of it is one slice.
 """
 
+import collections
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -45,7 +46,8 @@ class Run:
     """Sorted records of one block. `splits` says which entries a split has; `rejected` are finished JSON lines.
 
     The bytes are in `data`, or in the file at `path`. `found` where the block was tokenized by an earlier run. `sketch` is
-    there where near-duplicates are looked for.
+    there where near-duplicates are looked for. `reason_tokens` are the tokens of what filters rejected; `changed` the rows
+    that each filter changed.
     """
 
     file: str
@@ -56,6 +58,8 @@ class Run:
     sizes: Mapping[str, int]
     rejected: bytes
     reasons: Mapping[str, int]
+    reason_tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
     blank: int = 0
     references: bool = False
     path: str = ""
@@ -128,10 +132,12 @@ class Placer:
             )
             for i in rejected
         ]
-        counts: dict[str, int] = {}
+        tokens = table["tokens"].to_pylist() if rejected else []
+        counts, lost = collections.Counter[str](), collections.Counter[str]()
         for i in rejected:
             reason = reasons[i].partition(":")[0]
-            counts[reason] = counts.get(reason, 0) + 1
+            counts[reason] += 1
+            lost[reason] += tokens[i]
         return Run(
             file=block.file.name,
             first_row=block.first_row,
@@ -141,7 +147,9 @@ class Placer:
             splits=splits,
             sizes={name: int(sizes[a:b].sum()) for name, (a, b) in splits.items()},
             rejected="".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"),
-            reasons=counts,
+            reasons=dict(counts),
+            reason_tokens=dict(+lost),
+            changed=collections.Counter(pc.list_flatten(kept["changed"]).to_pylist()),
             references=any(references),
             data=b"".join((entries.tobytes(), data)),
             sketch=own_sketch,

@@ -15,6 +15,7 @@ from t5prep.errors import Reject, SourceError
 from t5prep.prepare import code_digest, column_tokenizer, token_cache
 from t5prep.prepare.column_tokenizer import ColumnTokenizer
 from t5prep.prepare.feature_table import SCHEMA
+from t5prep.prepare.filters.chain import Chain, Filtered
 from t5prep.prepare.near_duplicates.shingles import shingles
 from t5prep.reading import blocks, columns
 from t5prep.reading.blocks import Block
@@ -56,10 +57,12 @@ class BlockTokenizer:
         self._by_columns = None
         if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._names):
             self._by_columns = ColumnTokenizer(template, settings, tokenizer)
+        self._filters = Chain(settings.filter)
         self._dedup, self._near_words = settings.dedup, settings.near_words
         self._kept, self._fresh, self.found = folder, fresh, False
         if folder is not None:
-            code = code_digest.of_task(f"t5prep.tasks.corpora.{settings.task}")
+            code = code_digest.of_task(f"t5prep.tasks.corpora.{settings.task}", *self._filters.modules)
+            code += "".join(self._filters.files().values())
             self._key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
 
     def __call__(self, block: Block) -> pa.Table:
@@ -96,16 +99,16 @@ class BlockTokenizer:
     def _by_rows(self, block: Block, rows: list[Row]) -> pa.Table:
         """Return the table of some rows of a block, made one by one by the task's own function."""
         examples = [self._example(row) for row in rows]
-        encoded = iter(self._encode([example for example in examples if isinstance(example, Example)]))
-        made = [next(encoded) if isinstance(example, Example) else example for example in examples]
+        encoded = iter(self._encode([one.example for one in examples if isinstance(one, Filtered)]))
+        made = [next(encoded) if isinstance(one, Filtered) else one for one in examples]
         return self._table(block, rows, examples, made)
 
-    def _example(self, row: Row) -> Example | str:
-        """The example of a row, or why it makes none."""
+    def _example(self, row: Row) -> Filtered | str:
+        """Return the example of a row as filters left it, or why it makes none."""
         if row.record is None:
             return row.reason
         try:
-            return self._task.to_example(row.record, self._options)
+            return self._filters(self._task.to_example(row.record, self._options))
         except Reject as reject:
             return str(reject)
         except KeyError as error:
@@ -121,17 +124,17 @@ class BlockTokenizer:
         self,
         block: Block,
         rows: list[Row],
-        examples: list[Example | str],
+        examples: list[Filtered | str],
         made: list[Features | Reject | str],
     ) -> pa.Table:
         """The table of a block's rows, column by column: a Python loop over rows and columns would cost as much as CSV."""
         kept = [features if isinstance(features, Features) else _NOTHING for features in made]
-        good = [example if isinstance(example, Example) else _NO_EXAMPLE for example in examples]
-        bad = [i for i, features in enumerate(made) if not isinstance(features, Features)]
+        filtered = [one if isinstance(one, Filtered) else _NO_EXAMPLE for one in examples]
+        good = [one.example for one in filtered]
         ids = [example.id for example in good]
-        reasons: list[str | None] = [None] * len(made)
-        for i in bad:
-            ids[i], reasons[i] = self._id(rows[i]), str(made[i])
+        reasons = [self._reason(one, features) for one, features in zip(filtered, made, strict=True)]
+        for i in (i for i, reason in enumerate(reasons) if reason is not None):
+            ids[i], kept[i] = self._id(rows[i]), _NOTHING._replace(tokens=kept[i].tokens)
         columns = {
             "row": np.fromiter((row.number for row in rows), np.int64, len(rows)) - block.first_row,
             "id": ids,
@@ -145,6 +148,7 @@ class BlockTokenizer:
             "markup": [features.markup for features in kept],
             "same": [_digest(example) if self._dedup == "exact" else None for example in good],
             "shingles": self._shingles(good),
+            "changed": [one.changed or None for one in filtered],
         }
         return pa.table(
             [
@@ -153,6 +157,12 @@ class BlockTokenizer:
             ],
             schema=SCHEMA,
         )
+
+    def _reason(self, filtered: Filtered, features: Features | Reject | str) -> str | None:
+        """Return why a row makes no example, or None where it makes one."""
+        if not isinstance(features, Features):
+            return filtered.reason or str(features)
+        return filtered.reason or self._filters.judge_tokens(features.tokens) or None
 
     def _shingles(self, examples: list[Example]) -> pa.Array:
         """Return the shingles of each example's input, as lists of uint64; nulls where no near-duplicates are looked for."""
@@ -163,7 +173,7 @@ class BlockTokenizer:
 
 
 _NOTHING = Features([], np.zeros(0, np.int32), 0, 0, False)
-_NO_EXAMPLE = Example(None, "", "")
+_NO_EXAMPLE = Filtered(Example(None, "", ""))
 
 
 def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from t5prep import __version__
@@ -13,6 +13,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts, record_writer
 from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.shard_writer import Gathered
 from t5prep.sources import Resolved
@@ -95,6 +96,9 @@ def assemble(
         ledger=_ledger(total, counted),
         splits=splits,
         rejected=dict(sorted(rejected.items())),
+        rejected_tokens=_summed(run.reason_tokens for run in runs),
+        changed=_summed(run.changed for run in runs),
+        filter_files=Chain(settings.filter).files(),
         near_duplicates=_near_duplicates(repeats),
         warnings=warnings,
         rows=accounted,
@@ -129,6 +133,14 @@ def task_facts(settings: Settings) -> manifest.TaskFacts:
     this = registry.get(settings.task)
     classes = this.classes(task.make_options(this, settings.options))
     return manifest.TaskFacts(list(this.metrics), list(classes), hides_spans=this.documents)
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return counts added up, in order of their names."""
+    total: collections.Counter[str] = collections.Counter()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items()))
 
 
 def _near_duplicates(repeats: Repeats | None) -> NearDuplicates | None:

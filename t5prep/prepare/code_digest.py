@@ -39,9 +39,9 @@ def digest(sources: Iterable[str]) -> str:
 
 
 @functools.cache
-def of_task(module: str) -> str:
-    """Return the digest of the code that makes tokens of the rows of a task, which is defined in a module."""
-    return digest(_path(name).read_text(encoding="utf-8") for name in sorted(modules(*_START, module)))
+def of_task(module: str, *filters: str) -> str:
+    """Return the digest of the code that makes tokens of a task's rows: the task's module, and those of filters."""
+    return digest(_path(name).read_text(encoding="utf-8") for name in sorted(modules(*_START, module, *filters)))
 
 
 def modules(*start: str) -> set[str]:

@@ -4,6 +4,7 @@ import pyarrow as pa
 
 # One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
 # input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are.
+# `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
 SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
@@ -18,5 +19,6 @@ SCHEMA = pa.schema(
         ("markup", pa.bool_()),
         ("same", pa.string()),
         ("shingles", pa.list_(pa.uint64())),
+        ("changed", pa.list_(pa.string())),
     ]
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
+from t5prep.prepare.filters.chain import Chain
 from t5prep.reading import split_files
 from t5prep.sources import Resolved
 from t5prep.tasks import options as task_options
@@ -50,6 +51,7 @@ def complete(settings: Settings) -> Settings:
     chosen = task.make_options(this, settings.options)
     if this.documents:
         _check_documents(settings)
+    Chain(settings.filter)
     return dataclasses.replace(settings, options=task_options.plain(chosen))
 
 

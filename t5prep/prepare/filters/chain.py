@@ -1,12 +1,23 @@
 """Several filters, one after the other, on the texts of an example."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from t5prep.errors import Reject
 from t5prep.prepare.filters import grammar
 from t5prep.prepare.filters.grammar import Filter
 from t5prep.tasks.example import Example, Part, Protected, text_of
+
+
+class Filtered(NamedTuple):
+    """Hold an example as filters left it: why it is rejected ("" where it is not), and the names of those that changed it."""
+
+    example: Example
+    reason: str = ""
+    changed: tuple[str, ...] = ()
 
 
 class Chain:
@@ -15,21 +26,23 @@ class Chain:
     def __init__(self, texts: Sequence[str]) -> None:
         """Raise UsageError for what is no filter."""
         self._filters = [grammar.parse(text) for text in texts]
+        self.modules = sorted({type(filter).__module__ for _, filter in self._filters})
 
-    def __call__(self, example: Example) -> tuple[Example, str, int]:
-        """Return the example as it goes on, why it is rejected ("" where it is not), and how many filters changed it.
+    def __call__(self, example: Example) -> Filtered:
+        """Return the example as it goes on, and why it is rejected or who changed it.
 
         An example of several parts is judged as one text, its parts in lines of their own. What changes a text changes
         each part by itself; what masks changes targets and references too.
         """
-        changed = 0
+        changed: list[str] = []
         for name, filter in self._filters:
             try:
                 before, example = example, _applied(filter, example)
             except Reject as reject:
-                return example, f"{name} {reject}", changed
-            changed += example != before
-        return example, "", changed
+                return Filtered(example, f"{name} {reject}")
+            if example != before:
+                changed.append(name)
+        return Filtered(example, changed=tuple(changed))
 
     def judge_tokens(self, count: int) -> str:
         """Return why an input of so many tokens is rejected, or ""."""
@@ -40,6 +53,11 @@ class Chain:
                 except Reject as reject:
                     return f"{name} {reject}"
         return ""
+
+    def files(self) -> dict[str, str]:
+        """Return the files of the user's that the filters read, and their SHA-256 (hex)."""
+        paths = [path for _, filter in self._filters for path in getattr(filter, "files", ())]
+        return {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
 
 
 def _applied(filter: Filter, example: Example) -> Example:

@@ -1,7 +1,6 @@
 """A filter of the user's own: a function in a file of theirs."""
 
 import dataclasses
-import hashlib
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +10,11 @@ from t5prep.errors import UsageError, did_you_mean
 
 @dataclasses.dataclass(frozen=True)
 class OwnFilter:
-    """Apply a function of the user's to texts: it returns the text that goes on, or raises Reject.
-
-    `sha256` is the checksum of the file: another version of it makes another dataset.
-    """
+    """Apply a function of the user's to texts: it returns the text that goes on, or raises Reject. `files` has its file."""
 
     function: Callable[[str], str]
     name: str
-    sha256: str
+    files: tuple[str, ...]
 
     def __call__(self, text: str) -> str:
         """Return what the function returns. Raises Reject, and UsageError where it returns no text."""
@@ -46,4 +42,4 @@ def load(path: str, name: str) -> OwnFilter:
         raise UsageError(
             f'--filter {path}:{name}: the file has no function "{name}".{did_you_mean(name, functions)}{has}'
         )
-    return OwnFilter(function, f"{path}:{name}", hashlib.sha256(source).hexdigest())
+    return OwnFilter(function, f"{path}:{name}", (path,))

@@ -32,6 +32,11 @@ class Filter:
         """Raise UsageError for a list of words that cannot be read."""
         _bad_words(self.bad_words)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return the file of the user's that is read."""
+        return (self.bad_words,) if self.bad_words else ()
+
     def __call__(self, text: str) -> str:
         """Return the lines that stay. Raises Reject."""
         kept = list(filter(None, map(self._line, map(str.strip, text.splitlines()))))

@@ -1,0 +1,120 @@
+import json
+from pathlib import Path
+
+import pytest
+from preparing import by_id, bytes_of, prepared, rejected, require
+
+from t5prep.errors import UsageError
+
+CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
+OWN = """
+from t5prep.tasks import Reject
+
+def without_seven(text):
+    if " 7 " in text:
+        raise Reject("seven: it says 7")
+    return text
+"""
+
+
+def _source(path: Path, count: int = 40) -> Path:
+    """Rows of which the even ones are longer, and every fifth has an address."""
+    rows = [
+        {
+            "id": f"id{i}",
+            "text": f"row {i} says"
+            + " something" * (8 if i % 2 == 0 else 2)
+            + (" to me@example.org" if i % 5 == 0 else ""),
+            "label": ["even", "odd"][i % 2],
+        }
+        for i in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_rejected_rows_have_their_reasons_and_the_manifest_their_tokens(tmp_path: Path) -> None:
+    source = _source(tmp_path / "rows.jsonl")
+    whole = prepared(source, tmp_path / "whole", tokenizer="sample:", **CHOICES)
+    made = prepared(source, tmp_path / "out", tokenizer="sample:", filter=("words:least=8", "addresses"), **CHOICES)
+    assert made.settings.filter == ("words:least=8", "addresses")
+    assert made.rejected == {"words too few": 20}
+    assert set(by_id(tmp_path / "out")) == {f"id{i}" for i in range(0, 40, 2)}
+    lines = rejected(tmp_path / "out")
+    assert {line["id"] for line in lines} == {f"id{i}" for i in range(1, 40, 2)}
+    assert {line["reason"] for line in lines} == {
+        "words too few: 5 words, at least 8",
+        "words too few: 7 words, at least 8",
+    }
+    assert made.changed == {"addresses": 4}
+
+    def tokens(data: Path) -> int:
+        return sum(len([one for one in record["input_ids"] if one]) for record in by_id(data).values())
+
+    lost = tokens(tmp_path / "whole") - sum(
+        len([one for one in by_id(tmp_path / "whole")[id]["input_ids"] if one]) for id in by_id(tmp_path / "out")
+    )
+    assert made.rejected_tokens == {"words too few": lost}
+    assert (whole.rejected_tokens, whole.changed) == ({}, {})
+
+
+def test_tokens_of_the_datasets_own_tokenizer_can_be_asked_for(tmp_path: Path) -> None:
+    source = _source(tmp_path / "rows.jsonl")
+    made = prepared(source, tmp_path / "out", tokenizer="sample:", filter=("tokens:most=12",), **CHOICES)
+    assert list(made.rejected) == ["tokens too many"]
+    assert all(len([one for one in record["input_ids"] if one]) <= 12 for record in by_id(tmp_path / "out").values())
+
+
+def test_a_users_filter_is_named_with_its_checksum_and_runs_in_workers(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(OWN)
+    source = _source(tmp_path / "rows.jsonl")
+    made = prepared(
+        source, tmp_path / "out", tokenizer="sample:", filter=(f"{own}:without_seven",), workers=1, **CHOICES
+    )
+    assert made.rejected == {"mine.without_seven seven": 1}
+    assert list(made.filter_files) == [str(own)]
+
+
+def test_kept_tokens_are_not_used_when_a_users_filter_has_changed(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(OWN)
+    source, how = (
+        _source(tmp_path / "rows.jsonl"),
+        {**CHOICES, "kept": tmp_path / "kept", "filter": (f"{own}:without_seven",)},
+    )
+    prepared(source, tmp_path / "one", tokenizer="sample:", **how)
+    own.write_text(OWN.replace("7", "8"))
+    prepared(source, tmp_path / "two", tokenizer="sample:", **how)
+    assert [line["id"] for name in ("one", "two") for line in rejected(tmp_path / name)] == ["id7", "id8"]
+
+
+def test_filters_and_near_duplicates_go_together(tmp_path: Path) -> None:
+    source = _source(tmp_path / "rows.jsonl")
+    made = prepared(
+        source,
+        tmp_path / "out",
+        tokenizer="sample:",
+        filter=("words:least=6",),
+        dedup="near",
+        near_jaccard=0.5,
+        **CHOICES,
+    )
+    assert made.rejected["words too few"] == 16
+    assert made.rejected["near duplicate"] + len(by_id(tmp_path / "out")) == 24
+
+
+def test_what_is_no_filter_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    source = _source(tmp_path / "rows.jsonl")
+    with pytest.raises(UsageError, match='Did you mean "gopher"'):
+        prepared(source, tmp_path / "out", tokenizer="sample:", filter=("gofer",), **CHOICES)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_prism_gives_the_same_bytes(tmp_path: Path) -> None:
+    require("prism")
+    source, how = _source(tmp_path / "rows.jsonl"), {**CHOICES, "filter": ("words:least=8", "addresses")}
+    prepared(source, tmp_path / "out", tokenizer="sample:", **how)
+    prepared(source, tmp_path / "again", tokenizer="sample:", runner="prism", **how)
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "again")
