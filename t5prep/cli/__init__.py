@@ -18,7 +18,7 @@ from t5prep.errors import did_you_mean
 
 # In the order in which one meets them.
 COMMANDS = (
-    *("tasks", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train"),
+    *("tasks", "filter", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train"),
     *("eval", "predict", "serve", "export", "push", "doctor", "cache", "completion"),
 )
 

@@ -1,0 +1,59 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from t5prep.cli import main
+from t5prep.prepare.filters import grammar
+
+
+def _run(*arguments: str) -> str:
+    result = CliRunner().invoke(main, ["filter", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> str:
+    """A corpus of ten texts with 1 to 10 words, the last of them with an address."""
+    lines = [json.dumps({"body": " ".join(["word"] * n) + (" me@example.org" if n == 9 else "")}) for n in range(1, 11)]
+    (tmp_path / "pages.jsonl").write_text("\n".join(lines))
+    return str(tmp_path / "pages.jsonl")
+
+
+def test_all_filters_are_listed_with_their_settings() -> None:
+    printed = _run()
+    assert [name for name in grammar.names() if f"\n{name}\n" not in f"\n{printed}"] == []
+    assert "least_words=50" in printed
+    assert "https://arxiv.org/abs/2112.11446" in printed
+    assert json.loads(_run("gopher", "--json"))["gopher"]["settings"]["stop_words"]["default"] == 2
+
+
+def test_filters_are_tried_in_their_order(pages: str) -> None:
+    printed = _run("words:least=4", "addresses", "words:most=8", "--try", pages, "--column", "body")
+    assert "words:least=4: 3 of 10 rows rejected (30.0%), with 6 words" in printed
+    assert "addresses: 0 of 7 rows rejected (0.0%), with 0 words, 1 changed" in printed
+    assert "words:most=8: 2 of 7 rows rejected" in printed
+    assert "too few: 1 words, at least 4  |  word" in printed
+    assert printed.endswith("kept: 5 of 10 rows, 30 of 56 words\n")
+
+
+def test_the_same_as_json(pages: str) -> None:
+    facts = json.loads(_run("words:least=4", "--try", pages, "--column", "body", "--limit", "5", "--json"))
+    assert (facts["texts"], facts["kept"], facts["outcomes"][0]["reasons"]) == (5, 2, {"too few": 3})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["gofer"], 'there is no such filter. Did you mean "gopher"'),
+        (["--try", "PAGES", "--column", "body"], "say which filters to try"),
+        (["words", "--try", "PAGES"], 'has no column "text"'),
+        (["words:least=x", "--try", "PAGES", "--column", "body"], "least is a whole number"),
+    ],
+)
+def test_what_cannot_be_tried_is_a_sentence(arguments: list[str], says: str, pages: str) -> None:
+    result = CliRunner().invoke(main, ["filter", *(pages if word == "PAGES" else word for word in arguments)])
+    assert result.exit_code == 1
+    assert says in result.output
