@@ -38,6 +38,8 @@ BASE = [
     "sentencepiece>=0.2.3,<0.3",  # 0.2.3 gives ids as arrays
     "urllib3>=2.2,<3",
 ]
+# What finds the language of a text, its model inside the package; only for `--filter language`.
+LANGUAGE = ["py3langid>=0.4,<0.5"]
 # Pages and their drawings; not in the base, because workers that prepare draw nothing.
 REPORT = ["jinja2>=3.1,<4", "matplotlib>=3.9,<4"]
 TRAIN = [
@@ -95,8 +97,10 @@ setup(
         # The last tensorflow-tpu there is; it is what holds the project at TensorFlow 2.20.
         "tpu": ["tensorflow-tpu==2.20.0; python_version < '3.14'", *TRAIN],
         "plan": ["jax==0.10.2", "libtpu==0.0.51"],
+        "language": LANGUAGE,
         "report": REPORT,
         "dev": [
+            *LANGUAGE,
             *REPORT,
             "hypothesis>=6.100,<7",
             "mypy>=1.15,<3",

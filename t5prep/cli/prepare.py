@@ -104,6 +104,9 @@ def _facts(made: Any) -> dict[str, Any]:
         "truncation": made.ledger,
         "rows": {name: dataclasses.asdict(rows) for name, rows in made.rows.items()},
         "rejected": made.rejected,
+        "rejected_tokens": made.rejected_tokens,
+        "changed": made.changed,
+        "near_duplicates": made.near_duplicates and dataclasses.asdict(made.near_duplicates),
         "warnings": made.warnings,
     }
 
@@ -135,8 +138,18 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
     click.echo(f"  rows          {_balance(made)}")
     if made.rejected:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in made.rejected.items())
+        if made.rejected_tokens:
+            reasons += f" ({sum(made.rejected_tokens.values()):,} tokens)"
         click.echo(
             f"  rejected      {sum(made.rejected.values()):,} rows: {reasons}  → {os.path.join(out, 'rejected.jsonl')}"
+        )
+    if made.changed:
+        changed = ", ".join(f"{name} {number:,}" for name, number in made.changed.items())
+        click.echo(f"  changed       rows by filters: {changed}")
+    if near := made.near_duplicates:
+        clusters = _output.number_of(near.clusters, "cluster")
+        click.echo(
+            f"  alike         {clusters}; {near.across_splits:,} of their rows would have stood in another split"
         )
     for warning in made.warnings:
         click.echo(_output.colour(f"  warning       {warning}", fg="yellow"))

@@ -259,3 +259,24 @@ def test_control_characters_are_spelled_out() -> None:
 
 def test_a_browser_draws_it_and_says_nothing(data: Path, tmp_path: Path) -> None:
     browser.look(report.write(data, out=tmp_path / "report.html"))
+
+
+def test_what_filters_and_near_duplicates_did_is_shown(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"r{i}", "text": " ".join(f"word{(i * 7 + k) % 50}x{i // 2}" for k in range(30)), "label": "ab"[i % 2]}
+        for i in range(8)
+    ]
+    rows += [
+        {"id": "short", "text": "me@example.org", "label": "a"},
+        {**rows[0], "id": "again", "text": "b@c.org " + rows[0]["text"]},
+    ]
+    source = write_csv(tmp_path / "rows.csv", rows)
+    prepared(
+        source, tmp_path / "out", tokenizer="sample:", task="text2text", dedup="near", filter=("addresses", "words:least=3"),
+        options={"inputs_column": "text", "targets_column": "label", "id_column": "id"},
+    )  # fmt: skip
+    page = report.write(tmp_path / "out", out=tmp_path / "page.html").read_text()
+    assert "words too few" in page
+    assert "Filters changed the text of 1 row (addresses)" in page
+    assert "Texts that are nearly the same" in page
+    assert "1 cluster; one row of each is kept." in page

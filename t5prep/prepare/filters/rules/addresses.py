@@ -1,7 +1,7 @@
 """E-mail addresses and public IP numbers: the row is rejected, or they are masked in inputs and targets.
 
-Masked are they to what the standards reserve for examples (RFC 2606 and RFC 5737), which no one owns. IP numbers of
-private networks stay: they name nobody.
+A mask is what the standards reserve for examples (RFC 2606 and RFC 5737), which nobody owns. IP numbers of private
+networks stay: they name nobody.
 """
 
 import dataclasses
