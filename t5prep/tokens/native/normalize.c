@@ -130,11 +130,12 @@ int normalize(const Normalizer *n, Workspace *work, const uint8_t *text, size_t 
   if (at == end) return OK;
   if (make_room(work, size + 64) != OK) return NO_MEMORY;
   if (n->dummy_prefix) work->text[work->size++] = SPACE;
-  while (at < end) {
-    if (n->plain && n->remove_extra_whitespaces) {
+  for (const uint8_t *slowly = at; at < end;) {
+    if (at >= slowly && n->plain && n->remove_extra_whitespaces) {
       size_t copied = copy_plain(work->text + work->size, at, (size_t)(end - at), &after_blank);
       work->size += copied;
       at += copied;
+      slowly = at + 8; /* among these is what cannot be copied */
     }
     uint8_t c = *at;
     if (c < 0x80 && n->ascii[c] != SPECIAL && (at + 1 == end || at[1] < 0x80 || !n->joins[c])) {

@@ -89,18 +89,20 @@ const Word *words_add(Words *words, const Model *model, const Spelling *spelling
   Paths paths;
   uint8_t ends[WORD_BYTES + 1];
   size_t characters = find_paths(model, &paths, word, length), pieces = 0;
+  int known = 1;
   for (size_t end = length; end > 0; end = paths.from[end].start) {
-    if (pieces == WORD_PIECES || !paths.from[end].node) return NULL;
+    known &= paths.from[end].node != 0;
     ends[pieces++] = (uint8_t)end;
   }
+  known = known && pieces <= WORD_PIECES;
   Word *set = words->places + spelling->set;
   set[1] = set[0];
+  memset(&set[0], 0, sizeof set[0]);
   memcpy(set[0].spelling, spelling->spelling, sizeof set[0].spelling);
-  set[0].limit = limit_of(&paths, length, characters, model->largest_score);
+  set[0].limit = known ? limit_of(&paths, length, characters, model->largest_score) : -1;
   set[0].length = (uint8_t)length;
-  set[0].pieces = (uint8_t)pieces;
-  for (size_t i = 0; i < WORD_PIECES; i++) set[0].scores[i] = 0;
-  for (size_t i = 0; i < pieces; i++) {
+  set[0].pieces = (uint8_t)(known ? pieces : 0);
+  for (size_t i = 0; i < set[0].pieces; i++) {
     set[0].ids[i] = model->trie.ids[paths.from[ends[pieces - 1 - i]].node];
     set[0].scores[i] = paths.from[ends[pieces - 1 - i]].score;
   }

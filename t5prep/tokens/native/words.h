@@ -34,8 +34,8 @@ struct Words {
 Words *words_new(void);
 void words_free(Words *words);
 
-/* Segments a word that the table does not hold, and puts it there. Returns NULL where it has unknown characters or too many
-   pieces. What is returned stays valid until the next call. */
+/* Segments a word that the table does not hold, and puts it there. Of one that has unknown characters or too many pieces it
+   only says that it is never certain. What is returned stays valid until the next call. */
 const Word *words_add(Words *words, const Model *model, const Spelling *spelling, const uint8_t *word, size_t length);
 
 /* Computes the place of a word of at most WORD_BYTES, and asks the memory for it. As many bytes can be read there. */
