@@ -8,10 +8,18 @@ import click
 
 
 def print_metrics(metrics: Mapping[str, Any]) -> None:
-    """A line for each number, then the confusion matrix where there is one."""
+    """Print a line for each number, then of classes how well each is told and what was answered for it."""
     for name, value in metrics.items():
         if isinstance(value, int | float):
             click.echo(f"{name:<18} {value:,.4f}" if isinstance(value, float) else f"{name:<18} {value:,}")
+    if "per_class" in metrics:
+        width = max(8, *(len(label) for label in metrics["labels"])) + 2
+        click.echo(
+            "\n" + "class".ljust(width) + "".join(name.rjust(11) for name in ("precision", "recall", "f1", "support"))
+        )
+        for label, own in metrics["per_class"].items():
+            shares = "".join(f"{own[name]:11.4f}" for name in ("precision", "recall", "f1"))
+            click.echo(f"{label.ljust(width)}{shares}{own['support']:11,}")
     if "confusion" in metrics:
         labels = list(metrics["labels"])
         width = max(8, *(len(label) for label in labels)) + 2

@@ -12,10 +12,12 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
         import dataclasses
 
         from t5prep.train.config import TrainConfig, recipes
+        from t5prep.train.settings_help import HELP
 
         for field in dataclasses.fields(TrainConfig):
             value = field.default
-            click.echo(f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}")
+            setting = f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
+            click.echo(f"{setting:<28}{HELP[field.name]}")
         click.echo("\nRecipes")
         for name, said in recipes().items():
             click.echo(f"  {name:<16} {said}")

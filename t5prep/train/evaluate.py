@@ -90,6 +90,8 @@ class Evaluator:
         self._labels = self._opened.manifest.splits[split].labels
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
         wanted = self._opened.manifest.task.metrics
+        # As they come back from the tokenizer, as targets and answers do.
+        self._classes = [tokenizer.decode(tokenizer.encode(word)) for word in self._opened.manifest.task.classes]
         self.wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
         # A task that asks for nothing but loss and token accuracy (span corruption) has no answers to look at.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
@@ -117,7 +119,7 @@ class Evaluator:
             said = _OneToken(self._tokenizer, labels)
             answers, right = [said.text(token) for token in ids[:, 0]], [said.text(token) for token in labels[:, 0]]
             if len(set(right)) <= MOST_CLASSES:
-                values |= metrics.classification(right, answers)
+                values |= metrics.classification(right, answers, classes=self._classes)
             else:  # short answers, but no classes
                 values |= self._of_texts([[text] for text in right], answers)
             references: list[list[str]] = [[text] for text in right]
@@ -126,7 +128,7 @@ class Evaluator:
             references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
             values |= self._of_texts(references, answers)
             if self._labels and all(len(own) == 1 for own in references):  # classes whose names are several tokens
-                values |= metrics.classification([own[0] for own in references], answers)
+                values |= metrics.classification([own[0] for own in references], answers, classes=self._classes)
         predictions = [
             {"id": id, "prediction": answer, "references": own}
             for id, answer, own in zip(rows.ids, answers, references, strict=True)
@@ -155,7 +157,7 @@ class Evaluator:
         )
 
     def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
-        values = metrics.compute(self.wanted, references=references, predictions=answers)
+        values = metrics.compute(self.wanted, references=references, predictions=answers, classes=self._classes)
         if self._bootstrap:
             values |= metrics.rouge(references, answers, normalize="normalized_rouge" in self.wanted, bootstrap=True)
         return values

@@ -100,28 +100,41 @@ def bleu(references: Sequence[References], predictions: Sequence[str]) -> dict[s
     return {"bleu": sacrebleu.corpus_bleu([said for _, said in pairs], columns).score}
 
 
-def classification(references: Sequence[References], predictions: Sequence[str]) -> dict[str, Any]:
-    """Accuracy, macro F1, and the confusion matrix, of label words compared without surrounding spaces.
+def classification(
+    references: Sequence[References], predictions: Sequence[str], *, classes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return accuracy, precision, recall and F1 (macro, weighted, of each class), and the confusion matrix.
 
-    `confusion` has a row for each label that occurs, in alphabetical order (`labels`), and a column for each and a last
-    one for predictions that are no label. With several references the first counts.
+    Words are compared without surrounding spaces; with several references the first counts. `labels` are the `classes` in
+    their order, and then others that occur, in alphabetical order. `confusion` has a row and a column for each, and a last
+    column for predictions that are no label; `per_class` holds `precision`, `recall`, `f1` and `support` of each. The
+    macro means are over labels that are a target at least once, the weighted ones count each by its support.
 
     >>> classification(["low", "high"], ["low", "none"])["confusion"]
     [[0, 0, 1], [0, 1, 0]]
     """
     pairs = [(right[0].strip(), said.strip()) for right, said in _items(references, predictions)]
-    labels = sorted({right for right, _ in pairs})
+    labels = list(dict.fromkeys([*classes, *sorted({right for right, _ in pairs})]))
     at = {label: place for place, label in enumerate(labels)}
     confusion = np.zeros((len(labels), len(labels) + 1), np.int64)
     for right, said in pairs:
         confusion[at[right], at.get(said, len(labels))] += 1
-    hits = confusion.diagonal()
-    f1 = 2 * hits / (confusion.sum(axis=1) + confusion[:, :-1].sum(axis=0))
+    hits, support, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion[:, :-1].sum(axis=0)
+    each = {
+        "precision": hits / np.maximum(chosen, 1),
+        "recall": hits / np.maximum(support, 1),
+        "f1": 2 * hits / np.maximum(support + chosen, 1),
+    }
+    occurs = support > 0
+    means = {f"macro_{name}": float(values[occurs].mean()) for name, values in each.items()}
+    means |= {f"weighted_{name}": float((values * support).sum() / len(pairs)) for name, values in each.items()}
+    rows = zip(labels, *(values.tolist() for values in (*each.values(), support)), strict=True)
     return {
         "accuracy": float(hits.sum() / len(pairs)),
-        "macro_f1": float(f1.mean()),
+        **means,
         "labels": labels,
         "confusion": confusion.tolist(),
+        "per_class": {label: dict(zip((*each, "support"), values, strict=True)) for label, *values in rows},
     }
 
 
@@ -179,7 +192,7 @@ NUMBERS = (
         "perplexity",
         "token_accuracy",
         "accuracy",
-        "macro_f1",
+        *(f"{mean}_{name}" for mean in ("macro", "weighted") for name in ("precision", "recall", "f1")),
         "em",
         "f1",
         "bleu",
@@ -190,13 +203,23 @@ NUMBERS = (
 )
 
 
-def compute(names: Iterable[str], *, references: Sequence[References], predictions: Sequence[str]) -> dict[str, Any]:
-    """All that these metrics say, in one dictionary. Raises UsageError for a metric that is none."""
+def compute(
+    names: Iterable[str],
+    *,
+    references: Sequence[References],
+    predictions: Sequence[str],
+    classes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return all that these metrics say, in one dictionary; `classes` are the words of a classification, in their order.
+
+    Raises UsageError for a metric that is none.
+    """
     values: dict[str, Any] = {}
     for name in names:
         if name not in METRICS:
             raise UsageError(f'there is no metric "{name}".{did_you_mean(name, METRICS)} All: {", ".join(METRICS)}.')
-        values |= METRICS[name](references, predictions)
+        ordered = {"classes": classes} if name == "classification" else {}
+        values |= METRICS[name](references, predictions, **ordered)
     return values
 
 

@@ -123,6 +123,25 @@ def test_classification():
     assert said["confusion"] == [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
     assert said["accuracy"] == 0.5
     assert said["macro_f1"] == pytest.approx((2 / 4 + 0 + 1) / 3)
+    assert said["per_class"] == {
+        "high": {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 2},
+        "low": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1},
+        "none": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1},
+    }
+
+
+def test_classes_have_the_order_of_their_task():
+    references, predictions = ["none", "low", "high", "none"], ["none", "high", "high", "x"]
+    said = metrics.compute(
+        ["classification"], references=references, predictions=predictions, classes=["none", "low", "edit", "high"]
+    )
+    assert said["labels"] == ["none", "low", "edit", "high"]
+    assert said["confusion"] == [[1, 0, 0, 0, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 0, 0, 1, 0]]
+    assert said["per_class"]["edit"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+    # scikit-learn 1.7's precision_recall_fscore_support over the three labels that occur.
+    assert said["macro_precision"] == pytest.approx((1 + 0 + 1 / 2) / 3)
+    assert said["weighted_recall"] == pytest.approx((2 * 1 / 2 + 0 + 1) / 4)
+    assert said["weighted_f1"] == pytest.approx((2 * 2 / 3 + 0 + 2 / 3) / 4)
 
 
 @pytest.mark.parametrize(
