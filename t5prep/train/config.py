@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train import metrics
+from t5prep.train import metrics, unused
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,28 +135,34 @@ def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
 
 
 def build(*sources: Mapping[str, Any]) -> TrainConfig:
-    """A configuration from values, later ones over earlier ones; text is read as the field's type.
+    """Return a configuration from values, later ones over earlier ones; text is read as the field's type.
+
+    Where a later one makes an earlier one count for nothing (another optimizer), the earlier one is forgotten.
 
     >>> build({"batch": 64}, {"batch": "32", "data": "a,b"}).batch
     32
     >>> build({"epochs": 4}, {"steps": 100}).epochs
     0.0
 
-    Raises UsageError for an unknown key (naming the closest), a value of another type, or one that cannot work.
+    Raises UsageError for an unknown key (naming the closest), a value of another type, or one that cannot work or would do
+    nothing.
     """
     known = typing.get_type_hints(TrainConfig)
     values: dict[str, Any] = {}
     for source in sources:
         if len(other := _LENGTH - source.keys()) == 1:  # how long is said in one of two ways, and the last word counts
             values.pop(other.pop(), None)
+        read: dict[str, Any] = {}
         for key, value in source.items():
             if key not in known:
                 raise UsageError(
                     f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
                 )
-            values[key] = _read(key, value, known[key])
+            read[key] = _read(key, value, known[key])
+        values = unused.without_overruled(values, read) | read
     config = TrainConfig(**values)
     _check(config)
+    unused.check(config)
     return config
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.train import checkpoint as checkpoints
-from t5prep.train import device, run
+from t5prep.train import device, run, unused
 from t5prep.train.checkpoint import State
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import opening, steps_per_epoch, train_batches
@@ -59,6 +59,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
         )
     opened = opening.open_all(config.data, split=config.split)
     manifests = [one.manifest for one in opened]
+    unused.check_data(config, manifests)
     tokenizer = run.open_tokenizer(manifests[0], name=config.tokenizer)
     data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     in_epoch = steps_per_epoch(config.data, split=config.split, global_batch=config.batch)

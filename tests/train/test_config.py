@@ -1,11 +1,14 @@
 """Settings and recipes: every built-in recipe loads, and every mistake is met by a sentence."""
 
+import dataclasses
 import json
 
 import pytest
+import toy_dataset
 
 from t5prep.errors import UsageError
 from t5prep.train import config as configs
+from t5prep.train import unused
 
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:
@@ -84,3 +87,55 @@ def test_what_may_change_between_two_starts() -> None:
     # A constant rate has no end: the longer run begins as the shorter one did.
     stored = json.loads(configs.dumps(configs.build({"steps": 10})))
     assert configs.differing(configs.build({"steps": 20}), stored) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"weight_decay": 0.1}, "weight_decay is 0.1, and does nothing with optimizer=adafactor. Leave it out, or"),
+        ({"beta1": 0.5}, "--set optimizer=adamw"),
+        ({"beta2": 0.5}, "beta2 is 0.5"),
+        ({"epsilon": 1e-6}, "epsilon is 1e-06"),
+        ({"optimizer": "adamw", "parameter_scale": False}, "parameter_scale is False, and does nothing"),
+        ({"optimizer": "adamw", "decay_rate": 0.5}, "--set optimizer=adafactor"),
+        ({"warmup": 10}, "does nothing with schedule=constant"),
+        ({"beams": 4}, "beams is 4, and does nothing with generate=false. Leave it out, or --set generate=true"),
+        ({"data": "a", "rates": "1"}, "does nothing with a single dataset"),
+    ],
+)
+def test_settings_that_do_nothing_are_refused(values: dict, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        configs.build(values)
+    assert said in str(raised.value)
+
+
+def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
+    recipe = configs.read_recipe("so_quality")
+    assert recipe["weight_decay"]
+    config = configs.build(recipe, {"optimizer": "adafactor"})
+    assert config.weight_decay == 0
+    assert configs.build(recipe, {"schedule": "constant"}).warmup == 0
+    with pytest.raises(UsageError, match=r"weight_decay is 0\.1"):
+        configs.build(recipe, {"optimizer": "adafactor", "weight_decay": "0.1"})
+
+
+@pytest.mark.parametrize(
+    ("values", "change", "said"),
+    [
+        ({"patience": 3}, {"splits": {}}, 'patience is 3, and does nothing: the data has no split "validation"'),
+        ({"generate": True}, {"splits": {}}, "generate is True"),
+        ({"metric": "loss"}, {"splits": {}}, "metric is loss"),
+        ({"generate": True}, {"layout": "packed"}, "packed"),
+        ({"generate": True}, {"lengths": {"inputs": 8, "targets": 2}}, "one token"),
+        ({"generate": True}, {}, ""),
+        ({"eval_every": 5}, {"splits": {}}, ""),
+    ],
+)
+def test_settings_that_do_nothing_with_the_data_are_refused(tmp_path, values: dict, change: dict, said: str) -> None:
+    made = dataclasses.replace(toy_dataset.write(tmp_path, {"train": [4], "validation": [4]}), **change)
+    config = configs.build(values)
+    if not said:
+        unused.check_data(config, [made])
+        return
+    with pytest.raises(UsageError, match=said):
+        unused.check_data(config, [made])

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import io
 import json
 import os
 import pickle
@@ -14,6 +13,7 @@ from typing import Any
 import model_formats
 import numpy as np
 import pytest
+from model_formats import Call, pickled, tensor
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -28,60 +28,6 @@ SHAPES = {
     for layout in weight_layouts(TINY).values()
     for tensor in layout.tensors
 }
-
-
-class FloatStorage:
-    """Stands for torch.FloatStorage when pickled."""
-
-
-FloatStorage.__module__, FloatStorage.__qualname__ = "torch", "FloatStorage"
-
-
-class Call:
-    """Pickled as a call of a function, as `__reduce__` may make it."""
-
-    def __init__(self, function: Any, *arguments: Any) -> None:
-        self.call = (function, arguments)
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return self.call
-
-
-class _Torch(pickle._Pickler):  # the one in Python, whose methods may be replaced
-    """Pickles globals by name alone, so that nothing need exist; tensors as calls of PyTorch's function."""
-
-    def persistent_id(self, value: Any) -> Any:
-        return value.id if isinstance(value, Storage) else None
-
-    def save_global(self, obj: Any, name: str | None = None) -> None:
-        module = getattr(obj, "__module__", None) or "builtins"
-        self.write(b"c" + f"{module}\n{obj.__qualname__}\n".encode())
-
-    dispatch = {**pickle._Pickler.dispatch, type: save_global, type(len): save_global}  # noqa: RUF012
-
-
-class Storage:
-    def __init__(self, key: str, size: int) -> None:
-        self.id = ("storage", FloatStorage, key, "cpu", size)
-
-
-def _rebuild_tensor_v2() -> None: ...
-
-
-_rebuild_tensor_v2.__module__ = "torch._utils"
-_Torch.dispatch[type(_rebuild_tensor_v2)] = _Torch.save_global
-
-
-def tensor(key: str, shape: tuple[int, ...], *, offset: int = 0, strides: tuple[int, ...] | None = None) -> Call:
-    size = int(np.prod(shape))
-    own = strides or tuple(int(np.prod(shape[at + 1 :])) for at in range(len(shape)))
-    return Call(_rebuild_tensor_v2, Storage(key, size), offset, shape, own, False, collections.OrderedDict())
-
-
-def pickled(value: Any) -> bytes:
-    file = io.BytesIO()
-    _Torch(file, protocol=2).dump(value)
-    return file.getvalue()
 
 
 def state() -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""Settings that would do nothing, given the others and the data: refused, because whoever sets one expects something."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.errors import UsageError
+
+# Setting → the setting that decides whether it counts, and the values of that with which it does.
+COUNTS_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "parameter_scale": ("optimizer", ("adafactor",)),
+    "decay_rate": ("optimizer", ("adafactor",)),
+    **dict.fromkeys(("weight_decay", "beta1", "beta2", "epsilon"), ("optimizer", ("adamw",))),
+    "warmup": ("schedule", ("warmup_constant", "linear", "inverse_sqrt", "cosine")),
+    "beams": ("generate", (True,)),
+}
+# Settings of an evaluation; a dataset without the split has none.
+OF_EVALUATION = ("patience", "generate", "metric", "eval_batch")
+
+
+def without_overruled(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` but for those that counted with what `changed` says otherwise: AdamW's, where a recipe of AdamW is
+    run with Adafactor.
+    """
+    deciding = {key: COUNTS_WITH[key] for key in values if key in COUNTS_WITH}
+    gone = {key for key, (by, counts) in deciding.items() if by in changed and changed[by] not in counts}
+    return {key: value for key, value in values.items() if key not in gone}
+
+
+def check(config: Any) -> None:
+    """Raise UsageError for a value of a TrainConfig that differs from the default and changes nothing."""
+    for key in _set(config):
+        by, counts = COUNTS_WITH.get(key, ("", ()))
+        if by and getattr(config, by) not in counts:
+            value = str(getattr(config, by)).lower()
+            others = " or ".join(str(one).lower() for one in counts)
+            raise UsageError(
+                f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={others}."
+            )
+    if len(config.rates) == 1:
+        raise UsageError(f"rates is {config.rates[0]}, and does nothing with a single dataset. Leave it out.")
+
+
+def check_data(config: Any, manifests: Sequence[Manifest]) -> None:
+    """Raise UsageError for a setting that changes nothing with these datasets."""
+    if not any(config.eval_split in made.splits for made in manifests):
+        for key in OF_EVALUATION:
+            if key in _set(config):
+                has = ", ".join(sorted({split for made in manifests for split in made.splits}))
+                raise UsageError(
+                    f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
+                    f' "{config.eval_split}" to evaluate (it has {has}). Name one with --set eval_split=…, or leave it out.'
+                )
+    if config.generate and all(made.layout == "packed" for made in manifests):
+        raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
+    if config.generate and all(made.lengths["targets"] <= 2 for made in manifests):
+        raise UsageError(
+            "generate does nothing where targets are one token: each evaluation has the answers already."
+            " Leave it out: --set generate=false"
+        )
+
+
+def _set(config: Any) -> list[str]:
+    """Return the settings that differ from their defaults."""
+    return [field.name for field in dataclasses.fields(config) if getattr(config, field.name) != field.default]

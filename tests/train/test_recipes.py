@@ -1,0 +1,74 @@
+"""Every recipe starts, on eight devices, from a model that lies on the Hub as the published one does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import published_models
+import pytest
+from click.testing import CliRunner
+from servers.corpora import publish
+from servers.internet import Internet
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep import cli
+from t5prep.train import config as configs
+
+# Recipes with their own models, and with two that are published without a SentencePiece model.
+CASES = [
+    pytest.param("causal_qa", ""),
+    *(pytest.param(name, "", marks=pytest.mark.slow) for name in sorted(configs.recipes()) if name != "causal_qa"),
+    pytest.param("span_corruption", "gsarti/it5-base", marks=pytest.mark.slow),
+    pytest.param("sst2", "google/byt5-small", marks=pytest.mark.slow),
+]
+SOURCES = {"tiny": ("so_quality", "sample:", "sample:")}
+
+
+def _prepare(internet: Internet, name: str, model: str, out: Path) -> None:
+    """The recipe's task from the address that it names itself, with the model's own tokenizer, cut short."""
+    task, source, tokenizer = SOURCES.get(name, (name, "", model))
+    if name == "span_corruption":
+        lines = out.with_suffix(".txt")
+        lines.write_text("\n".join(f"A line of text that says {number} and more of it." for number in range(300)))
+        source = str(lines)
+    options = ["--tokenizer", tokenizer, "--out", str(out), "--workers", "1"]
+    options += ["--input-length", "96" if name == "diacritics_ro" else "32"]
+    options += ["--source", source] if source else []
+    options += ["--target-length", "96"] if name == "diacritics_ro" else []
+    options += ["--target-length", "16"] if name in ("causal_qa", "sst2") else []
+    options += ["--splits", "train=0.8,validation=0.2"] if name in ("span_corruption", "tiny") else []
+    options += ["--limit", "100"] if name == "tiny" else []
+    done = CliRunner().invoke(cli.main, ["prepare", task, *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+def test_every_recipe_is_tested() -> None:
+    assert {str(case.values[0]) for case in CASES} == set(configs.recipes())
+    named = {configs.read_recipe(name)["model"] for name in configs.recipes()} - {"tiny"}
+    assert named <= set(published_models.NAMES)
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_a_recipe_makes_a_step_and_an_evaluation(internet: Internet, tmp_path: Path, name: str, model: str) -> None:
+    publish(internet)
+    named = model or configs.read_recipe(name)["model"]
+    if named != "tiny":
+        internet.hub.models[named] = published_models.files(named, tmp_path / "model")
+    _prepare(internet, name, named, tmp_path / "data")
+    command = [sys.executable, "-m", "t5prep.cli", "train", "--recipe", name, "--replicas", "8"]
+    command += [
+        "--data",
+        str(tmp_path / "data"),
+        "--out",
+        str(tmp_path / "run"),
+        *(["--model", model] if model else []),
+    ]
+    command += [f"--set={setting}" for setting in ("steps=1", "eval_every=1", "save_every=0", "tensorboard=false")]
+    command += ["--set=weights=pretrained"] if model else []
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines if "loss" in line]
+    assert [line["validation_loss"] for line in lines if "validation_loss" in line]
