@@ -52,9 +52,9 @@ def check_data(config: Any, manifests: Sequence[Manifest]) -> None:
                     f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
                     f' "{config.eval_split}" to evaluate (it has {has}). Name one with --set eval_split=…, or leave it out.'
                 )
-    if config.generate and all(made.layout == "packed" for made in manifests):
+    if config.generate and all(made.settings.layout == "packed" for made in manifests):
         raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
-    if config.generate and all(made.lengths["targets"] <= 2 for made in manifests):
+    if config.generate and all(made.settings.target_length <= 2 for made in manifests):
         raise UsageError(
             "generate does nothing where targets are one token: each evaluation has the answers already."
             " Leave it out: --set generate=false"

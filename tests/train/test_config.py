@@ -120,19 +120,22 @@ def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "change", "said"),
+    ("values", "splits", "change", "said"),
     [
-        ({"patience": 3}, {"splits": {}}, 'patience is 3, and does nothing: the data has no split "validation"'),
-        ({"generate": True}, {"splits": {}}, "generate is True"),
-        ({"metric": "loss"}, {"splits": {}}, "metric is loss"),
-        ({"generate": True}, {"layout": "packed"}, "packed"),
-        ({"generate": True}, {"lengths": {"inputs": 8, "targets": 2}}, "one token"),
-        ({"generate": True}, {}, ""),
-        ({"eval_every": 5}, {"splits": {}}, ""),
+        ({"patience": 3}, ["train"], {}, 'patience is 3, and does nothing: the data has no split "validation"'),
+        ({"generate": True}, ["train"], {}, "generate is True"),
+        ({"metric": "loss"}, ["train"], {}, "metric is loss"),
+        ({"generate": True}, ["train", "validation"], {"layout": "packed"}, "packed"),
+        ({"generate": True}, ["train", "validation"], {"target_length": 2}, "one token"),
+        ({"generate": True}, ["train", "validation"], {}, ""),
+        ({"eval_every": 5}, ["train"], {}, ""),
     ],
 )
-def test_settings_that_do_nothing_with_the_data_are_refused(tmp_path, values: dict, change: dict, said: str) -> None:
-    made = dataclasses.replace(toy_dataset.write(tmp_path, {"train": [4], "validation": [4]}), **change)
+def test_settings_that_do_nothing_with_the_data_are_refused(
+    tmp_path, values: dict, splits: list, change: dict, said: str
+) -> None:
+    made = toy_dataset.write(tmp_path, {split: [4] for split in splits})
+    made = dataclasses.replace(made, settings=dataclasses.replace(made.settings, **change))
     config = configs.build(values)
     if not said:
         unused.check_data(config, [made])
