@@ -13,8 +13,16 @@ from t5prep.cli import _device, _output
 )
 @_device.which
 @click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Of a Hugging Face directory's weights, which are rounded to it.",
+)
+@click.option("--license", "licence", default="", help="The model's licence as the Hub names it, such as apache-2.0.")
 @_output.as_json
-def command(model: str, out: str, form: str, which: str, beams: int, as_json: bool) -> None:
+def command(model: str, out: str, form: str, which: str, beams: int, dtype: str, licence: str, as_json: bool) -> None:
     """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel (ids in, ids out).
 
     \b
@@ -25,7 +33,7 @@ def command(model: str, out: str, form: str, which: str, beams: int, as_json: bo
     from t5prep.train import export
 
     if form == "hf":
-        checkpoint = export.export_hf(model, out=out, which=which)
+        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype, licence=licence)
     else:
         checkpoint = export.export_saved_model(model, out=out, which=which, beams=beams)
     if as_json:

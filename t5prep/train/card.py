@@ -3,6 +3,7 @@
 from typing import Any
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.train import card_header
 from t5prep.train.run import Model
 
 _TOLD = [
@@ -24,9 +25,12 @@ UNTIED = """
 `transformers` 5 warns that `shared.weight` and `lm_head.weight` differ. They should, as in every T5 1.1: it loads both."""
 
 
-def model_card(model: Model, *, name: str) -> str:
-    """README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint."""
-    parts = [_header(model), f"# {name}", _what(model)]
+def model_card(model: Model, *, name: str, licence: str = "") -> str:
+    """Return the README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint.
+
+    `licence` is the model's, as the Hub names it; "" for its base model's where that is known.
+    """
+    parts = [card_header.header(model, name=name, licence=licence), f"# {name}", _what(model)]
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
     if model.state:
         shown = {key: value for key, value in model.state.metrics.items() if isinstance(value, float | int)}
@@ -37,16 +41,10 @@ def model_card(model: Model, *, name: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _header(model: Model) -> str:
-    tasks = sorted({made.settings.task for made in model.manifests})
-    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags:", "- t5", "- t5prep"]
-    return "\n".join([*lines, *(f"- {task}" for task in tasks), "---"])
-
-
 def _what(model: Model) -> str:
     base = model.state.config.get("model") if model.state else None
     weights = "random weights" if model.state and model.state.config.get("weights") == "random" else f"`{base}`"
-    begun = f", trained by [t5prep](https://pypi.org/project/t5prep/) from {weights}" if model.state else ""
+    begun = f", trained by t5prep from {weights}" if model.state else ""
     return f"""A T5 (`{model.config.feed_forward_proj}`, {model.config.num_layers} + {model.config.num_decoder_layers} layers){begun}.
 
 ```python

@@ -22,14 +22,15 @@ from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict import answer_length
 
 
-def export_hf(model: str, *, out: str, which: str = "best") -> str:
-    """Write config, safetensors, tokenizer, generation config, model card and manifests: the checkpoint exported.
+def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float32", licence: str = "") -> str:
+    """Write config, safetensors, tokenizer, generation config, model card and manifests, and return what was exported.
 
+    dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
     with _whole_directory(Path(out)) as place:
-        shape = opened.config.to_json()
+        shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's name, and 4's
         if opened.tokenizer:
             huggingface_files.write(place, opened.tokenizer, config=shape)
         generation = {
@@ -42,8 +43,8 @@ def export_hf(model: str, *, out: str, which: str = "best") -> str:
         _write_json(place / "generation_config.json", generation)
         for number, made in enumerate(opened.manifests):
             atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
-        atomic_files.write_whole(place / "README.md", card.model_card(opened, name=Path(out).name).encode())
-        save_weights(place, opened.config, opened.weights)
+        atomic_files.write_whole(place / "README.md", _card(opened, out, licence))
+        save_weights(place, opened.config, opened.weights, dtype=dtype)
     return opened.name
 
 
@@ -73,6 +74,10 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
         if opened.tokenizer:
             atomic_files.write_whole(place / "assets" / huggingface_files.MODEL_NAME, opened.tokenizer.model)
     return opened.name
+
+
+def _card(opened: run.Model, out: str, licence: str) -> bytes:
+    return card.model_card(opened, name=Path(out).absolute().name, licence=licence).encode()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,90 @@
+"""The header of a model card, as the Hub reads it: base model, licence, datasets, metrics and what they came to."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from t5prep.train.run import Model
+
+# Names of the Hub's first T5s, which are also called without their owner.
+OWN = re.compile(r"t5-(small|base|large|3b|11b)")
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+# Who publishes T5s under which licence, as their cards say; of other models the user has to.
+LICENCES = {"google-t5": "apache-2.0", "google": "apache-2.0"}
+# Our numbers by the Hub's names of metrics.
+HUB_METRICS = {
+    "accuracy": "accuracy",
+    "macro_f1": "f1",
+    "f1": "f1",
+    "em": "exact_match",
+    "bleu": "sacrebleu",
+    "perplexity": "perplexity",
+    "rouge1_f1": "rouge",
+    "rouge2_f1": "rouge",
+    "rougeL_f1": "rouge",
+}
+TASK = "text2text-generation"
+
+
+def header(model: Model, *, name: str, licence: str = "") -> str:
+    """Return the YAML between two lines of dashes. `licence` is the Hub's name of one, such as apache-2.0."""
+    base = base_model(model)
+    numbers = _numbers(model.state.metrics if model.state else {})
+    tasks = sorted({made.settings.task for made in model.manifests})
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        base_model=base or None,
+        license=licence or LICENCES.get(base.partition("/")[0]),
+        datasets=datasets(model) or None,
+        metrics=sorted({HUB_METRICS[key] for key in numbers}) or None,
+        tags=["t5", "t5prep", *tasks],
+        model_name=name if numbers and tasks else None,
+        eval_results=_results(model, numbers) if numbers and tasks else None,
+        ignore_metadata_errors=False,
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def base_model(model: Model) -> str:
+    """Return the Hub's name of the model that training began from, "" where it was drawn at random or is not the Hub's."""
+    said = model.state.config if model.state else {}
+    name = str(said.get("model", ""))
+    if said.get("weights") == "random" or Path(name).exists():
+        return ""
+    if OWN.fullmatch(name):
+        return f"google-t5/{name}"
+    return name if REPOSITORY.fullmatch(name) else ""
+
+
+def datasets(model: Model) -> list[str]:
+    """Return the Hub's names of the datasets it was trained on; those of other hosts have none."""
+    found = (re.match(r"hf:([\w.-]+/[\w.-]+)", made.source.uri) for made in model.manifests)
+    return sorted({match[1] for match in found if match})
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        key: float(value) for key, value in metrics.items() if key in HUB_METRICS and isinstance(value, int | float)
+    }
+
+
+def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
+    """Return each number with the data that it was measured on: the first dataset's name stands for a mixture."""
+    made = model.manifests[0]
+    split = str(model.state.config.get("eval_split", "validation")) if model.state else "validation"
+    return [
+        EvalResult(
+            task_type=TASK,
+            dataset_type=(datasets(model) or [made.settings.task])[0],
+            dataset_name=made.settings.task,
+            dataset_split=split,
+            metric_type=HUB_METRICS[key],
+            metric_name=key,
+            metric_value=value,
+        )
+        for key, value in numbers.items()
+    ]
