@@ -128,7 +128,7 @@ int normalize(const Normalizer *n, Workspace *work, const uint8_t *text, size_t 
     at += p.consumed;
   }
   if (at == end) return OK;
-  if (make_room(work, size + 64) != OK) return NO_MEMORY;
+  if (make_room(work, size + 1 + BEHIND) != OK) return NO_MEMORY;
   if (n->dummy_prefix) work->text[work->size++] = SPACE;
   for (const uint8_t *slowly = at; at < end;) {
     if (at >= slowly && n->plain && n->remove_extra_whitespaces) {
@@ -152,13 +152,13 @@ int normalize(const Normalizer *n, Workspace *work, const uint8_t *text, size_t 
     Prefix p = prefix(n, at, (size_t)(end - at));
     at += p.consumed;
     while (after_blank && p.length && p.bytes[0] == ' ') p.bytes++, p.length--;
-    if (make_room(work, work->size + p.length + (size_t)(end - at) + 64) != OK) return NO_MEMORY;
+    if (make_room(work, work->size + p.length + (size_t)(end - at) + BEHIND) != OK) return NO_MEMORY;
     append(work, p.bytes, p.length);
     if (p.length) after_blank = p.bytes[p.length - 1] == ' ';
     if (!n->remove_extra_whitespaces) after_blank = 0;
   }
   while (n->remove_extra_whitespaces && work->size && work->text[work->size - 1] == SPACE) work->size--;
-  work->text[work->size] = 0;
+  memset(work->text + work->size, 0, BEHIND);
   return OK;
 }
 

@@ -18,6 +18,9 @@ enum { OK = 0, NO_MEMORY = -1, BAD_MODEL = -2, BAD_TEXT = -3, BAD_OFFSETS = -4 }
 #define SPACE ' '
 #define SPACE_BYTES "\xe2\x96\x81"
 
+/* How many bytes may be read behind a normalized text, of which words are looked for some at a time. */
+#define BEHIND 64
+
 /* A double-array trie. A link is a base and, below it, IS_CHILD and the byte that leads to this node; 0 for a free one. The child
    of x by byte c is y = base of x ^ c, if y is one by c. The number of nodes is a multiple of 256 and every base is below it, so
    that y needs no bounds check. Where no string ends, the id is -1 and the score minus infinity, which wins against nothing. */
@@ -93,7 +96,7 @@ typedef struct {
 typedef struct Words Words;
 typedef struct Workspace {
   struct Workspace *next;
-  uint8_t *text; /* the normalized text, a NUL behind it, and room for 64 bytes more */
+  uint8_t *text; /* the normalized text, and BEHIND zeros: it is read some words at a time */
   size_t size, room;
   float *best; /* at each place of the word at hand: the best sum, where its last piece starts, and that piece */
   Step *from;
