@@ -3,6 +3,7 @@
     make bench                              about 200 MB, some minutes
     python -m tests.benchmarks.bench_prepare --megabytes 20
     PEER_PYTHON=peer/bin/python make bench  with `datasets` and TensorFlow in an environment of their own
+    T5PREP_CORPORA=FOLDER make bench        the corpora of open vocabulary too, which open_corpora makes of Debian's manuals
 
 Each row prepares a file on disk into finished shards in a process of its own, start of Python, import of Beam and all.
 The reference only calls `SentencePieceProcessor.encode` on the same texts, already in memory, in as many processes as
@@ -26,6 +27,7 @@ from typing import NamedTuple
 import pyarrow.parquet
 
 from t5prep.sources import sample
+from tests.benchmarks import open_corpora
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 PROSE = SHARED / "english/wikitext2_valid.txt"
@@ -33,13 +35,17 @@ PAIRS = 3
 
 
 class Row(NamedTuple):
-    """A line of the bench: rows to repeat, how many are joined to one document, and how they lie on disk."""
+    """A line of the bench: rows to repeat, how many are joined to one document, and how they lie on disk.
+
+    `once`: these rows and no more, each once, however many megabytes are asked for: their vocabulary stays open.
+    """
 
     what: str
     rows: list[dict[str, str]]
     joined: int = 1
     suffix: str = "csv"
     task: str = "so_quality"
+    once: bool = False
 
 
 def main() -> None:
@@ -60,6 +66,9 @@ def main() -> None:
         lines = [{"Title": "", "Body": line} for line in PROSE.read_text().splitlines() if len(line) > 200]
         corpora.append(Row("documents of 8 paragraphs", lines, joined=8))
         corpora.append(Row("span_corruption of these", lines, joined=8, suffix="jsonl", task="span_corruption"))
+    for name in open_corpora.NAMES if open_corpora.folder() else ():
+        texts = [{"Title": "", "Body": text} for text in open_corpora.texts(name)]
+        corpora += [Row(f"{name}, each text once", texts, once=True)]
     with tempfile.TemporaryDirectory() as folder:
         for row in corpora:
             path, size = corpus(row, Path(folder), megabytes=chosen.megabytes)
@@ -108,8 +117,8 @@ def corpus(row: Row, folder: Path, *, megabytes: int) -> tuple[Path, int]:
     path = folder / f"corpus.{row.suffix}"
     made: list[dict[str, str]] = []
     size = 0
-    while size < megabytes * 1_000_000:
-        picked = chooser.choices(row.rows, k=row.joined)
+    while len(made) < len(row.rows) if row.once else size < megabytes * 1_000_000:
+        picked = [row.rows[len(made)]] if row.once else chooser.choices(row.rows, k=row.joined)
         body = "\n".join(one["Body"] for one in picked)
         size += len(body.encode()) + 32
         if row.task == "so_quality":
