@@ -4,6 +4,7 @@ import dataclasses
 import time
 from typing import NamedTuple
 
+from pipelines import staging
 from pipelines.work import PrepareBlock
 from t5prep.prepare import row_limit
 from t5prep.sources import Resolved
@@ -36,8 +37,9 @@ class Estimate(NamedTuple):
 
 def estimate(work: PrepareBlock, *, source: Resolved) -> Estimate:
     """Times the first block of the source. Raises SourceError."""
-    wanted = next(iter(row_limit.wanted(source.files, dataclasses.replace(work.settings, limit=None))))
-    block = next(row_limit.scan(wanted, work.settings, block_bytes=SAMPLED_BYTES), None)
+    settings, corpus = work.job.settings, staging.definition(work.job).task.corpus
+    wanted = next(iter(row_limit.wanted(source.files, dataclasses.replace(settings, limit=None), corpus)))
+    block = next(row_limit.scan(wanted, settings, corpus, block_bytes=SAMPLED_BYTES), None)
     total = sum(file.bytes for file in source.files)
     if block is None:
         return Estimate(0, total, 0.0, 0, 0.0)
@@ -46,6 +48,6 @@ def estimate(work: PrepareBlock, *, source: Resolved) -> Estimate:
     work(block)
     rate = block.size / max(1e-9, time.perf_counter() - began)
     rows = block.rows * total // max(1, block.size)
-    if work.settings.limit and work.settings.limit < rows:
-        rows, total = work.settings.limit, total * work.settings.limit // rows
+    if settings.limit and settings.limit < rows:
+        rows, total = settings.limit, total * settings.limit // rows
     return Estimate(rows, total, rate, block.rows, OVERHEAD * total / rate / 3600)

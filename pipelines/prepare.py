@@ -24,7 +24,10 @@ from t5prep.prepare.near_duplicates import search
 from t5prep.reading import blocks, parallel_files
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
-from t5prep.tasks import registry, task
+from t5prep.tasks import columns as task_columns
+from t5prep.tasks import registry
+from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks.registry import Definition
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -44,41 +47,45 @@ def prepare(
     memory: int | None = None,
     kept: Path | None = None,
     fresh: bool = False,
+    task: Definition | None = None,
 ) -> manifest.Manifest:
-    """Prepares a resolved source into a directory and returns the manifest that was written last.
+    """Prepare a resolved source into a directory and return the manifest that was written last.
 
     `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
     (all cores by default, 0 for none: this process does the work), `memory` is what they may use together (bytes, 2 GiB
     by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh` uses none of an earlier
-    one. Raises T5prepError, one sentence, for anything that the user can mend.
+    one. `task` is the definition of a task that is not installed. Raises T5prepError, one sentence, for anything that the
+    user can mend.
     """
     pool.end_where_it_starts()
     out = str(out)
     engines.require(runner, arguments=arguments, out=out)
     loaded = loading.load(tokenizer)
-    settings = task_settings.complete(settings)
+    task = task or registry.get(settings.task)
+    chosen = task.choose(settings.options)
+    settings = task_settings.complete(settings, chosen)
     if runner == "dataflow" and (own := Chain(settings.filter).files()):
         raise UsageError(f"--filter with a file of yours ({next(iter(own))}) runs on this machine: --runner local")
-    check(settings, source=source, tokenizer=loaded)
+    check(settings, chosen, source=source, tokenizer=loaded)
     if loaded.blocks.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.blocks.slow}", file=sys.stderr)
-    with output_folder.claimed(out, same=_identity(settings, source, loaded)):
+    with output_folder.claimed(out, same=_identity(settings, task, source, loaded)):
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = staging.shared(source, folder=folder)
-        staged = staging.stage(source=source, tokenizer=loaded, folder=folder)
-        finish = Finish(settings, dataclasses.replace(source, files=()), staged, out)
+        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder)
+        finish = Finish(job, dataclasses.replace(source, files=()), out)
         if runner == "local":
             count = os.cpu_count() or 1 if workers is None else workers
             shared = memory_budget.share(
                 memory or byte_sizes.parse(memory_budget.DEFAULT, name="--memory"), workers=count
             )
             with output_folder.scratch(out) as scratch:
-                work = PrepareBlock(settings, staged, str(kept or ""), scratch, fresh)
+                work = PrepareBlock(job, str(kept or ""), scratch, fresh)
                 with _pool(work, source=source, shared=shared) as processes:
                     _run(runner, work=work, finish=finish, shared=shared, pool=processes)
         else:
-            work = PrepareBlock(settings, staged)
+            work = PrepareBlock(job)
             if runner == "dataflow":
                 print(f"dataflow: {cost_estimate.estimate(work, source=source).line()}", file=sys.stderr)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers)
@@ -119,9 +126,9 @@ def wired(
     """The pipeline, all its steps in place. `spread` where workers share neither memory nor disk."""
     from pipelines import near_duplicates, transforms
 
-    settings, gather = work.settings, GatherShard(work.settings, work.staged, finish.out, shared.range_bytes)
-    files = pipeline | "Files" >> transforms.ListFiles(work.staged, settings)
-    elements = files | "ScanBlocks" >> transforms.ScanBlocks(settings, shared.block_bytes, spread=spread)
+    settings, gather = work.job.settings, GatherShard(work.job, finish.out, shared.range_bytes)
+    files = pipeline | "Files" >> transforms.ListFiles(work.job)
+    elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes, spread=spread)
     runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
     repeats = runs | "FindRepeats" >> near_duplicates.FindRepeats(search.of_settings(settings), pool, spread)
     specs = runs | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
@@ -146,7 +153,7 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
     local = pool.Pool(workers, warm=functools.partial(preload, work))
     local.done = watch
     try:
-        if work.settings.limit is None:
+        if work.job.settings.limit is None:
             local.ahead(work, itertools.islice(_first(work, block_bytes=shared.block_bytes), HEAD_START * workers))
         yield local.name
     finally:
@@ -156,35 +163,32 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
 
 def _first(work: PrepareBlock, *, block_bytes: int) -> Iterator[Any]:
     """The elements that the pipeline will come to first, as far as they are only references to bytes."""
-    found = (
-        scan(file, settings=work.settings, block_bytes=block_bytes)
-        for file in staging.wanted(work.staged, settings=work.settings)
-    )
+    found = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.wanted(work.job))
     elements = itertools.chain.from_iterable(found)
     return itertools.takewhile(lambda element: not isinstance(element, Block) or element.data is None, elements)
 
 
-def check(settings: Settings, *, source: Resolved, tokenizer: Tokenizer) -> None:
+def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
     """Finds before any work what would make all of it vain: a missing column, a class word that does not fit.
 
     Raises SourceError, UsageError or TokenizerError.
     """
-    this = registry.get(settings.task)
-    options = task.make_options(this, settings.options)
-    wanted = this.columns(options)
+    wanted = task.columns.all
     if not source.files:
         raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
-    for word in this.classes(options):
+    for word in task.classes:
         pieces = tokenizer.encode(word)
         if len(pieces) + 1 > settings.target_length:
             raise TokenizerError(
                 f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
                 f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
             )
-    first = parallel_files.match(source.files, this.pairs)[0]
-    found = parallel_files.scan(first, kind=settings.format, encoding=settings.encoding, otherwise=this.format)
+    first = parallel_files.match(source.files, task.task.corpus.pairs)[0]
+    found = parallel_files.scan(
+        first, kind=settings.format, encoding=settings.encoding, otherwise=task.task.corpus.format
+    )
     columns = _columns(next(found, None))
-    if columns and (missing := task.missing_column(wanted, columns)):
+    if columns and (missing := task_columns.missing(wanted, columns)):
         raise SourceError(f"{parallel_files.files(first)[0].name} has no column {missing}")
 
 
@@ -195,7 +199,7 @@ def _columns(block: Block | None) -> Sequence[str]:
     return tuple(first or ())
 
 
-def _identity(settings: Settings, source: Resolved, tokenizer: Tokenizer) -> output_folder.Identity:
+def _identity(settings: Settings, task: Definition, source: Resolved, tokenizer: Tokenizer) -> output_folder.Identity:
     """Return the identity of the dataset that these would make."""
     files = sorted((file.name, file.bytes) for file in source.files)
-    return output_folder.Identity(settings, tokenizer.sha256, "", files)
+    return output_folder.Identity(settings, tokenizer.sha256, task.sha256 if task.file else "", files)

@@ -1,4 +1,4 @@
-"""What workers need besides their elements, laid beside the shards: the list of files, and the tokenizer.
+"""What workers need besides their elements, laid beside the shards: the list of files, the tokenizer, a user's own task.
 
 A graph that carried them would grow with the corpus, and engines limit its size (10 MB on Dataflow). Nothing here
 imports Beam.
@@ -12,30 +12,43 @@ from collections.abc import Iterator
 
 from t5prep import sources
 from t5prep.dataset.settings import Settings
+from t5prep.errors import TaskError, UsageError
 from t5prep.io import paths
 from t5prep.prepare import row_limit
 from t5prep.prepare.row_limit import Wanted
 from t5prep.sources import RawFile, Resolved
+from t5prep.tasks import registry
+from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks.registry import Definition
 from t5prep.tokens.tokenizer import Tokenizer
 
-FILES, MODEL = "files.jsonl", "tokenizer.model"
+FILES, MODEL, TASK = "files.jsonl", "tokenizer.model", "task.py"
 
 
 @dataclasses.dataclass(frozen=True)
-class Staged:
-    """Where it lies, what the user calls the tokenizer, and a digest of it all: a worker loads once what is the same."""
+class Job:
+    """Hold one preparation as it travels to workers: its settings, and the folder where the rest of it lies.
 
+    `tokenizer` is what the user calls it, `task_file` the user's own file that defines the task ("": it is installed), and
+    `digest` that of all that lies in the folder: a worker loads once what is the same.
+    """
+
+    settings: Settings
     folder: str
     tokenizer: str
+    task_file: str
     digest: str
 
 
-def stage(*, source: Resolved, tokenizer: Tokenizer, folder: str) -> Staged:
-    """Writes the files of a source and the tokenizer's model into a folder that every worker can read."""
+def stage(settings: Settings, *, task: Definition, source: Resolved, tokenizer: Tokenizer, folder: str) -> Job:
+    """Write what workers need into a folder that every one of them can read, and return the job. Raises OutputError."""
     lines = "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode()
     paths.write(paths.at(folder, FILES), lines)
     paths.write(paths.at(folder, MODEL), tokenizer.model)
-    return Staged(folder, tokenizer.name, hashlib.sha256(lines + tokenizer.model).hexdigest())
+    if task.file:
+        paths.write(paths.at(folder, TASK), task.code)
+    digest = hashlib.sha256(lines + tokenizer.model + task.code).hexdigest()
+    return Job(settings, folder, tokenizer.name, task.file, digest)
 
 
 def shared(source: Resolved, *, folder: str) -> Resolved:
@@ -57,17 +70,47 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
     return dataclasses.replace(source, files=tuple(moved))
 
 
-def files(staged: Staged) -> list[RawFile]:
-    """The files, in order of their names."""
-    return [RawFile(*json.loads(line)) for line in paths.read(paths.at(staged.folder, FILES)).splitlines()]
+def files(job: Job) -> list[RawFile]:
+    """Return the files of the source, in order of their names."""
+    return [RawFile(*json.loads(line)) for line in paths.read(paths.at(job.folder, FILES)).splitlines()]
 
 
-def wanted(staged: Staged, *, settings: Settings) -> Iterator[Wanted]:
-    """The files and pairs of files that are to be read, and how far."""
-    yield from row_limit.wanted(files(staged), settings)
+def wanted(job: Job) -> Iterator[Wanted]:
+    """Yield the files and pairs of files that are to be read, and how far."""
+    yield from row_limit.wanted(files(job), job.settings, definition(job).task.corpus)
+
+
+def tokenizer(job: Job) -> Tokenizer:
+    """Return the tokenizer, under the name the user gave it."""
+    return _tokenizer(job.folder, job.tokenizer, job.digest)
+
+
+def definition(job: Job) -> Definition:
+    """Return the definition of the task: of the user's own file, or of what is installed here.
+
+    Raises TaskError where this machine has no such task.
+    """
+    return _definition(job.folder, job.settings.task, job.task_file, job.digest)
+
+
+def task(job: Job) -> ChosenTask:
+    """Return the task with its options."""
+    return definition(job).choose(job.settings.options)
+
+
+@functools.lru_cache(maxsize=1)  # a process loads it once
+def _tokenizer(folder: str, name: str, digest: str) -> Tokenizer:
+    return Tokenizer(paths.read(paths.at(folder, MODEL)), name=name)
 
 
 @functools.lru_cache(maxsize=1)
-def tokenizer(staged: Staged) -> Tokenizer:
-    """The tokenizer, under the name the user gave it; a process loads it once."""
-    return Tokenizer(paths.read(paths.at(staged.folder, MODEL)), name=staged.tokenizer)
+def _definition(folder: str, name: str, file: str, digest: str) -> Definition:
+    if file:
+        return registry.from_code(paths.read(paths.at(folder, TASK)), file=file)
+    try:
+        return registry.get(name)
+    except UsageError as error:
+        raise TaskError(
+            f"a worker has no task {name}: the package that offers it is not installed there. Hand it over behind the "
+            "other options: -- --extra_package=PACKAGE.whl"
+        ) from error

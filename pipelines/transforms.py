@@ -9,9 +9,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import pool, staging
-from pipelines.staging import Staged
+from pipelines.staging import Job
 from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock, scan
-from t5prep.dataset.settings import Settings
 from t5prep.prepare import partition, shard_plan
 from t5prep.prepare.block_sorter import Run
 from t5prep.prepare.near_duplicates import repeats as near_duplicates
@@ -23,11 +22,10 @@ from t5prep.prepare.shard_writer import Gathered, ShardSpec
 class ListFiles(beam.PTransform):
     """Where the list of files lies → the files: the graph is as large for ten thousand as for one."""
 
-    staged: Staged
-    settings: Settings
+    job: Job
 
     def expand(self, root: beam.Pipeline) -> beam.PCollection:
-        return root | beam.Create([self.staged]) | "Read" >> beam.FlatMap(staging.wanted, settings=self.settings)
+        return root | beam.Create([self.job]) | "Read" >> beam.FlatMap(staging.wanted)
 
 
 @dataclasses.dataclass
@@ -37,14 +35,14 @@ class ScanBlocks(beam.PTransform):
     `spread` hands files and blocks to whichever worker is free; one machine has its pool for that.
     """
 
-    settings: Settings
+    job: Job
     block_bytes: int
     spread: bool = False
 
     def expand(self, files: beam.PCollection) -> beam.PCollection:
         if self.spread:
             files |= "SpreadFiles" >> beam.Reshuffle()
-        elements = files | "Scan" >> beam.FlatMap(scan, settings=self.settings, block_bytes=self.block_bytes)
+        elements = files | "Scan" >> beam.FlatMap(scan, job=self.job, block_bytes=self.block_bytes)
         return elements | "SpreadBlocks" >> beam.Reshuffle() if self.spread else elements
 
 

@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipelines import staging
-from pipelines.staging import Staged
+from pipelines.staging import Job
 from t5prep import sources
 from t5prep.dataset import balance, manifest
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, paths
-from t5prep.prepare import build_manifest, record_layouts, row_limit, shard_writer
+from t5prep.prepare import build_manifest, code_digest, record_layouts, row_limit, shard_writer, token_cache
 from t5prep.prepare.block_sorter import Placer, Run
 from t5prep.prepare.block_tokenizer import BlockTokenizer
+from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates.repeats import Repeats, merged
 from t5prep.prepare.row_limit import Wanted
 from t5prep.prepare.shard_writer import Gathered, ShardSpec
+from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
-from t5prep.tasks import registry
 
 
 class Hashed(NamedTuple):
@@ -36,10 +36,11 @@ class Hashed(NamedTuple):
     sha256: str
 
 
-def scan(wanted: Wanted, *, settings: Settings, block_bytes: int) -> Iterator[RawFile | Block]:
-    """A file, or both of a pair, and the blocks: what PrepareBlock is applied to."""
+def scan(wanted: Wanted, *, job: Job, block_bytes: int) -> Iterator[RawFile | Block]:
+    """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to."""
+    corpus = staging.definition(job).task.corpus
     yield from parallel_files.files(wanted.element)
-    yield from row_limit.scan(wanted, settings, block_bytes=block_bytes)
+    yield from row_limit.scan(wanted, job.settings, corpus, block_bytes=block_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +51,7 @@ class PrepareBlock:
     finished runs wait on disk ("" keeps them in memory, for runners that have their own shuffle).
     """
 
-    settings: Settings
-    staged: Staged
+    job: Job
     kept: str = ""
     spool: str = ""
     fresh: bool = False
@@ -61,7 +61,8 @@ class PrepareBlock:
         if isinstance(element, RawFile):
             return Hashed(element, element.sha256 or hash_file(element))
         tokenize, place = _loaded(self)
-        run = dataclasses.replace(place(tokenize(element), element), found=tokenize.found)
+        tokenized = tokenize(element)
+        run = dataclasses.replace(place(tokenized.table, element), found=tokenized.found)
         if not self.spool:
             return run
         name = hashlib.blake2b(f"{run.file}\0{run.first_row}".encode(), digest_size=12).hexdigest()
@@ -89,30 +90,34 @@ def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
 
 
 def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
-    tokenizer = staging.tokenizer(work.staged)
-    kept = Path(work.kept) if work.kept else None
-    own_splits = (
-        {} if work.settings.splits else split_files.of_files([file.name for file in staging.files(work.staged)])
-    )
-    placer = Placer(work.settings, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
-    return BlockTokenizer(work.settings, tokenizer, folder=kept, fresh=work.fresh), placer
+    job, settings = work.job, work.job.settings
+    task, tokenizer, cache = staging.task(job), staging.tokenizer(job), None
+    if work.kept:
+        filters = Chain(settings.filter)
+        code = code_digest.of_task(staging.definition(job).code, *filters.modules)
+        code += "".join(filters.files().values())
+        key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
+        cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
+    own_splits = {} if settings.splits else split_files.of_files([file.name for file in staging.files(job)])
+    placer = Placer(settings, task.task, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    return BlockTokenizer(settings, task, tokenizer, cache=cache), placer
 
 
 @dataclasses.dataclass(frozen=True)
 class GatherShard:
     """Shard specification, all runs, and the rows that repeat another one → the written shard."""
 
-    settings: Settings
-    staged: Staged
+    job: Job
     out: str
     range_bytes: int = shard_writer.RANGE_BYTES
 
     def __call__(self, element: tuple[ShardSpec, list[Run], list[Repeats]]) -> Gathered:
         """Raises OutputError where the place cannot be written."""
         spec, runs, repeats = element
-        arrange = record_layouts.choose(self.settings, staging.tokenizer(self.staged))
-        several = registry.get(self.settings.task).several
-        same = "text" if self.settings.dedup == "exact" else "id"
+        task = staging.task(self.job)
+        arrange = record_layouts.choose(self.job.settings, task, staging.tokenizer(self.job))
+        several = task.task.several_answers
+        same = "text" if self.job.settings.dedup == "exact" else "id"
         return shard_writer.gather(
             spec,
             runs,
@@ -173,9 +178,8 @@ class Finish:
     `source` is without its files: those that were hashed are listed.
     """
 
-    settings: Settings
+    job: Job
     source: Resolved
-    staged: Staged
     out: str
 
     def __call__(
@@ -193,15 +197,18 @@ class Finish:
             sources.check_unchanged(hashed_file.file)
         if not any(run.records for run in runs):
             raise SourceError(no_example(runs, place=place))
+        task = staging.task(self.job)
         made = build_manifest.assemble(
-            self.settings,
+            self.job.settings,
+            task,
+            facts=build_manifest.task_facts(staging.definition(self.job), task),
             source=self.source,
             files=source_files(hashed),
-            tokenizer=staging.tokenizer(self.staged),
+            tokenizer=staging.tokenizer(self.job),
             gathered=gathered,
             runs=runs,
             rejected_file=rejected,
-            repeats=merged(repeats) if self.settings.dedup == "near" else None,
+            repeats=merged(repeats) if self.job.settings.dedup == "near" else None,
         )
         paths.write(paths.at(self.out, manifest.NAME), made.dumps().encode())
         return made

@@ -3,6 +3,7 @@
 * T5prepError             one sentence for the terminal: what is wrong, the value, what to type next; exit code 1
   x UsageError            an option or a combination of options that cannot work
   x SourceError           a corpus that cannot be found, fetched or read
+  x TaskError             a file of a task that cannot be used, or that fails at a row
   x TokenizerError        a tokenizer that cannot be loaded, or does not fit the task
   x OutputError           a place that cannot be written, or that holds something else
   x DatasetError          a prepared dataset that is missing, altered, or newer than this version
@@ -25,6 +26,10 @@ class UsageError(T5prepError):
 
 class SourceError(T5prepError):
     """A corpus that cannot be found, fetched or read."""
+
+
+class TaskError(T5prepError):
+    """A file of a task that cannot be used, or that fails at a row."""
 
 
 class TokenizerError(T5prepError):

@@ -12,6 +12,7 @@ from pipelines.prepare import prepare
 from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
 from t5prep.prepare import task_settings
+from t5prep.tasks import registry
 
 
 def prepared(
@@ -21,8 +22,9 @@ def prepared(
     name = choices.pop("task", "so_quality")
     resolved = sources.resolve(str(source), include=choices.pop("include", ()))
     how = {key: choices.pop(key) for key in ("kept", "fresh", "memory", "runner", "arguments") if key in choices}
-    settings = task_settings.choose(name, options=choices.pop("options", {}), source=resolved, **choices)
-    return prepare(settings, source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, **how)
+    task = registry.get(name)
+    settings = task_settings.choose(task, options=choices.pop("options", {}), source=resolved, **choices)
+    return prepare(settings, source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, task=task, **how)
 
 
 def records(data: Path) -> dict[str, list[dict[str, list]]]:

@@ -19,10 +19,14 @@ from servers.internet import Internet
 
 from t5prep.cli import main
 from t5prep.sources import sample
-from t5prep.tasks import corpora, registry
+from t5prep.tasks import registry
 from t5prep.train import config
 
 SHELL = readme.codes("sh")
+ARTICLES = [
+    *({"id": i, "text": f"Article {i} has words enough to be one.", "title": f"Title {i}"} for i in range(20)),
+    {"id": 99, "text": "short", "title": "x"},
+]
 # What a test adds, so that a command is done in seconds.
 QUICK = {
     "train": ["--set", "steps=4", "--set", "warmup=2", "--set", "eval_every=4", "--set", "steps_per_loop=2"],
@@ -39,7 +43,7 @@ def _trains(code: Code) -> bool:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory with the CSV that the README speaks of; this process prepares, with nothing kept."""
+    """Return an empty directory with the files that the README speaks of; this process prepares, with nothing kept."""
     from pipelines import prepare
 
     (tmp_path / "here").mkdir()
@@ -50,7 +54,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {"question": f"Why does part {i} fail?", "context": "It is broken. " * 60, "label": ["low", "high"][i % 2]}
         for i in range(30)
     ]
+    Path("headlines.py").write_text(_task())
+    Path("news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ARTICLES))
     return write_csv(Path("mine.csv"), rows).parent.resolve()
+
+
+def _task() -> str:
+    """Return the README's example of a task."""
+    (code,) = (code.text for code in readme.codes("python") if "TASK = Task(" in code.text)
+    return code
 
 
 def _in_this_process(prepare, settings, **how):
@@ -174,7 +186,7 @@ def test_what_make_prep_prints(here: Path) -> None:
     (shown,) = (code.text for code in readme.codes("") if code.text.startswith("data/sample:"))
     printed = _run(Command("t5prep", SAMPLE)) + _run(Command("t5prep", ["report", "data/sample"]))
     told = [line for line in printed.splitlines() if "tokenized" not in line or line.startswith("  cut")]
-    for line, expected in zip(told[-7:], shown.splitlines(), strict=True):
+    for line, expected in zip(told[-8:], shown.splitlines(), strict=True):
         beginning = expected.removesuffix(" ...")
         assert _without_sizes(line).startswith(_without_sizes(beginning)), (line, expected)
 
@@ -183,19 +195,12 @@ def _without_sizes(line: str) -> str:
     return re.sub(r"in [\d.]+ s|[\d.]+ kB", "…", line)
 
 
-def test_the_example_of_a_task_is_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = (code.text for code in readme.codes("python") if "TASK = Task(" in code.text)
-    (name,) = re.findall(r"a whole one, `(\w+)\.py`", readme.TEXT)
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / f"{name}.py").write_text(code)
-    monkeypatch.setattr(corpora, "__path__", [*corpora.__path__, str(tmp_path / "tasks")])
-    assert len(code.splitlines()) <= 40
-    source = tmp_path / "news.jsonl"
-    articles = [{"id": i, "text": f"Article {i} has words enough to be one.", "title": f"Title {i}"} for i in range(20)]
-    source.write_text("".join(json.dumps(row) + "\n" for row in [*articles, {"id": 99, "text": "short", "title": "x"}]))
-    made = prepared(source, tmp_path / "out", tokenizer=sample.tokenizer_path(), task=name)
+def test_the_example_of_a_task_is_a_whole_one(here: Path) -> None:
+    assert "a whole one, `headlines.py`" in readme.TEXT
+    assert len(_task().splitlines()) <= 40
+    made = prepared("news.jsonl", here / "out", tokenizer=sample.tokenizer_path(), task="headlines.py")
     assert made.rejected == {"short article": 1}
-    assert len(by_id(tmp_path / "out")) == 20
+    assert len(by_id(here / "out")) == 20
 
 
 def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def of_task(task: Task) -> list[click.Parameter]:
     defaults = {"input_length": task.input_length, "target_length": task.target_length}
     return [
         # A default of None would count as one, and --source would not be required.
-        _option("source", SOURCES, **({"default": task.source} if task.source else {"required": True})),
+        _option("source", SOURCES, **({"default": task.corpus.source} if task.corpus.source else {"required": True})),
         _option("tokenizer", "A spiece.model, its directory, a Hub name, or sample:", required=True),
         _option("out", "Where the dataset goes.", required=True),
         *(from_field(field, default=defaults.get(field.name, field.default)) for field in chosen),

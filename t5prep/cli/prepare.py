@@ -30,18 +30,18 @@ class _Tasks(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from t5prep.tasks import registry
 
-        return registry.names()
+        return list(registry.installed()[0])
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         from t5prep.tasks import registry
 
-        this = registry.get(name)
-        params = of_task(this)
-        summary = registry.summary(name)
+        definition = registry.get(name)
+        params = of_task(definition.task)
+        summary = definition.summary or f"Prepare rows by the task of {name}."
         usual = f"t5prep prepare {name} --tokenizer google-t5/t5-base --out data/{name}"
         example = f"\b\nExample:\n  {_EXAMPLES.get(name, usual)}"
         return click.Command(
-            name, params=params, callback=_callback(name), help=f"{summary}\n\n{example}", short_help=summary
+            name, params=params, callback=_callback(definition), help=f"{summary}\n\n{example}", short_help=summary
         )
 
 
@@ -53,17 +53,15 @@ _EXAMPLES = {
 }
 
 
-def _callback(name: str) -> Any:
+def _callback(definition: Any) -> Any:
     def run(**given: Any) -> None:
-        from t5prep.tasks import registry
-
-        fields = [field.name for field in dataclasses.fields(registry.get(name).options)]
-        _prepare(name, options={field: given.pop(field) for field in fields}, **given)
+        fields = [field.name for field in dataclasses.fields(definition.task.options)]
+        _prepare(definition, options={field: given.pop(field) for field in fields}, **given)
 
     return run
 
 
-def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str, out: str, **given: Any) -> None:
+def _prepare(definition: Any, *, options: dict[str, Any], source: str, tokenizer: str, out: str, **given: Any) -> None:
     from pipelines.prepare import prepare
     from t5prep import sources
     from t5prep.io import cache_folder
@@ -73,8 +71,8 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
     as_json, workers, fresh = (given.pop(key) for key in ("as_json", "workers", "fresh"))
     runner, beam_options = given.pop("runner"), given.pop("beam_options")
     memory = byte_sizes.parse(given.pop("memory"), name="--memory")
-    resolved = sources.resolve(source, include=task_settings.files(name, options))
-    chosen = task_settings.choose(name, options=options, source=resolved, **given)
+    resolved = sources.resolve(source, include=definition.choose(options).files)
+    chosen = task_settings.choose(definition, options=options, source=resolved, **given)
     began = time.monotonic()
     made = prepare(
         chosen,
@@ -87,6 +85,7 @@ def _prepare(name: str, *, options: dict[str, Any], source: str, tokenizer: str,
         memory=memory,
         kept=cache_folder.tokenized(),
         fresh=fresh,
+        task=definition,
     )
     if as_json:
         _output.print_json({"out": out, **_facts(made)})

@@ -16,16 +16,18 @@ def command(as_json: bool) -> None:
     """
     from t5prep.tasks import registry
 
-    found = {name: registry.get(name) for name in registry.names()}
+    found, failures = registry.installed()
+    for failure in failures:
+        click.echo(_output.colour(f"Warning: {failure}", fg="yellow"), err=True)
     if as_json:
         _output.print_json(
             {
                 name: {
-                    "summary": registry.summary(name),
-                    "source": one.source,
-                    "licence": one.licence,
-                    "citation": one.citation,
-                    "metrics": list(one.metrics),
+                    "summary": one.summary,
+                    "source": one.task.corpus.source,
+                    "licence": one.task.corpus.licence,
+                    "citation": one.task.corpus.citation,
+                    "metrics": list(one.task.metrics),
                 }
                 for name, one in found.items()
             }
@@ -33,9 +35,9 @@ def command(as_json: bool) -> None:
         return
     for name, one in found.items():
         click.echo(_output.colour(name, bold=True))
-        click.echo(f"  {registry.summary(name)}")
-        click.echo(f"  source    {one.source or 'yours: --source'}")
+        click.echo(f"  {one.summary}")
+        click.echo(f"  source    {one.task.corpus.source or 'yours: --source'}")
         for what in ("licence", "citation"):
-            if value := getattr(one, what):
+            if value := getattr(one.task.corpus, what):
                 click.echo(f"  {what:<9} {value}")
         click.echo(f"  options   t5prep prepare {name} --help")

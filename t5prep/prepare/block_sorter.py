@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import placement, task_settings
+from t5prep.prepare import placement
 from t5prep.prepare.near_duplicates import search, sketch
 from t5prep.prepare.near_duplicates.sketch import Sketch
-from t5prep.prepare.record_writer import RecordWriter
+from t5prep.prepare.record_writer import RecordWriter, built_when_written
 from t5prep.reading.blocks import Block
-from t5prep.tasks import registry
+from t5prep.tasks.task import Task
 
 # One record of a run. `high`, `low` are its position; `begin`, `size` where it stands; `row` where it comes from; the
 # rest is what statistics count. `target` is a digest of the labels: equal targets count as one label.
@@ -71,14 +71,15 @@ class Run:
 class Placer:
     """Places tables of one preparation. `own_splits` maps a file's name to its split where files are splits."""
 
-    def __init__(self, settings: Settings, *, own_splits: Mapping[str, str], pad_id: int, unk_id: int) -> None:
+    def __init__(
+        self, settings: Settings, task: Task, *, own_splits: Mapping[str, str], pad_id: int, unk_id: int
+    ) -> None:
         self._settings = settings
         self._own_splits = own_splits
         self._unk_id = unk_id
         self._search = search.of_settings(settings)
-        this = registry.get(settings.task)
-        self._several, self._whole = this.several, this.whole
-        self._write = RecordWriter(settings, pad_id=pad_id, bare=task_settings.built_when_written(settings))
+        self._several, self._whole = task.several_answers, task.never_cut
+        self._write = RecordWriter(settings, pad_id=pad_id, bare=built_when_written(settings, task))
 
     def __call__(self, table: pa.Table, block: Block) -> Run:
         """The run of a block's table (feature_table.SCHEMA), its bytes inside."""

@@ -1,49 +1,55 @@
-"""A block of rows becomes a table of features: tokenized once, kept, and placed as often as one likes."""
+"""Tokenize a block of rows into an Arrow table that can be cached across seeds, splits and layouts."""
 
 import dataclasses
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.dataset.settings import Settings
-from t5prep.errors import Reject, SourceError
-from t5prep.prepare import code_digest, column_tokenizer, token_cache
+from t5prep.errors import Reject, SourceError, T5prepError, TaskError
+from t5prep.prepare import column_tokenizer
 from t5prep.prepare.column_tokenizer import ColumnTokenizer
 from t5prep.prepare.feature_table import SCHEMA
 from t5prep.prepare.filters.chain import Chain, Filtered
 from t5prep.prepare.near_duplicates.shingles import shingles
+from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import blocks, columns
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
-from t5prep.tasks import registry, task
-from t5prep.tasks.example import Example, text_of
+from t5prep.tasks import columns as task_columns
+from t5prep.tasks import task_file
+from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks.example import Example, problem, text_of
 from t5prep.tasks.html import folded
 from t5prep.tokens.encoder import DocumentEncoder, Encoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
 
 
-class BlockTokenizer:
-    """Tokenizes blocks of one task. `folder` is where tables are kept for the next run; `fresh` looks for none there.
+class TokenizedBlock(NamedTuple):
+    """Hold the table (SCHEMA) of a block, and whether an earlier run had tokenized it.
 
-    `found` says whether the last block was found.
+    Row numbers count from the block's first row, so that the table fits wherever the block stands.
     """
 
+    table: pa.Table
+    found: bool
+
+
+class BlockTokenizer:
+    """Tokenize blocks of one task; threads may share it. With a `cache`, tables are kept for the next run."""
+
     def __init__(
-        self, settings: Settings, tokenizer: Tokenizer, *, folder: Path | None = None, fresh: bool = False
+        self, settings: Settings, task: ChosenTask, tokenizer: Tokenizer, *, cache: TokenCache | None = None
     ) -> None:
-        self._task = registry.get(settings.task)
-        self._options = task.make_options(self._task, settings.options)
-        self._columns = tuple(self._task.columns(self._options))
-        self._names = task.column_names(self._columns)
-        self._id_column = self._task.id_column(self._options)
+        self._task, self._columns, self._cache = task, task.columns, cache
         self._encode: Callable[[Sequence[Example]], list[Features | Reject]] = (
             DocumentEncoder(tokenizer)
-            if self._task.documents
+            if task.spans
             else Encoder(
                 tokenizer,
                 input_length=settings.input_length,
@@ -53,39 +59,34 @@ class BlockTokenizer:
                 keep_newlines=settings.keep_newlines,
             )
         )
-        template = self._task.template(self._options)
         self._by_columns = None
-        if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._names):
+        template = task.template
+        if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._columns.names):
             self._by_columns = ColumnTokenizer(template, settings, tokenizer)
         self._filters = Chain(settings.filter)
         self._dedup, self._near_words = settings.dedup, settings.near_words
-        self._kept, self._fresh, self.found = folder, fresh, False
-        if folder is not None:
-            code = code_digest.of_task(f"t5prep.tasks.corpora.{settings.task}", *self._filters.modules)
-            code += "".join(self._filters.files().values())
-            self._key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
 
-    def __call__(self, block: Block) -> pa.Table:
-        """The table (SCHEMA) of a block; row numbers count from the block's first row, so that they can be reused."""
-        self.found = False
-        if self._kept is None:
-            return self._tokenize(block)
+    def __call__(self, block: Block) -> TokenizedBlock:
+        """Return the table of a block. Raises SourceError for a missing column, TaskError where the task fails at a row."""
+        if self._cache is None:
+            return TokenizedBlock(self._tokenize(block), found=False)
         if block.format.kind != "parquet":
             block = dataclasses.replace(block, data=blocks.content(block))  # read once
-        name = token_cache.digest(self._key, block, columns=self._names)
-        if not self._fresh and (table := token_cache.find(self._kept, name)) is not None:
-            self.found = True
-            return table
+        name = self._cache.name_of(block, columns=self._columns.names)
+        if (kept := self._cache.find(name)) is not None:
+            return TokenizedBlock(kept, found=True)
         table = self._tokenize(block)
-        token_cache.keep(self._kept, name, table)
-        return table
+        self._cache.keep(name, table)
+        return TokenizedBlock(table, found=False)
 
     def _tokenize(self, block: Block) -> pa.Table:
-        if block.columns and (missing := task.missing_column(self._columns, block.columns)):
-            raise SourceError(f"{block.file.name} has no column {missing}")
+        if block.columns and (lacks := task_columns.missing(self._columns.all, block.columns)):
+            raise SourceError(f"{block.file.name} has no column {lacks}")
         if self._by_columns is None:
-            return self._by_rows(block, [row for row in blocks.read(block, columns=self._names) if not row.blank])
-        read = columns.read(block, columns=self._names)
+            return self._by_rows(
+                block, [row for row in blocks.read(block, columns=self._columns.names) if not row.blank]
+            )
+        read = columns.read(block, columns=self._columns.names)
         table, described = self._by_columns(read.table, read.numbers - block.first_row)
         left = np.flatnonzero(~described)
         records = read.table.take(pa.array(left)).to_pylist()
@@ -98,26 +99,42 @@ class BlockTokenizer:
 
     def _by_rows(self, block: Block, rows: list[Row]) -> pa.Table:
         """Return the table of some rows of a block, made one by one by the task's own function."""
-        examples = [self._example(row) for row in rows]
+        examples = [self._example(row, block) for row in rows]
         encoded = iter(self._encode([one.example for one in examples if isinstance(one, Filtered)]))
         made = [next(encoded) if isinstance(one, Filtered) else one for one in examples]
         return self._table(block, rows, examples, made)
 
-    def _example(self, row: Row) -> Filtered | str:
-        """Return the example of a row as filters left it, or why it makes none."""
+    def _example(self, row: Row, block: Block) -> Filtered | str:
+        """Return the example of a row as filters left it, or why it makes none. Raises TaskError where the task fails."""
         if row.record is None:
             return row.reason
         try:
-            return self._filters(self._task.to_example(row.record, self._options))
+            made = self._task.to_example(row.record)
         except Reject as reject:
             return str(reject)
         except KeyError as error:
-            if error.args[0] not in self._names:
-                raise
-            return f"missing field: {error.args[0]}"
+            if error.args[0] in self._columns.names:
+                return f"missing field: {error.args[0]}"
+            raise self._failed(row, block, error) from error
+        except T5prepError:
+            raise
+        except Exception as error:
+            raise self._failed(row, block, error) from error
+        if wrong := problem(made):
+            raise self._failed(row, block, TypeError(wrong))
+        return self._filters(made)
+
+    def _failed(self, row: Row, block: Block, error: Exception) -> TaskError:
+        """Return the error of a task that fails at a row, as a sentence that names the line of its code."""
+        code = getattr(self._task.task.to_example, "__code__", None)
+        where = task_file.line_of(error, code.co_filename) if code else ""
+        return TaskError(
+            f"the task {self._task.name} fails at {block.file.name}, row {row.number}: {task_file.said(error)}"
+            f"{f' ({where})' if where else ''}. Mend its to_example, or let it raise Reject for such rows."
+        )
 
     def _id(self, row: Row) -> str | None:
-        id = (row.record or {}).get(self._id_column)
+        id = (row.record or {}).get(self._columns.id_name)
         return None if id is None else str(id)
 
     def _table(

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from t5prep import __version__
@@ -17,7 +18,8 @@ from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.shard_writer import Gathered
 from t5prep.sources import Resolved
-from t5prep.tasks import registry, task
+from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks.registry import Definition
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -33,7 +35,9 @@ FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
 
 def assemble(
     settings: Settings,
+    task: ChosenTask,
     *,
+    facts: manifest.TaskFacts,
     source: Resolved,
     files: list[manifest.SourceFile],
     tokenizer: Tokenizer,
@@ -59,7 +63,9 @@ def assemble(
     for split, counts in counted.items():
         duplicates = sum((collections.Counter(part.reasons) for part in parts[split]), collections.Counter())
         own = counts if labelled else dataclasses.replace(counts, labels=None)
-        splits[split] = _split(own, parts[split], dict(sorted(duplicates.items())), tokenizer, settings)
+        splits[split] = _split(
+            own, parts[split], dict(sorted(duplicates.items())), tokenizer, settings, facts.hides_spans
+        )
         merged = sum(part.merged for part in parts[split])
         splits[split] = dataclasses.replace(splits[split], examples=counts.examples + merged)
         for reason, number in duplicates.items():
@@ -67,9 +73,8 @@ def assemble(
     for run in runs:
         for reason, number in run.reasons.items():
             rejected[reason] = rejected.get(reason, 0) + number
-    strip = "html" in registry.get(settings.task).options.__annotations__
     if labelled and total.labels and (strength := record_counts.association(total.labels)) >= STRONG_ASSOCIATION:
-        warnings.append(_markup_warning(total.labels, strength, tokenizer, strip=strip))
+        warnings.append(_markup_warning(total.labels, strength, tokenizer, remedy=task.without_markup))
     accounted = account(runs, gathered)
     balance.check(accounted, examples=sum(split.examples for split in splits.values()), rejected=sum(rejected.values()))
     if rejected_file.lines != sum(rejected.values()):
@@ -89,7 +94,7 @@ def assemble(
         schema=manifest.SCHEMA,
         created_by=f"t5prep {__version__}",
         settings=settings,
-        task=task_facts(settings),
+        task=facts,
         source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
         features=record_writer.features(settings, references=references),
@@ -128,11 +133,10 @@ def _ledger(total: record_counts.Counts, counted: Mapping[str, record_counts.Cou
     return ledger
 
 
-def task_facts(settings: Settings) -> manifest.TaskFacts:
-    """Return what the manifest says of the task."""
-    this = registry.get(settings.task)
-    classes = this.classes(task.make_options(this, settings.options))
-    return manifest.TaskFacts(list(this.metrics), list(classes), hides_spans=this.documents)
+def task_facts(definition: Definition, task: ChosenTask) -> manifest.TaskFacts:
+    """Return what the manifest says of a task."""
+    own = {"file": Path(definition.file).name, "sha256": definition.sha256} if definition.file else {}
+    return manifest.TaskFacts(list(task.task.metrics), list(task.classes), hides_spans=task.spans is not None, **own)
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -169,6 +173,7 @@ def _split(
     rejected: dict[str, int],
     tokenizer: Tokenizer,
     settings: Settings,
+    hides_spans: bool,
 ) -> manifest.Split:
     joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
     before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
@@ -177,7 +182,7 @@ def _split(
     lengths: dict[str, Any] = {"step": list(record_counts.STEPS), "joint": joint, "inputs_before": before}
     if settings.layout == "packed":
         lengths["packed"] = _packed(counts, settings)
-    elif registry.get(settings.task).documents:
+    elif hides_spans:
         lengths["documents"] = counts.examples
     return manifest.Split(
         records=counts.records,
@@ -224,14 +229,14 @@ def _packed_warnings(counts: record_counts.Counts, settings: Settings) -> list[s
 
 
 def _markup_warning(
-    labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer, *, strip: bool
+    labels: dict[tuple[int, ...], tuple[int, int]], strength: float, tokenizer: Tokenizer, *, remedy: str
 ) -> str:
-    """Why a model could cheat, in numbers, and what to do: `strip` says that the task can take the markup out."""
+    """Why a model could cheat, in numbers, and what to do: `remedy` is the option that takes the markup out."""
     shares = ", ".join(
         f"{marked / (marked + plain):.0%} of {tokenizer.decode(ids[:-1])}"
         for ids, (marked, plain) in sorted(labels.items())
     )
     return (
         f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "
-        f"them instead of the text. {'Prepare without markup: --html strip' if strip else 'Take it out of the source.'}"
+        f"them instead of the text. {f'Prepare without markup: {remedy}' if remedy else 'Take it out of the source.'}"
     )

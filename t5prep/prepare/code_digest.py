@@ -20,7 +20,7 @@ _FOLDERS = (
 _ROOT = Path(t5prep.__file__).parents[1]
 
 
-def digest(sources: Iterable[str]) -> str:
+def digest(sources: Iterable[str | bytes]) -> str:
     """Return 32 hex digits of what Python sources do, whatever their comments and docstrings say.
 
     >>> digest(['x = 1  # one']) == digest(['"A module."', 'x = 1']) == digest(['x = 2'])
@@ -39,9 +39,14 @@ def digest(sources: Iterable[str]) -> str:
 
 
 @functools.cache
-def of_task(module: str, *filters: str) -> str:
-    """Return the digest of the code that makes tokens of a task's rows: the task's module, and those of filters."""
-    return digest(_path(name).read_text(encoding="utf-8") for name in sorted(modules(*_START, module, *filters)))
+def of_task(code: bytes, *filters: str) -> str:
+    """Return the digest of all code that makes tokens of a task's rows.
+
+    `code` is the source that defines the task, and `filters` are the modules of filters.
+    """
+    used = (name for name in _imports(code) if _decides(name))
+    names = sorted(modules(*_START, *filters, *used))
+    return digest([*(_path(name).read_text(encoding="utf-8") for name in names), code])
 
 
 def modules(*start: str) -> set[str]:
@@ -52,15 +57,16 @@ def modules(*start: str) -> set[str]:
         name = ahead.pop()
         if name not in reached:
             reached.add(name)
-            ahead += [
-                imported
-                for imported in _imports(_path(name).read_text(encoding="utf-8"))
-                if imported.startswith(_FOLDERS) and _path(imported).exists()
-            ]
+            ahead += [imported for imported in _imports(_path(name).read_text(encoding="utf-8")) if _decides(imported)]
     return reached
 
 
-def _imports(source: str) -> Iterator[str]:
+def _decides(name: str) -> bool:
+    """Return whether a name is that of a module in one of the folders which decide tokens."""
+    return name.startswith(_FOLDERS) and _path(name).exists()
+
+
+def _imports(source: str | bytes) -> Iterator[str]:
     """Yield the name of everything that a source imports, module or not."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -14,7 +14,8 @@ from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts, record_writer
 from t5prep.prepare.block_sorter import ENTRY
-from t5prep.tasks import registry, task
+from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks.task import Spans
 from t5prep.tokens import chunking, packing, span_corruption
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -36,10 +37,12 @@ class Arranged(NamedTuple):
 Arrangement = Callable[[Iterable[Range]], Iterator[Arranged]]
 
 
-def choose(settings: Settings, tokenizer: Tokenizer) -> Arrangement:
+def choose(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Arrangement:
     """The arrangement of a preparation."""
-    if registry.get(settings.task).documents:
-        return Corrupted(settings, tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0))
+    if task.spans:
+        return Corrupted(
+            settings, task.spans, tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0)
+        )
     return (
         Packed(settings, settings.marked, tokenizer.pad_id) if settings.layout == "packed" else Placed(settings.marked)
     )
@@ -93,6 +96,7 @@ class Corrupted:
     """
 
     settings: Settings
+    spans: Spans
     pad_id: int
     eos_id: int
     unk_id: int
@@ -100,8 +104,7 @@ class Corrupted:
 
     def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
         """All ranges as one sequence of tokens, in rows."""
-        options = task.make_options(registry.get(self.settings.task), self.settings.options)
-        hide = {"density": options.density, "mean_span": options.mean_span}
+        hide = self.spans._asdict()
         length, _ = span_corruption.lengths(self.settings.input_length, **hide)
         write = record_writer.RecordWriter(self.settings, pad_id=self.pad_id)
         documents = _Counted(ranges)

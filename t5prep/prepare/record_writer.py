@@ -8,6 +8,7 @@ import numpy as np
 from t5prep.dataset import tfrecord
 from t5prep.dataset.manifest import Feature
 from t5prep.dataset.settings import Settings
+from t5prep.tasks.task import Task
 from t5prep.tokens import packing
 
 try:
@@ -17,6 +18,11 @@ except ImportError:  # no compiler
 
 # Ids of several rows, int32[total], and where each row's begin, int64[rows + 1].
 Lists = tuple[np.ndarray, np.ndarray]
+
+
+def built_when_written(settings: Settings, task: Task) -> bool:
+    """Return whether records are built when a shard is written, of examples that were spilled without padding."""
+    return settings.layout == "packed" or task.spans is not None
 
 
 def features(settings: Settings, *, references: bool) -> dict[str, Feature]:

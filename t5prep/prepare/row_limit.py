@@ -8,7 +8,7 @@ from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import BLOCK_BYTES, Block
 from t5prep.reading.parallel_files import Pair
 from t5prep.sources import RawFile
-from t5prep.tasks import registry
+from t5prep.tasks.task import Corpus
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Wanted:
     rows: int | None = None
 
 
-def wanted(files: Sequence[RawFile], settings: Settings) -> Iterator[Wanted]:
+def wanted(files: Sequence[RawFile], settings: Settings, corpus: Corpus) -> Iterator[Wanted]:
     """The files, paired, each with its share of the limit; with one, files are read until it is reached.
 
     Raises SourceError for a file that cannot be read or has no partner.
     """
-    elements = parallel_files.match(files, registry.get(settings.task).pairs)
+    elements = parallel_files.match(files, corpus.pairs)
     if settings.limit is None:
         yield from map(Wanted, elements)
         return
@@ -33,18 +33,18 @@ def wanted(files: Sequence[RawFile], settings: Settings) -> Iterator[Wanted]:
     for element in elements:
         split = own.get(parallel_files.files(element)[0].name, "")
         rows = 0
-        for block in scan(Wanted(element, left[split]), settings):
+        for block in scan(Wanted(element, left[split]), settings, corpus):
             rows += block.rows
         left[split] -= rows
         yield Wanted(element, rows)
 
 
-def scan(wanted: Wanted, settings: Settings, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def scan(wanted: Wanted, settings: Settings, corpus: Corpus, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """The blocks of a file or pair (pairs.scan), as far as its rows are wanted. Raises SourceError."""
     left = wanted.rows
     if left == 0:
         return
-    how = {"kind": settings.format, "encoding": settings.encoding, "otherwise": registry.get(settings.task).format}
+    how = {"kind": settings.format, "encoding": settings.encoding, "otherwise": corpus.format}
     for block in parallel_files.scan(wanted.element, **how, block_bytes=block_bytes):
         if left is None:
             yield block

@@ -10,31 +10,26 @@ from t5prep.prepare.filters.chain import Chain
 from t5prep.reading import split_files
 from t5prep.sources import Resolved
 from t5prep.tasks import options as task_options
-from t5prep.tasks import registry, task
-from t5prep.tasks.task import Task
+from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks.registry import Definition
 from t5prep.tokens import newlines, span_corruption
 
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 
 
-def files(name: str, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the patterns of the files that a task reads with these options. Raises UsageError."""
-    this = registry.get(name)
-    return task.files(this, task.make_options(this, given))
-
-
-def choose(name: str, *, options: Mapping[str, Any], source: Resolved, **given: Any) -> Settings:
+def choose(definition: Definition, *, options: Mapping[str, Any], source: Resolved, **given: Any) -> Settings:
     """Return whole settings of a task from some: what is not given is the task's default, or follows from the source.
 
     Raises UsageError.
     """
-    this = registry.get(name)
-    values: dict[str, Any] = {"input_length": this.input_length, "target_length": this.target_length, **given}
+    task = definition.task
+    values: dict[str, Any] = {"input_length": task.input_length, "target_length": task.target_length, **given}
     if values.get("splits") is None:
         values["splits"] = default_splits(source)
-    if this.documents and values["target_length"] == this.target_length:  # as long as inputs of this length need
-        values["target_length"] = _target_length(this, options, values["input_length"])
-    return complete(Settings(task=name, options=dict(options), **values))
+    chosen = definition.choose(options)
+    if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
+        values["target_length"] = _target_length(chosen, values["input_length"])
+    return complete(Settings(task=definition.name, options=dict(options), **values), chosen)
 
 
 def default_splits(source: Resolved) -> dict[str, float] | None:
@@ -42,25 +37,19 @@ def default_splits(source: Resolved) -> dict[str, float] | None:
     return None if split_files.of_files([file.name for file in source.files]) else dict(DEFAULT_SPLITS)
 
 
-def complete(settings: Settings) -> Settings:
+def complete(settings: Settings, task: ChosenTask) -> Settings:
     """Return the settings with every option of the task named, so that what was left out is equal to its default.
 
-    Raises UsageError for options that the task does not have, and for settings that it cannot work with.
+    Raises UsageError for settings that the task cannot work with.
     """
-    this = registry.get(settings.task)
-    chosen = task.make_options(this, settings.options)
-    if this.documents:
-        _check_documents(settings)
+    if task.spans:
+        _check_spans(settings, task)
     Chain(settings.filter)
-    return dataclasses.replace(settings, options=task_options.plain(chosen))
+    return dataclasses.replace(settings, options=task_options.plain(task.options))
 
 
-def built_when_written(settings: Settings) -> bool:
-    """Return whether records are built when a shard is written, of examples that were spilled without padding."""
-    return settings.layout == "packed" or registry.get(settings.task).documents
-
-
-def _check_documents(settings: Settings) -> None:
+def _check_spans(settings: Settings, task: ChosenTask) -> None:
+    """Raise UsageError for settings that do not go with texts laid end to end."""
     if settings.keep_newlines:
         raise UsageError(
             f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
@@ -70,7 +59,7 @@ def _check_documents(settings: Settings) -> None:
         raise UsageError(
             f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded"
         )
-    targets = _target_length(registry.get(settings.task), settings.options, settings.input_length)
+    targets = _target_length(task, settings.input_length)
     if targets > settings.target_length:
         raise UsageError(
             f"--target-length {settings.target_length}: inputs of {settings.input_length} tokens have targets of {targets}. "
@@ -78,7 +67,7 @@ def _check_documents(settings: Settings) -> None:
         )
 
 
-def _target_length(this: Task, given: Mapping[str, Any], input_length: int) -> int:
-    """Return how many tokens a target has where the spans of documents are hidden."""
-    chosen = task.make_options(this, given)
-    return span_corruption.lengths(input_length, density=chosen.density, mean_span=chosen.mean_span)[1]
+def _target_length(task: ChosenTask, input_length: int) -> int:
+    """Return how many tokens a target has where the spans of texts are hidden."""
+    assert task.spans is not None
+    return span_corruption.lengths(input_length, **task.spans._asdict())[1]

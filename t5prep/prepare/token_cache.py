@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -28,13 +28,6 @@ _WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
 _FULL = "full"
 
 
-class Usage(NamedTuple):
-    """How many blocks are kept, and how large they are together."""
-
-    blocks: int
-    bytes: int
-
-
 def key(settings: Settings, *, tokenizer: str, code: str) -> str:
     """Return what decides the tokens of a row besides the row, as 32 hex digits.
 
@@ -43,6 +36,25 @@ def key(settings: Settings, *, tokenizer: str, code: str) -> str:
     """
     text = json.dumps([settings.token_choices(), tokenizer, code], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class TokenCache:
+    """Find and keep the tables of one preparation's blocks. `fresh` finds none that an earlier run has kept."""
+
+    def __init__(self, folder: Path, *, key: str, fresh: bool = False) -> None:
+        self._folder, self._key, self._fresh = folder, key, fresh
+
+    def name_of(self, block: Block, *, columns: Sequence[str]) -> str:
+        """Return the name of a block's table: a digest of how it is tokenized, and of the bytes that are read for it."""
+        return digest(self._key, block, columns=columns)
+
+    def find(self, name: str) -> pa.Table | None:
+        """Return the table of that name, which counts as used now; None where there is none."""
+        return None if self._fresh else find(self._folder, name)
+
+    def keep(self, name: str, table: pa.Table) -> None:
+        """Keep a table, unless there is no room: then the run goes on without."""
+        keep(self._folder, name, table)
 
 
 def digest(key: str, block: Block, *, columns: Sequence[str]) -> str:
@@ -121,12 +133,6 @@ def bound(folder: Path, *, limit: int, began: float) -> None:
         full.touch()
     else:
         full.unlink(missing_ok=True)
-
-
-def usage(folder: Path) -> Usage:
-    """What is kept now."""
-    sizes = [said.st_size for _, said in _blocks(folder)]
-    return Usage(len(sizes), sum(sizes))
 
 
 def _path(folder: Path, name: str) -> Path:

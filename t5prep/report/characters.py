@@ -9,7 +9,7 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, T5prepError
 from t5prep.reading import blocks, parallel_files
 from t5prep.sources import RawFile
-from t5prep.tasks import registry, task
+from t5prep.tasks import registry
 from t5prep.tasks.example import Example, Protected
 from t5prep.tokens import audit
 from t5prep.tokens.tokenizer import Tokenizer
@@ -48,17 +48,18 @@ def look(made: Manifest, words: Tokenizer) -> Characters | None:
 
 def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
     """The name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
-    this = registry.get(made.settings.task)
-    options = task.make_options(this, made.settings.options)
-    source = sources.resolve(made.source.uri, include=task.files(this, options))
-    element = parallel_files.match(source.files, this.pairs)[0]
+    if made.task.file:
+        raise T5prepError(f"{made.task.file} defines the task, and it is not here.")
+    this = registry.get(made.settings.task).choose(made.settings.options)
+    source = sources.resolve(made.source.uri, include=this.files)
+    element = parallel_files.match(source.files, this.task.corpus.pairs)[0]
     known = {(file.name, file.bytes) for file in made.source.files}
     read: tuple[RawFile, ...] = parallel_files.files(element)
     if any((file.name, file.bytes) not in known for file in read):
         raise T5prepError(f"{read[0].name} is another file than the one that was prepared.")
-    columns = task.column_names(this.columns(options))
+    columns = this.columns.names
     found = parallel_files.scan(
-        element, kind=made.settings.format, encoding=made.settings.encoding, otherwise=this.format
+        element, kind=made.settings.format, encoding=made.settings.encoding, otherwise=this.task.corpus.format
     )
 
     def examples() -> Iterator[Example]:
@@ -66,7 +67,7 @@ def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
             for row in blocks.read(block, columns=columns):
                 if row.record is not None:
                     try:
-                        yield this.to_example(row.record, options)
+                        yield this.to_example(row.record)
                     except Reject:
                         continue
 

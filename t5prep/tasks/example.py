@@ -1,7 +1,7 @@
 """A text-to-text example, and the parts that its input is made of."""
 
 import dataclasses
-from typing import Final
+from typing import Any, Final
 
 
 class _Eos:
@@ -49,3 +49,27 @@ def text_of(inputs: str | tuple[Part, ...]) -> str:
         return inputs
     texts = (part.text if isinstance(part, Protected) else part for part in inputs)
     return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def problem(made: Any) -> str:
+    """Return what is wrong with what a task's to_example returned; "" for an example of texts.
+
+    >>> problem(Example(id=7, inputs="a", targets="b"))
+    'the id of its Example is of type int, not str'
+    """
+    if not isinstance(made, Example):
+        return f"it returned {type(made).__name__}, not an Example"
+    if not isinstance(made.id, str | None):
+        return f"the id of its Example is of type {type(made.id).__name__}, not str"
+    parts = (made.inputs,) if isinstance(made.inputs, str) else made.inputs
+    if not isinstance(parts, tuple) or not parts:
+        return f"the inputs of its Example are of type {type(parts).__name__}, not a str or a tuple of parts"
+    for name, values, kinds in (
+        ("inputs", parts, (str, Protected, _Eos)),
+        ("targets", (made.targets,), (str,)),
+        ("references", made.references, (str,)),
+    ):
+        for value in values:
+            if not isinstance(value, kinds):
+                return f"the {name} of its Example hold a value of type {type(value).__name__}, not str"
+    return ""

@@ -86,7 +86,7 @@ def build(cls: type, given: Mapping[str, Any]) -> Any:
     for name in given:
         if name not in known:
             raise UsageError(f'this task has no option "{name}".{did_you_mean(name, known)} It has: {", ".join(known)}')
-    chosen = cls(**given)
+    chosen = cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     check(chosen)
     return chosen
 

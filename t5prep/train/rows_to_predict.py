@@ -11,9 +11,10 @@ from t5prep.reading import blocks, formats, values
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
-from t5prep.tasks import registry, task
+from t5prep.tasks import columns as task_columns
+from t5prep.tasks import registry
+from t5prep.tasks.columns import Column
 from t5prep.tasks.example import EOS, Example, Part, Protected
-from t5prep.tasks.task import Column
 
 EMPTY = "empty row"
 # The column of a table whose rows are whole inputs, and the one that lines of text have.
@@ -64,7 +65,7 @@ class Asking:
 
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row, whose id is its place where it has none of its own."""
-        names = task.column_names(self.columns)
+        names = task_columns.names(self.columns)
         own = record.get(self.id_column) if self.id_column else None
         id = place if own in (None, "") else str(own)
         if self.name and (reason := values.not_text(record, names)):
@@ -93,32 +94,26 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
 
 def by_task(manifest: Manifest | None) -> Asking:
     """Return how the task of a manifest makes inputs of rows; rows as they stand where there is no such task."""
-    if (
-        manifest is None
-        or manifest.settings.task not in registry.names()
-        or registry.get(manifest.settings.task).documents
-    ):
+    if manifest is None or manifest.task.file or manifest.settings.task not in registry.names():
         return as_they_stand()
-    this = registry.get(manifest.settings.task)
-    given = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in manifest.settings.options.items()
-    }
-    options = task.make_options(this, given)
-    make = this.to_inputs or this.to_example
-    columns = task.input_columns(this, options) if this.to_inputs else tuple(this.columns(options))
+    this = registry.get(manifest.settings.task).choose(manifest.settings.options)
+    if this.spans:
+        return as_they_stand()
+    make = this.task.to_inputs or this.task.to_example
+    columns = tuple(this.columns.inputs) if this.task.to_inputs else this.columns.all
     needed = [column for column in columns if isinstance(column, str) or "" not in column]
     line = (needed[0] if isinstance(needed[0], str) else needed[0][-1]) if len(needed) == 1 else ""
     return Asking(
-        to_inputs=lambda record: make(record, options),
+        to_inputs=lambda record: make(record, this.options),
         columns=columns,
-        id_column=this.id_column(options),
+        id_column=this.columns.id_name,
         line_column=line,
         name=manifest.settings.task,
-        files=task.files(this, options),
-        pairs=this.pairs,
-        format=this.format,
-        whole=this.whole,
-        classes=bool(this.classes(options)),
+        files=this.files,
+        pairs=this.task.corpus.pairs,
+        format=this.task.corpus.format,
+        whole=this.task.never_cut,
+        classes=bool(this.classes),
     )
 
 
@@ -157,19 +152,19 @@ class Rows:
         names = () if lines else _columns(first)
         if asking.name and first and not self._fits(names, lines=lines):
             if not lines and INPUT not in names:
-                missing = task.missing_column(asking.columns, names)
+                missing = task_columns.missing(asking.columns, names)
                 raise SourceError(
                     f"{self._files[0].name} has no column {missing} The model's task, {asking.name}, needs it; inputs as "
                     f"they stand are read from a column {INPUT}, or from lines of text with --as-text."
                 )
-            wanted = ", ".join(task.column_names(asking.columns))
+            wanted = ", ".join(task_columns.names(asking.columns))
             self.note = (
                 f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
                 f"{wanted}, in a table (--format csv or jsonl). --as-text says that this is meant."
             )
             self._asking = as_they_stand()
         elif not asking.name and first and not lines and INPUT not in names:
-            raise SourceError(f"{self._files[0].name} has no column {task.missing_column((INPUT,), names)}")
+            raise SourceError(f"{self._files[0].name} has no column {task_columns.missing((INPUT,), names)}")
         self.columns = (self._asking.line_column,) if lines else names
 
     @property
@@ -185,7 +180,7 @@ class Rows:
                     yield self._question(row, place=f"{named}{row.number}")
 
     def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
-        return bool(self._asking.line_column) if lines else not task.missing_column(self._asking.columns, names)
+        return bool(self._asking.line_column) if lines else not task_columns.missing(self._asking.columns, names)
 
     def _scan(self, file: RawFile) -> Iterator[Block]:
         named = unpacked_name(file.name).lower()

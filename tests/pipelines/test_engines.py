@@ -203,6 +203,7 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
     from pipelines import staging
     from pipelines.work import Finish, PrepareBlock
     from t5prep.dataset.settings import Settings
+    from t5prep.tasks import registry
     from t5prep.tokens.tokenizer import Tokenizer
 
     sizes = []
@@ -212,10 +213,11 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
         )
         source = sources.Resolved("gs://bucket/folder", "", files, "", "")
         loaded = Tokenizer(SAMPLE.read_bytes(), name="sample:")
-        staged = staging.stage(source=source, tokenizer=loaded, folder=str(tmp_path / f"{count:05d}"))
         settings = Settings(task="so_quality", options={}, input_length=512, target_length=8, splits={"train": 1.0})
-        finish = Finish(settings, dataclasses.replace(source, files=()), staged, "gs://bucket/out")
-        graph = preparing.wired(beam.Pipeline(), work=PrepareBlock(settings, staged), finish=finish, spread=True)
+        folder, task = str(tmp_path / f"{count:05d}"), registry.get("so_quality")
+        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder)
+        finish = Finish(job, dataclasses.replace(source, files=()), "gs://bucket/out")
+        graph = preparing.wired(beam.Pipeline(), work=PrepareBlock(job), finish=finish, spread=True)
         sizes.append(graph.to_runner_api().ByteSize())
     assert abs(sizes[0] - sizes[1]) < 1000
     assert max(sizes) < 200_000

@@ -37,7 +37,7 @@ def tokenizer():
 
 
 def settings(name, *, options=None, **choices):
-    this = registry.get(name)
+    this = registry.get(name).task
     lengths = {"input_length": this.input_length, "target_length": this.target_length}
     return Settings(task=name, options=options or {}, **{**lengths, "splits": {"train": 1.0}, **choices})
 
@@ -46,11 +46,12 @@ def shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=2, backw
     """The parsed records of each shard, and what was gathered."""
     out.mkdir(exist_ok=True)
     file = RawFile(path.name, str(path), path.stat().st_size)
-    tokenize = BlockTokenizer(choices, tokenizer)
-    place = block_sorter.Placer(choices, own_splits={}, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    task = registry.get(choices.task).choose(choices.options)
+    tokenize = BlockTokenizer(choices, task, tokenizer)
+    place = block_sorter.Placer(choices, task.task, own_splits={}, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
     found = list(blocks.scan(file, formats.detect(path.name), block_bytes=block_bytes))
-    runs = [place(tokenize(block), block) for block in (reversed(found) if backwards else found)]
-    arrange = record_layouts.choose(choices, tokenizer)
+    runs = [place(tokenize(block).table, block) for block in (reversed(found) if backwards else found)]
+    arrange = record_layouts.choose(choices, task, tokenizer)
     gathered = [
         shard_writer.gather(spec, runs, out=out, arrange=arrange)
         for spec in shard_plan.plan_shards(runs, shards=count, drawn=True)
@@ -172,8 +173,9 @@ def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
     ],
 )
 def test_documents_that_cannot_be_arranged(choices, says):
+    wrong = settings("span_corruption", **choices)
     with pytest.raises(UsageError, match=says):
-        task_settings.complete(settings("span_corruption", **choices))
+        task_settings.complete(wrong, registry.get("span_corruption").choose(wrong.options))
 
 
 @pytest.mark.parametrize(("input_length", "target_length"), [(64, 14), (512, 114), (1024, 229)])

@@ -126,17 +126,17 @@ def test_the_longest_unused_go_first_and_what_this_run_used_stays(tmp_path: Path
     for age, name in enumerate(names):
         token_cache.keep(tmp_path, name, table)
         os.utime(tmp_path / name[:2] / f"{name}.arrow", (1000 + age, 1000 + age))
-    size = token_cache.usage(tmp_path).bytes // 6
+    size = sum(path.stat().st_size for path in files_of(tmp_path)) // 6
     assert token_cache.find(tmp_path, names[0]) is not None  # used now
     token_cache.bound(tmp_path, limit=3 * size, began=time.time() - 60)
     assert {path.stem for path in files_of(tmp_path)} == {names[0], names[4], names[5]}
     token_cache.bound(tmp_path, limit=size // 2, began=time.time() - 60)
     assert {path.stem for path in files_of(tmp_path)} == {names[0]}
     token_cache.keep(tmp_path, "99zz", table)
-    assert token_cache.usage(tmp_path).blocks == 1  # full: nothing more is kept
+    assert len(files_of(tmp_path)) == 1  # full: nothing more is kept
     token_cache.bound(tmp_path, limit=9 * size, began=time.time())
     token_cache.keep(tmp_path, "99zz", table)
-    assert token_cache.usage(tmp_path).blocks == 2
+    assert len(files_of(tmp_path)) == 2
 
 
 def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert said["tokenized"]["files"] == 1
     assert "of at most 1.5 GB" in CliRunner().invoke(cli.main, ["cache", "show"]).stdout
     assert CliRunner().invoke(cli.main, ["cache", "clear", "tokenized"]).exit_code == 0
-    assert token_cache.usage(cache_folder.tokenized()) == (0, 0)
+    assert not files_of(cache_folder.tokenized())
     wrong = CliRunner().invoke(cli.main, ["cache", "clear", "engines"])
     assert wrong.exit_code == 1
     assert '"engines" is not kept' in wrong.stderr
@@ -179,7 +179,7 @@ def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(
     began = time.monotonic()
     subprocess.run([*command, "--out", str(tmp_path / "whole")], env=env, check=True, capture_output=True)
     alone = time.monotonic() - began
-    whole = token_cache.usage(tmp_path / "cache" / "tokenized")
+    whole = len(files_of(tmp_path / "cache" / "tokenized"))
     for path in files_of(tmp_path / "cache" / "tokenized"):
         path.unlink()
     draw, progress = random.Random(20), []
@@ -192,7 +192,7 @@ def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(
             done, longest = done + 1, time.monotonic() - started  # with so much found, the rest takes no longer
             shutil.rmtree(tmp_path / "out")
             continue
-        progress.append(token_cache.usage(tmp_path / "cache" / "tokenized").blocks)
+        progress.append(len(files_of(tmp_path / "cache" / "tokenized")))
         if (tmp_path / "out" / "manifest.json").exists():  # written just before the kill
             verify(tmp_path / "out")
     assert len(progress) == 20
@@ -204,5 +204,5 @@ def test_a_run_killed_again_and_again_finishes_with_the_same_bytes(
     with capsys.disabled():
         print(
             f"\nkilled {len(progress)} times, done {done} times: {seconds / alone:.1f} times the seconds of one whole run; "
-            f"blocks kept after each kill: {progress} of {whole.blocks}; only those being tokenized were lost"
+            f"blocks kept after each kill: {progress} of {whole}; only those being tokenized were lost"
         )

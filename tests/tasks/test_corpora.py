@@ -13,8 +13,8 @@ from t5prep.dataset import manifest
 from t5prep.errors import Reject, UsageError
 from t5prep.reading import text_block
 from t5prep.reading.formats import Format
-from t5prep.tasks import registry, task
-from t5prep.tasks.corpora import causal_qa, diacritics_ro
+from t5prep.tasks import registry
+from t5prep.tasks.corpora import diacritics_ro
 from t5prep.tasks.example import Protected
 from t5prep.tokens import loading
 
@@ -30,12 +30,11 @@ def rows(path: Path, columns: tuple[str, ...], kind: str):
 
 def examples(name: str, records, **options):
     """Examples and reasons of records."""
-    prepared = registry.get(name)
-    chosen = task.make_options(prepared, options)
+    chosen = registry.get(name).choose(options)
     made, reasons = [], []
     for record in records:
         try:
-            made.append(prepared.to_example(record, chosen))
+            made.append(chosen.to_example(record))
         except Reject as reject:
             reasons.append(str(reject))
     return made, reasons
@@ -109,9 +108,8 @@ def squad_zip(tmp_path_factory):
 
 @pytest.mark.parametrize(("subset", "partition"), [("squad2", "original"), ("paq", "random")])
 def test_one_dataset_of_the_webis_archive(squad_zip, tmp_path, subset, partition):
-    this = registry.get("causal_qa")
     options = {"subset": subset, "partition": partition, "questions": "all"}
-    include = task.files(this, task.make_options(this, options))
+    include = registry.get("causal_qa").choose(options).files
     found = sources.resolve(str(squad_zip), include=include)
     assert len(found.files) == 2
     made = prepared(
@@ -134,7 +132,7 @@ def test_one_dataset_of_the_webis_archive(squad_zip, tmp_path, subset, partition
 
 def test_eli5_says_why_it_cannot():
     with pytest.raises(UsageError, match="only the ids"):
-        registry.get("causal_qa").columns(causal_qa.Options(subset="eli5"))
+        _ = registry.get("causal_qa").choose({"subset": "eli5"}).columns
 
 
 def test_the_separator_is_unifiedqas(shared_data):

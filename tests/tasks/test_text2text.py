@@ -5,7 +5,7 @@ import random
 import pytest
 
 from t5prep.sources import sample
-from t5prep.tasks import registry, task
+from t5prep.tasks import registry
 from t5prep.tasks.example import Protected
 from t5prep.tokens.encoder import Encoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
@@ -17,10 +17,9 @@ TEMPLATE = "question: {q} context: {c}"
 
 def cut(record: dict[str, str], *, length: int, policy: str, protect: list[str]) -> str:
     """The input of a record, cut and decoded."""
-    this = registry.get("text2text")
-    options = task.make_options(this, {"inputs": TEMPLATE, "targets_column": "a", "protect": protect})
+    chosen = registry.get("text2text").choose({"inputs": TEMPLATE, "targets_column": "a", "protect": protect})
     encode = Encoder(WORDS, input_length=length, target_length=8, policy=policy, marker="extra_id_1")
-    (made,) = encode([this.to_example({"a": "yes", **record}, options)])
+    (made,) = encode([chosen.to_example({"a": "yes", **record})])
     assert isinstance(made, Features), made
     ids = [int(token) for piece in made.inputs for token in piece]
     assert len(ids) <= length
@@ -45,9 +44,8 @@ def test_the_words_of_a_template_survive_any_cut(policy: str, protect: str) -> N
 def test_without_protect_the_template_is_text_like_any_other() -> None:
     record = {"q": "why", "c": "does this error " * 100}
     assert not cut(record, length=32, policy="tail", protect=[]).startswith("question")
-    this = registry.get("text2text")
-    options = task.make_options(this, {"inputs": TEMPLATE, "targets_column": "a"})
-    assert not any(isinstance(part, Protected) for part in this.to_example({"a": "yes", **record}, options).inputs)
+    chosen = registry.get("text2text").choose({"inputs": TEMPLATE, "targets_column": "a"})
+    assert not any(isinstance(part, Protected) for part in chosen.to_example({"a": "yes", **record}).inputs)
 
 
 def test_what_fits_is_the_same_protected_or_not() -> None:

@@ -17,6 +17,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OutputError, Reject, UsageError
 from t5prep.prepare import task_settings
 from t5prep.sources import sample
+from t5prep.tasks import registry
 from t5prep.tasks.example import EOS, Example, Protected
 from t5prep.tokens import audit, newlines, truncation
 from t5prep.tokens.encoder import Encoder, Features
@@ -176,4 +177,6 @@ def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None
 
 def test_tasks_of_documents_refuse_the_flag() -> None:
     with pytest.raises(UsageError, match="--keep-newlines: span_corruption hides spans behind <extra_id_2>"):
-        task_settings.complete(Settings("span_corruption", {}, 512, 114, keep_newlines=True))
+        task_settings.complete(
+            Settings("span_corruption", {}, 512, 114, keep_newlines=True), registry.get("span_corruption").choose({})
+        )

@@ -1,4 +1,4 @@
-"""Questions about causes and effects → answers: Webis-CausalQA-22, the ten datasets of seed 001.
+"""Questions about causes and effects → answers: the ten datasets of Webis-CausalQA-22.
 
 Source   Zenodo 7186761: Webis-CausalQA-22-v-1.0.zip, input/{original,random}-splits/<subset>_{train,valid}_*.csv.
 Example  what causes rain? \\n water vapour condenses into clouds. → condensation of water vapour
@@ -7,7 +7,7 @@ Paper    Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answe
 
 The question and the context are joined as UnifiedQA joins them: a space, a backslash, the letter n, a space. Truncation
 cuts the context, never the question. Where a row has several answers (joined by tabs) the first is the target and all
-are references; the seed trains on the joined string.
+are references; webis-de/coling22-benchmark-for-causal-question-answering trains on the joined string.
 """
 
 import dataclasses
@@ -16,9 +16,10 @@ import re
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record
 from t5prep.reading.values import text
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Column, Task
+from t5prep.tasks.task import Corpus, Task
 
 SUBSETS = (
     *("paq", "gooaq", "msmarco", "naturalquestions", "eli5"),
@@ -86,27 +87,27 @@ def to_example(record: Record, options: Options) -> Example:
     return Example(id=text(record, "id"), inputs=asked.inputs, targets=answers[0], references=answers)
 
 
-def columns(options: Options) -> tuple[Column, ...]:
-    """The columns that are read. Raises UsageError for ELI5, which has no texts."""
+def columns(options: Options) -> Columns:
+    """Return the columns that are read. Raises UsageError for ELI5, which has no texts."""
     if options.subset == "eli5":
         raise UsageError(
             "--subset eli5: the archive has only the ids of ELI5's posts, because their texts may not be passed on. "
             "Choose another subset, or prepare a file of your own that has the texts with `t5prep prepare text2text`."
         )
-    return "id", "question_processed", ("context_processed", ""), ANSWERS
+    return Columns(inputs=("question_processed", ("context_processed", "")), targets=(ANSWERS,), id="id")
 
 
 TASK = Task(
     to_example=to_example,
     to_inputs=to_inputs,
     columns=columns,
-    target_columns=lambda options: (ANSWERS,),
-    id_column=lambda options: "id",
     options=Options,
-    source="zenodo:7186761",
-    files=("*{subset}_*_{partition}_split.csv",),
-    licence="not stated here: see the Zenodo record, and each dataset's own",
-    citation="Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering",
+    corpus=Corpus(
+        source="zenodo:7186761",
+        files=("*{subset}_*_{partition}_split.csv",),
+        licence="not stated here: see the Zenodo record, and each dataset's own",
+        citation="Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering",
+    ),
     input_length=2048,
     target_length=100,
     metrics=("squad", "normalized_rouge"),

@@ -1,4 +1,4 @@
-"""A few concepts → an everyday sentence with all of them: CommonGen, seed 003's second corpus.
+"""A few concepts → an everyday sentence with all of them: CommonGen.
 
 Source   The Hub's allenai/common_gen: 67,389 / 4,018 / 1,497 rows (a row without a sentence, as a hidden test split has
          them, is rejected). JSON lines with concept_set (joined by #) and scene are read too.
@@ -14,8 +14,9 @@ from typing import Any
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
-from t5prep.tasks.task import NoOptions, Task
+from t5prep.tasks.task import Corpus, NoOptions, Task
 
 PREFIX = "generate a sentence with: "
 
@@ -54,15 +55,16 @@ def _texts(value: Any, *, apart: str | None = None) -> list[str]:
 TASK = Task(
     to_example=to_example,
     to_inputs=to_inputs,
-    columns=lambda options: (("concepts", "concept_set"), ("target", "scene")),
-    target_columns=lambda options: (("target", "scene"),),
-    source="hf:allenai/common_gen",
-    files=("*.parquet", "*.jsonl", "*.json"),
-    licence="MIT",
-    citation="Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning, "
-    "https://aclanthology.org/2020.findings-emnlp.165",
+    columns=Columns(inputs=(("concepts", "concept_set"),), targets=(("target", "scene"),)),
+    corpus=Corpus(
+        source="hf:allenai/common_gen",
+        files=("*.parquet", "*.jsonl", "*.json"),
+        licence="MIT",
+        citation="Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense "
+        "Reasoning, https://aclanthology.org/2020.findings-emnlp.165",
+    ),
     input_length=32,
     target_length=32,
-    several=True,
     metrics=("bleu", "rouge"),
+    several_answers=True,
 )

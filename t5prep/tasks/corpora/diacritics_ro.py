@@ -1,8 +1,8 @@
-"""Romanian typed without diacritics → the same text with them, as in seed 002.
+"""Romanian typed without diacritics → the same text with them, as in iliemihai/t5x_diacritics.
 
 Source   The Hub's dumitrescustefan/diacritic (column `text`); any file of Romanian lines.
 Example  Soarele rasare in tara. → Soarele răsare în țară.
-Seed     iliemihai/t5x_diacritics transliterates its inputs whole (quotes, dashes, Cyrillic too), so its model must
+Model    iliemihai/t5x_diacritics transliterates its inputs whole (quotes, dashes, Cyrillic too), so its model must
          guess more than diacritics. Here nothing but ă â î ș ț changes.
 
 Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț that the language is
@@ -16,8 +16,9 @@ import unicodedata
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.reading.values import text
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
-from t5prep.tasks.task import NoOptions, Task
+from t5prep.tasks.task import Corpus, NoOptions, Task
 
 _COMMA_BELOW = str.maketrans("şţŞŢ", "șțȘȚ")
 _PLAIN = str.maketrans("ăâîșțĂÂÎȘȚ", "aaistAAIST")
@@ -57,14 +58,16 @@ def to_example(record: Record, options: NoOptions) -> Example:
 TASK = Task(
     to_example=to_example,
     to_inputs=to_inputs,
-    columns=lambda options: ("text",),
-    source="hf:dumitrescustefan/diacritic",
-    files=("*.parquet", "*.txt", "*.ro", "*.jsonl"),
-    licence="not stated here: see the Hub",
-    citation="Dumitrescu, dumitrescustefan/diacritic on the Hugging Face Hub",
-    whole=True,
+    columns=Columns(inputs=("text",)),
+    corpus=Corpus(
+        source="hf:dumitrescustefan/diacritic",
+        files=("*.parquet", "*.txt", "*.ro", "*.jsonl"),
+        format="text",
+        licence="not stated here: see the Hub",
+        citation="Dumitrescu, dumitrescustefan/diacritic on the Hugging Face Hub",
+    ),
     input_length=256,
     target_length=256,
-    format="text",
     metrics=("diacritics",),
+    never_cut=True,
 )

@@ -1,13 +1,13 @@
-"""Stack Overflow questions → none, low or high: the quality class of seed 000.
+"""Stack Overflow questions → none, low or high: the quality class of Annamoradnejad et al. 2022.
 
 Source   Kaggle imoore/60k-stack-overflow-questions-with-quality-rate: train.csv (45,000 rows), valid.csv (15,000).
 Example  quality: <title> EOS <body> → high
 Paper    The fine-tuning tutorial pedro-r-marques/tutorial-t5-fine-tune: t5-base reaches 0.9364 on valid.csv.
 
 The title and the body are joined by the EOS token, and a document of more than 512 tokens keeps its first 255 and last
-256 around `<extra_id_1>`. HTML is kept by default because the seed was trained and scored on it; but questions of
+256 around `<extra_id_1>`. HTML is kept by default because the tutorial trains and scores on it; but questions of
 the class LQ_EDIT are reported to carry no markup, and then a model can read their label off a missing `<p>`. Prepare with
-`--html strip` for a model that reads questions (and expect a lower score than the seed's).
+`--html strip` for a model that reads questions (and expect a lower score than the tutorial's).
 """
 
 import dataclasses
@@ -16,18 +16,24 @@ import functools
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record
 from t5prep.reading.values import text
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.html import strip_html
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Task
+from t5prep.tasks.task import Corpus, Task
 from t5prep.tasks.template import Column, Template
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What of the seed's choices can be chosen otherwise."""
+    """Hold which of the tutorial's choices are made otherwise."""
 
-    html: str = option("keep", "keep the markup of bodies, as the seed does, or strip it", choices=("keep", "strip"))
+    html: str = option(
+        "keep",
+        "keep the markup of bodies, as the tutorial does, or strip it",
+        choices=("keep", "strip"),
+        removes_markup="strip",
+    )
     labels: str = option("LQ_CLOSE=none,LQ_EDIT=low,HQ=high", "which word stands for which value of Y")
 
 
@@ -74,17 +80,17 @@ TASK = Task(
     to_example=to_example,
     template=template,
     to_inputs=to_inputs,
-    columns=lambda options: ("Id", "Title", "Body", "Y"),
-    target_columns=lambda options: ("Y",),
-    id_column=lambda options: "Id",
+    columns=Columns(inputs=("Title", "Body"), targets=("Y",), id="Id"),
     options=Options,
-    source="kaggle:imoore/60k-stack-overflow-questions-with-quality-rate",
-    files=("*.csv",),
-    licence="reported inconsistently (CC BY-SA, Apache-2.0, MIT): see Kaggle",
-    citation="Annamoradnejad et al. 2022, Multi-View Approach to Suggest Moderation Actions in Community Question "
-    "Answering Sites",
+    corpus=Corpus(
+        source="kaggle:imoore/60k-stack-overflow-questions-with-quality-rate",
+        files=("*.csv",),
+        licence="reported inconsistently (CC BY-SA, Apache-2.0, MIT): see Kaggle",
+        citation="Annamoradnejad et al. 2022, Multi-View Approach to Suggest Moderation Actions in Community Question "
+        "Answering Sites",
+    ),
     input_length=512,
     target_length=2,
-    classes=lambda options: tuple(_words(options.labels).values()),
     metrics=("classification",),
+    classes=lambda options: tuple(_words(options.labels).values()),
 )

@@ -2,7 +2,7 @@
 
 Source   Any text: the Hub's allenai/c4, gsarti/clean_mc4_it; files of lines; JSON lines or Parquet with a column of it.
 Example  Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last
-Paper    Raffel et al. 2020 (corrupting spans), and seed 003 (gsarti/t5-flax-gcp), which drops what is left of every 200
+Paper    Raffel et al. 2020 (corrupting spans), and gsarti/t5-flax-gcp, which drops what is left of every 200
          documents and counts its sentinels upwards. Here only the last row of a shard is shorter than the others.
 
 A row of 512 tokens hides 85 of 568 in 28 spans, and its target has 114. Documents keep their EOS inside the row; which
@@ -14,10 +14,10 @@ import dataclasses
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.reading.values import text
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Column as ColumnName
-from t5prep.tasks.task import Task
+from t5prep.tasks.task import Corpus, Spans, Task
 from t5prep.tasks.template import Column, Template
 
 
@@ -47,21 +47,17 @@ def template(options: Options) -> Template:
     return Template(((Column(options.text_column),),), id=options.id_column)
 
 
-def columns(options: Options) -> tuple[ColumnName, ...]:
-    """The columns that are read."""
-    return (options.text_column, *((options.id_column,) if options.id_column else ()))
-
-
 TASK = Task(
     to_example=to_example,
     template=template,
-    columns=columns,
-    id_column=lambda options: options.id_column,
+    columns=lambda options: Columns(inputs=(options.text_column,), id=options.id_column),
     options=Options,
-    citation="Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    corpus=Corpus(
+        format="text",
+        citation="Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    ),
     input_length=512,
     target_length=114,
-    documents=True,
-    format="text",
     metrics=("token_accuracy", "perplexity"),
+    spans=lambda options: Spans(options.density, options.mean_span),
 )

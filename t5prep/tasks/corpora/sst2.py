@@ -1,17 +1,18 @@
-"""Sentences of film reviews → negative or positive: SST-2 as in GLUE and in seed 004.
+"""Sentences of film reviews → negative or positive: SST-2 as in GLUE.
 
 Source   The Hub's nyu-mll/glue, config sst2: 67,349 / 872 sentences (its test split has no labels, and is rejected).
-         GLUE's own TSV (sentence, label) and seed 004's JSON lines (text, and the label as a word) are read too.
+         GLUE's own TSV (sentence, label) and the JSON lines of wangcongcong123/ttt (text, and the label as a word) are read too.
 Example  it 's a charming and often affecting journey . → positive
-Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank. Seed 004
-         reports 0.9012 for t5-small and 0.9418 for t5-base (its README); there is no prefix, as there.
+Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank.
+         wangcongcong123/ttt reports 0.9012 for t5-small and 0.9418 for t5-base (its README); there is no prefix, as there.
 """
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.reading.values import text
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
-from t5prep.tasks.task import NoOptions, Task
+from t5prep.tasks.task import Corpus, NoOptions, Task
 
 CLASSES = ("negative", "positive")
 
@@ -40,15 +41,16 @@ def to_example(record: Record, options: NoOptions) -> Example:
 TASK = Task(
     to_example=to_example,
     to_inputs=to_inputs,
-    columns=lambda options: (("sentence", "text"), "label"),
-    target_columns=lambda options: ("label",),
-    source="hf:nyu-mll/glue#sst2",
-    files=("*.parquet", "*.tsv", "*.jsonl", "*.json"),
-    licence="unknown, says the card of stanfordnlp/sst2 on the Hub",
-    citation="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank, "
-    "https://aclanthology.org/D13-1170",
+    columns=Columns(inputs=(("sentence", "text"),), targets=("label",)),
+    corpus=Corpus(
+        source="hf:nyu-mll/glue#sst2",
+        files=("*.parquet", "*.tsv", "*.jsonl", "*.json"),
+        licence="unknown, says the card of stanfordnlp/sst2 on the Hub",
+        citation="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank, "
+        "https://aclanthology.org/D13-1170",
+    ),
     input_length=128,
     target_length=4,
-    classes=lambda options: CLASSES,
     metrics=("classification",),
+    classes=CLASSES,
 )

@@ -9,8 +9,9 @@ Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me t
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.reading.values import text
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Protected
-from t5prep.tasks.task import NoOptions, Task
+from t5prep.tasks.task import Corpus, NoOptions, Task
 
 PREFIX = "summarize: "
 
@@ -36,13 +37,14 @@ def to_example(record: Record, options: NoOptions) -> Example:
 TASK = Task(
     to_example=to_example,
     to_inputs=to_inputs,
-    columns=lambda options: (("article", "document"), ("highlights", "summary"), ("id", "")),
-    target_columns=lambda options: (("highlights", "summary"),),
-    id_column=lambda options: "id",
-    source="hf:abisee/cnn_dailymail#3.0.0",
-    files=("*.parquet", "*.jsonl", "*.json", "*.csv"),
-    licence="none known (CNN/Daily Mail, says its page in the TensorFlow Datasets catalogue)",
-    citation="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks, https://aclanthology.org/P17-1099",
+    columns=Columns(inputs=(("article", "document"),), targets=(("highlights", "summary"),), id=("id", "")),
+    corpus=Corpus(
+        source="hf:abisee/cnn_dailymail#3.0.0",
+        files=("*.parquet", "*.jsonl", "*.json", "*.csv"),
+        licence="none known (CNN/Daily Mail, says its page in the TensorFlow Datasets catalogue)",
+        citation="See et al. 2017, Get To The Point: Summarization with Pointer-Generator Networks, "
+        "https://aclanthology.org/P17-1099",
+    ),
     input_length=512,
     target_length=128,
     metrics=("rouge",),

@@ -11,6 +11,7 @@ from typing import Any
 from t5prep.errors import Reject, UsageError
 from t5prep.reading import values
 from t5prep.reading.rows import Record
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Task
@@ -126,21 +127,20 @@ def input_columns(options: Options) -> list[str]:
     return [options.inputs_column]
 
 
-def columns(options: Options) -> tuple[str, ...]:
-    """The columns that are read. Raises UsageError when the options do not name them."""
+def columns(options: Options) -> Columns:
+    """Return the columns that are read. Raises UsageError when the options do not name them."""
     for what, column, template in (
         ("inputs", options.inputs_column, options.inputs),
         ("targets", options.targets_column, options.targets),
     ):
         if bool(column) == bool(template):
             raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
-    inputs = input_columns(options)
+    inputs = tuple(dict.fromkeys(input_columns(options)))
     for column in options.protect:
         if column not in inputs:
             raise UsageError(f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}")
-    return tuple(
-        dict.fromkeys([*inputs, *_target_columns(options), *([options.id_column] if options.id_column else [])])
-    )
+    targets = tuple(column for column in dict.fromkeys(_target_columns(options)) if column not in inputs)
+    return Columns(inputs=inputs, targets=targets, id="" if options.id_column in inputs else options.id_column)
 
 
 def _target_columns(options: Options) -> list[str]:
@@ -150,14 +150,4 @@ def _target_columns(options: Options) -> list[str]:
     return [options.targets_column]
 
 
-TASK = Task(
-    to_example=to_example,
-    template=template,
-    to_inputs=to_inputs,
-    columns=columns,
-    target_columns=lambda options: [
-        column for column in _target_columns(options) if column not in input_columns(options)
-    ],
-    id_column=lambda options: options.id_column,
-    options=Options,
-)
+TASK = Task(to_example=to_example, template=template, to_inputs=to_inputs, columns=columns, options=Options)

@@ -1,10 +1,10 @@
-"""English → Romanian: WMT 2016, as T5 was trained on it and as seed 004 reads it.
+"""English → Romanian: WMT 2016, as T5 was trained on it.
 
 Source   The Hub's wmt/wmt16, config ro-en: 610,320 / 1,999 / 1,999 pairs, `translation: {"en": ..., "ro": ...}`; two
          files of lines, `train.source` and `train.target` (or `.en` and `.ro`); or columns `source` and `target`.
 Example  translate English to Romanian: A plane is taking off. → Un avion decolează.
-Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation. Seed 004's README gives BLEU 27.9
-         for t5-base, and 28.0 as that of Raffel et al. 2020. Truncation never cuts the prefix, which is the seed's.
+Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation. wangcongcong123/ttt gives BLEU 27.9
+         for t5-base, and 28.0 as that of Raffel et al. 2020. Truncation never cuts the prefix, which is T5's.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
 from t5prep.reading.values import text
+from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Protected
-from t5prep.tasks.task import NoOptions, Task
+from t5prep.tasks.task import Corpus, NoOptions, Task
 
 PREFIX = "translate English to Romanian: "
 
@@ -44,14 +45,16 @@ def _side(record: Record, language: str, side: str) -> str:
 TASK = Task(
     to_example=to_example,
     to_inputs=to_inputs,
-    columns=lambda options: (("translation", "en", "source"), ("translation", "ro", "target")),
-    target_columns=lambda options: (("translation", "ro", "target"),),
-    source="hf:wmt/wmt16#ro-en",
-    files=("*.parquet", "*.jsonl", "*.json", "*.source", "*.target", "*.en", "*.ro"),
-    licence="unknown, says the card of wmt/wmt16 on the Hub",
-    citation="Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation, https://aclanthology.org/W16-2301",
+    columns=Columns(inputs=(("translation", "en", "source"),), targets=(("translation", "ro", "target"),)),
+    corpus=Corpus(
+        source="hf:wmt/wmt16#ro-en",
+        files=("*.parquet", "*.jsonl", "*.json", "*.source", "*.target", "*.en", "*.ro"),
+        pairs=((".source", ".target"), (".en", ".ro")),
+        licence="unknown, says the card of wmt/wmt16 on the Hub",
+        citation="Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation, "
+        "https://aclanthology.org/W16-2301",
+    ),
     input_length=128,
     target_length=128,
-    pairs=((".source", ".target"), (".en", ".ro")),
     metrics=("bleu",),
 )

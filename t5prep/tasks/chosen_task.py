@@ -1,0 +1,67 @@
+"""A task with its options chosen: what preparing and predicting ask."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from t5prep.reading.rows import Record
+from t5prep.tasks import options as task_options
+from t5prep.tasks.columns import Columns
+from t5prep.tasks.example import Example
+from t5prep.tasks.task import Spans, Task
+from t5prep.tasks.template import Template
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenTask:
+    """Hold a task, the name it is known by, and its options."""
+
+    name: str
+    task: Task
+    options: Any
+
+    def to_example(self, record: Record) -> Example:
+        """Return the example of a row. Raises Reject."""
+        return self.task.to_example(record, self.options)
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The columns that are read. Raises UsageError for options that name none."""
+        columns = self.task.columns
+        return columns if isinstance(columns, Columns) else columns(self.options)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The words of a classification, in the order of a confusion matrix."""
+        classes = self.task.classes
+        return tuple(classes(self.options) if callable(classes) else classes)
+
+    @property
+    def spans(self) -> Spans | None:
+        """How spans of texts are hidden; None for a task with targets of its own."""
+        return self.task.spans(self.options) if self.task.spans else None
+
+    @property
+    def template(self) -> Template | None:
+        """What most examples are, as columns; None where it cannot be said."""
+        return self.task.template(self.options) if self.task.template else None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Patterns of the files that are read."""
+        values = dataclasses.asdict(self.options)
+        return tuple(pattern.format(**values) for pattern in self.task.corpus.files)
+
+    @property
+    def without_markup(self) -> str:
+        """The option that takes HTML tags out of the texts, as one types it; "" where there is none."""
+        for field in dataclasses.fields(self.options):
+            if value := field.metadata["removes_markup"]:
+                return task_options.spelled(field.name, value)
+        return ""
+
+
+def choose(name: str, task: Task, given: Mapping[str, Any]) -> ChosenTask:
+    """Return a task with the given options; those not given have their defaults. Raises UsageError."""
+    return ChosenTask(name, task, task_options.build(task.options, given))

@@ -1,0 +1,61 @@
+"""The columns that a task reads, by what they are for, and which of them a source lacks."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from t5prep.errors import did_you_mean
+
+# A column: its name, or the names it has in different editions of a corpus, the first of them that is there; "" at their
+# end says that it may be missing.
+Column = str | tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Name the columns of inputs, those that only targets need, and the one with a unique id ("" where there is none)."""
+
+    inputs: Sequence[Column]
+    targets: Sequence[Column] = ()
+    id: Column = ""
+
+    @property
+    def all(self) -> tuple[Column, ...]:
+        """Return every column, the id's first."""
+        return (*((self.id,) if self.id else ()), *self.inputs, *self.targets)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all names that the columns may have."""
+        return names(self.all)
+
+    @property
+    def id_name(self) -> str:
+        """Return the first name of the id's column, "" where there is none."""
+        return next(iter(names([self.id])), "")
+
+
+def names(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return all names that columns may have.
+
+    >>> names([("sentence", "text"), "label", ("idx", "")])
+    ('sentence', 'text', 'label', 'idx')
+    """
+    return tuple(name for column in columns for name in ((column,) if isinstance(column, str) else column) if name)
+
+
+def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
+    """Return the first column that is not there under any of its names, and what is there, as the end of a sentence.
+
+    "" when none is missing.
+
+    >>> missing([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
+    '"sentence" or "text"; it has id, label.'
+    >>> missing(["catgory"], ["category", "text"])
+    '"catgory"; it has category, text. Did you mean "category"?'
+    """
+    for column in columns:
+        alternatives = (column,) if isinstance(column, str) else column
+        if not any(name in ("", *there) for name in alternatives):
+            quoted = " or ".join(f'"{name}"' for name in alternatives)
+            return f"{quoted}; it has {', '.join(there)}.{did_you_mean(alternatives[0], there)}"
+    return ""
