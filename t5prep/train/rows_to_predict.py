@@ -61,7 +61,7 @@ class Asking:
     @property
     def fields(self) -> list[str]:
         """Return one name for each column, for a person who fills them in."""
-        return [task.column_names([column])[-1] for column in self.columns]
+        return [task_columns.names([column])[-1] for column in self.columns]
 
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row, whose id is its place where it has none of its own."""

@@ -15,6 +15,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.prepare.block_tokenizer import BlockTokenizer
 from t5prep.reading import blocks, formats
 from t5prep.sources import RawFile
+from t5prep.tasks import registry
 from t5prep.tokens import loading
 
 WORDS = loading.load("sample:")
@@ -75,14 +76,19 @@ def written(folder: Path, kind: str, made: list[dict[str, str]]) -> RawFile:
     return RawFile(path.name, str(path), path.stat().st_size)
 
 
+def tokenizer_of(settings: Settings) -> BlockTokenizer:
+    """Return what tokenizes blocks with these settings."""
+    return BlockTokenizer(settings, registry.get(settings.task).choose(settings.options), WORDS)
+
+
 def tables(settings: Settings, file: RawFile) -> tuple[list[pa.Table], list[pa.Table]]:
     """The tables of a file's blocks, by columns and by rows."""
     cut = list(blocks.scan(file, formats.detect(file.name), block_bytes=20_000))
     cut.append(cut[0].head(7))
-    by_columns, by_rows = BlockTokenizer(settings, WORDS), BlockTokenizer(settings, WORDS)
+    by_columns, by_rows = tokenizer_of(settings), tokenizer_of(settings)
     assert by_columns._by_columns is not None
     by_rows._by_columns = None
-    return [by_columns(block) for block in cut], [by_rows(block) for block in cut]
+    return [by_columns(block).table for block in cut], [by_rows(block).table for block in cut]
 
 
 @pytest.mark.parametrize("kind", ["csv", "minimal", "jsonl", "parquet"])
@@ -113,11 +119,11 @@ def test_most_rows_are_made_by_columns(tmp_path: Path, monkeypatch: pytest.Monke
     settings = Settings("text2text", TASKS["text2text"], input_length=64, target_length=4, splits=None)
     made = [{"Id": str(i), "Title": f"title {i}", "Body": f"body {i}"} for i in range(500)]
     made[7]["Title"] = " "
-    tokenize = BlockTokenizer(settings, WORDS)
+    tokenize = tokenizer_of(settings)
     for kind in ("csv", "jsonl", "parquet"):
         file = written(tmp_path, kind, [*made, *made[-3:]] if kind == "jsonl" else made)
         by_rows.clear()
-        (table,) = [tokenize(block) for block in blocks.scan(file, formats.detect(file.name))][:1]
+        (table,) = [tokenize(block).table for block in blocks.scan(file, formats.detect(file.name))][:1]
         assert table.num_rows > 140
         assert sum(by_rows) < 12
 
@@ -125,4 +131,4 @@ def test_most_rows_are_made_by_columns(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("choices", [{"dedup": "exact"}, {"keep_newlines": True}])
 def test_what_only_examples_give_is_made_of_examples(choices: dict) -> None:
     settings = Settings("text2text", TASKS["text2text"], input_length=64, target_length=4, splits=None, **choices)
-    assert BlockTokenizer(settings, WORDS)._by_columns is None
+    assert tokenizer_of(settings)._by_columns is None
