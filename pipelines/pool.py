@@ -14,6 +14,7 @@ import gc
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import uuid
@@ -116,9 +117,14 @@ class Pool:
         self.executor = concurrent.futures.ProcessPoolExecutor(
             self.workers, mp_context=context, initializer=_start_worker
         )
-        for _ in range(self.workers):
-            # They load what they need while this process loads Beam.
-            self.executor.submit(self._warm).add_done_callback(self._note)
+        # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(self.workers):
+                # They load what they need while this process loads Beam.
+                self.executor.submit(self._warm).add_done_callback(self._note)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _note(self, warmed: concurrent.futures.Future) -> None:
         self.begun |= not warmed.cancelled() and warmed.exception() is None

@@ -9,11 +9,12 @@ import importlib
 import importlib.util
 import io
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from t5prep.cli import _failing, _versions
+from t5prep.cli import _failing, _terminal, _versions
 from t5prep.errors import did_you_mean
 
 # In the order in which one meets them.
@@ -46,14 +47,23 @@ class _Commands(click.Group):
             ctx.fail(f'There is no command "{args[0]}".{did_you_mean(args[0], self.list_commands(ctx))}')
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command. What it says cannot take hold of the terminal, and what stops it is a sentence."""
         # Names of files may hold bytes that are no text: they are printed as they are escaped.
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        words = list(args) if args is not None else sys.argv[1:]
+        with _terminal.shown(data="predict" in words[:1]), _terminal.stoppable():
+            return super().main(args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except click.ClickException:
             raise
+        except KeyboardInterrupt:
+            raise _terminal.stopped(ctx.invoked_subcommand) from None
         except Exception as error:
             if (said := _failing.sentence(error)) is None:
                 raise

@@ -27,7 +27,7 @@ _TENSORFLOW = (
 def sentence(error: Exception) -> click.ClickException | None:
     """The sentence for an error that is no bug; None for all others."""
     if isinstance(error, T5prepError):
-        return click.ClickException(str(error))
+        return click.ClickException(_without_passwords(str(error)))
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
     if isinstance(error, OSError):
@@ -61,7 +61,13 @@ def _system(error: OSError) -> click.ClickException | None:
     reason = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
         return click.ClickException(f"{reason[:1].upper()}{reason[1:]}.")
-    return click.ClickException(f"{_text(error.filename)} cannot be read or written ({reason}).")
+    return click.ClickException(_without_passwords(f"{_text(error.filename)} cannot be read or written ({reason})."))
+
+
+def _without_passwords(message: str) -> str:
+    from t5prep.sources import redact
+
+    return redact.passwords(message)
 
 
 def _text(path: object) -> str:

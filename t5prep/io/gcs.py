@@ -62,6 +62,8 @@ def split(uri: str) -> tuple[str, str]:
     ('bucket', 'a/b')
     """
     bucket, _, name = uri.removeprefix(SCHEME).partition("/")
+    if "@" in bucket:
+        raise UsageError("the name of a bucket holds no @ and no password. Write it as gs://bucket/prefix.")
     if not is_gs(uri) or not bucket:
         raise UsageError(f'"{uri}" is not a place in a bucket. Write it as gs://bucket/prefix.')
     return bucket, name.rstrip("/")

@@ -41,6 +41,9 @@ def claimed(out: str | Path, *, same: Identity) -> Iterator[None]:
     A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
     unfinished run left behind is swept away. Raises OutputError for a place that holds anything else.
     """
+    if "://" in str(out) and not gcs.is_gs(out):
+        scheme = str(out).partition("://")[0]
+        raise OutputError(f"--out {scheme}://…: a dataset is written into a directory or into gs://BUCKET/NAME.")
     with _bucket(str(out), same) if gcs.is_gs(out) else _directory(Path(out), same):
         yield
 

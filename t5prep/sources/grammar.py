@@ -27,7 +27,7 @@ _SHAPES = {
     "hf": re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?:#(?P<part>[^#]+))?"),
     "https": re.compile(r"(?P<name>//[^/\s]+/\S*)"),
     "http": re.compile(r"(?P<name>//[^/\s]+/\S*)"),
-    "gs": re.compile(r"//(?P<name>[^/\s]+(?:/.*)?)"),
+    "gs": re.compile(r"//(?P<name>[^/\s@]+(?:/.*)?)"),
 }
 
 

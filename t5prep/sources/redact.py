@@ -40,6 +40,15 @@ def text(message: str) -> str:
     return _SCHEME.sub(r"\1 …", _QUERY.sub("…", _USERINFO.sub("", message)))
 
 
+def passwords(message: str) -> str:
+    """Return a message without the users and passwords of its addresses.
+
+    >>> passwords("gs://me:secret@bucket/a?.csv does not exist")
+    'gs://bucket/a?.csv does not exist'
+    """
+    return _USERINFO.sub("", message)
+
+
 class _Redacted(logging.Filter):
     """Rewrites a log record in place; never drops one."""
 

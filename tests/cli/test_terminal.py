@@ -1,0 +1,94 @@
+"""What reaches a terminal takes no hold of it, and stopping a command is one sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from preparing import prepared, questions, write_csv
+
+from t5prep.cli import main
+from t5prep.dataset.verify import verify
+
+NASTY = "\x1b]0;title\x07\x1b[2Jid\u202e\x9b1m"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [dict(row, Id=f"{NASTY}{n}", Title=f"a {NASTY}") for n, row in enumerate(questions(20))]
+    prepared(write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", tokenizer="sample:")
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("command", ["inspect", "inspect --json", "report", "diff", "prepare", "missing"])
+def test_no_control_character_is_printed(tmp_path: Path, data: Path, command: str) -> None:
+    place = tmp_path / f"out{NASTY}"
+    words = {
+        "report": ["report", str(data), "--out", str(tmp_path / f"page{NASTY}.html")],
+        "diff": ["diff", str(data), str(_another(tmp_path))],
+        "prepare": ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(place)],
+        "missing": ["verify", str(tmp_path / NASTY)],
+    }.get(command, [*command.split(), str(data)])
+    result = CliRunner().invoke(main, words)
+    said = result.output + result.stderr
+    assert "\\u001b" in said or "\\x1b" in said
+    assert not [character for character in said if not character.isprintable() and character not in "\n\t"]
+    if command == "inspect --json":
+        assert NASTY in json.loads(result.stdout)["records"][0]["id"]
+
+
+def _another(folder: Path) -> Path:
+    rows = [dict(row, Id=f"{NASTY}b{n}") for n, row in enumerate(questions(20))]
+    prepared(write_csv(folder / "b.csv", rows), folder / "b", tokenizer="sample:")
+    return folder / "b"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_path: Path, number: int) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(6000, words=200))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "t5prep.cli", "prepare", "so_quality", "--source", str(source)]
+    command += ["--tokenizer", "sample:", "--out", str(out), "--workers", "2"]
+    environment = {**os.environ, "T5PREP_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.getcwd()}
+    run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until = time.monotonic() + 60
+    while not out.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    time.sleep(1)
+    os.killpg(run.pid, number) if number == signal.SIGINT else run.send_signal(number)
+    said = run.communicate(timeout=60)[1]
+    assert run.returncode == 1
+    assert [line for line in said.splitlines() if "SentencePiece tokenizes" not in line] == [
+        "Error: Stopped. The same command goes on: what was done is kept."
+    ]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert sum(split.records for split in verify(out).splits.values()) == 6000
+
+
+def test_streams_that_are_closed_are_no_traceback(data: Path) -> None:
+    for closed in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
+        done = subprocess.run(
+            f"{sys.executable} -m t5prep.cli verify {data} {closed}", shell=True, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, ""), closed
+
+
+@pytest.mark.parametrize(
+    "place", ["gs://user:secret@bucket/data", "gs://user:secret@bucket", "https://user:secret@localhost:1/a.csv"]
+)
+def test_a_password_in_an_address_is_not_repeated(tmp_path: Path, place: str) -> None:
+    common = ["--tokenizer", "sample:", "--out", str(tmp_path / "out")]
+    for words in (
+        ["prepare", "so_quality", "--source", place, *common],
+        ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", place],
+        ["verify", place],
+        ["upload", str(tmp_path), place],
+    ):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code in (1, 2)
+        assert "secret" not in result.output + result.stderr, words
