@@ -8,8 +8,11 @@ from huggingface_hub import errors
 from t5prep.errors import OutputError, UsageError
 
 
-def push(directory: str, *, repo: str, private: bool = False) -> str:
-    """Upload an exported directory to the Hugging Face Hub: the page's address. Raises UsageError, OutputError."""
+def push(directory: str, *, repo: str, private: bool = False, message: str = "Model exported by t5prep") -> str:
+    """Upload an exported directory to the Hugging Face Hub, and return the page's address.
+
+    Raises UsageError, OutputError.
+    """
     if not (Path(directory) / "model.safetensors").is_file():
         raise UsageError(
             f"{directory} is no exported model (it has no model.safetensors). Export a run into a folder of its own, and push "
@@ -18,7 +21,7 @@ def push(directory: str, *, repo: str, private: bool = False) -> str:
     api = huggingface_hub.HfApi()
     try:
         made = api.create_repo(repo, private=private, exist_ok=True)
-        api.upload_folder(repo_id=made.repo_id, folder_path=directory, commit_message="Model exported by t5prep")
+        api.upload_folder(repo_id=made.repo_id, folder_path=directory, commit_message=message)
     except errors.LocalTokenNotFoundError as error:
         raise UsageError("You are not logged in to the Hugging Face Hub: hf auth login") from error
     except errors.HfHubHTTPError as error:

@@ -109,7 +109,7 @@ def open_model(name: str, *, which: str = "best") -> Model:
     )
     weights = checkpoints.read_weights(path, weight_layouts(config))
     words = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
-    return Model(path, config, weights, words, _manifests(name), state)
+    return Model(path, config, weights, words, manifests_of_run(name), state)
 
 
 def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
@@ -160,7 +160,8 @@ def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
     return tuple(manifest.loads(files.read(name), where=f"{files.name}/{name}") for name in names)
 
 
-def _manifests(place: str) -> tuple[Manifest, ...]:
+def manifests_of_run(place: str) -> tuple[Manifest, ...]:
+    """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
     paths = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"))
     return tuple(manifest.loads(_read(path), where=path) for path in paths)
 

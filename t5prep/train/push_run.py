@@ -1,0 +1,64 @@
+"""A run's best checkpoint onto the Hugging Face Hub, and each better one while it trains: from a process of its own."""
+
+import math
+import tempfile
+import time
+from pathlib import Path
+
+from t5prep.errors import OutputError, UsageError
+from t5prep.train import checkpoint as checkpoints
+from t5prep.train import run
+from t5prep.train.checkpoint import State
+from t5prep.train.export import export_hf
+from t5prep.train.progress import say
+from t5prep.train.push import push
+
+# Seconds between two looks at a run that is followed.
+INTERVAL = 30.0
+
+
+def push_run(name: str, *, repo: str, private: bool = False, follow: bool = False, interval: float = INTERVAL) -> str:
+    """Export and upload a run's best checkpoint, and return the page's address.
+
+    follow: go on with each checkpoint that is better, until the run has made its last step. The run is only read, so
+    that neither a slow network nor a failure stops training; what fails is tried again at the next look.
+    Raises UsageError, OutputError.
+    """
+    pushed = address = ""
+    while True:
+        newest = checkpoints.last(name)
+        if newest is None and not follow:
+            raise UsageError(f"{name} has no checkpoint yet: wait for its first, or add --follow.")
+        ended = newest is not None and finished(name, newest[1])  # looked at first: what comes after it is the last
+        try:
+            best = checkpoints.best(name)[0] if newest else pushed
+            if best != pushed:
+                address, pushed = _push(name, best, repo=repo, private=private), best
+        except OutputError as error:
+            if not follow:
+                raise
+            say(f"{error} It is tried again in {interval:.0f} s.")
+            ended = False
+        if not follow or ended:
+            return address
+        time.sleep(interval)
+
+
+def finished(name: str, state: State) -> bool:
+    """Whether a run has made its last step, or stopped because nothing got better."""
+    settings = state.config
+    steps = int(settings["steps"])
+    if not steps:
+        records = sum(made.splits[settings["split"]].records for made in run.manifests_of_run(name))
+        steps = math.ceil(float(settings["epochs"]) * -(-records // int(settings["batch"])))
+    return state.step >= steps or 0 < int(settings["patience"]) <= state.stale
+
+
+def _push(name: str, best: str, *, repo: str, private: bool) -> str:
+    step = Path(best).name.lstrip("0") or "0"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / repo.rpartition("/")[2]
+        export_hf(name, out=str(out), which=step)
+        address = push(str(out), repo=repo, private=private, message=f"Step {step}, exported by t5prep")
+    say(f"Step {step} of {name} is at {address}")
+    return address
