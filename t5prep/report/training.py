@@ -2,6 +2,7 @@
 
 import json
 import math
+import operator
 import re
 import statistics
 from collections.abc import Iterator
@@ -9,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.dataset import manifest
-from t5prep.errors import DatasetError, UsageError
+from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import paths
-from t5prep.report import charts, pages
+from t5prep.report import charts, pages, settings_page
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
 # Curves in the order in which one looks at them; others follow by name.
-_FIRST = ("loss", "accuracy", "learning_rate", "gradient_norm")
+_FIRST = ("loss", "accuracy", "token_accuracy", "learning_rate", "gradient_norm")
+# What training counts over tokens has another name in an evaluation, whose accuracy is that of classes.
+_OF_TOKENS = {"accuracy": "token_accuracy"}
 # How fast it was: lines of their own in metrics.jsonl.
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
 _INPUT_BOUND = 0.2  # as t5prep.train.progress, which cannot be imported without TensorFlow
@@ -48,6 +53,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         said = _answers(paths.at(run, ANSWERS), content=paths.read(paths.at(run, ANSWERS)))
     fast = [line for line in lines if _is_number(line.get(_SPEED)) and _is_number(line.get(_WAITING))]
     lines = [line for line in lines if _SPEED not in line]
+    data = list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name))))
     curves = _curves(lines, split=str(settings.get("eval_split", "validation")))
     return pages.render(
         "training.html",
@@ -61,8 +67,12 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         confusion=_confusion(said.get("metrics")),
         metrics=_numbers(said.get("metrics")),
         worst=[one for one in _list(said.get("worst")) if isinstance(one, dict)][:_WORST],
+        classes=_classes(said.get("metrics")),
         checkpoint=said.get("checkpoint", ""),
-        data=list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name)))),
+        recipe=settings_page.nearest_recipe(settings),
+        parameters=_parameters(run),
+        took=_took(fast, settings=settings, data=[made for _, made in data if made]),
+        data=data,
     )
 
 
@@ -92,7 +102,7 @@ def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, t
             if key == "step" or not isinstance(value, int | float) or value != value or not _NAME.fullmatch(key):
                 continue
             own = key.startswith(f"{split}_")
-            name = key.removeprefix(f"{split}_") if own else key
+            name = key.removeprefix(f"{split}_") if own else _OF_TOKENS.get(key, key)
             steps, values = found.setdefault(name, {}).setdefault("evaluation" if own else "training", ([], []))
             if steps and steps[-1] == line["step"]:
                 values[-1] = value
@@ -170,6 +180,46 @@ def _confusion(metrics: Any) -> tuple[list[str], list[tuple[str, list[tuple[int,
         counts = [number for number in _list(row) if isinstance(number, int)]
         rows.append((label, [(number, number / max(1, sum(counts))) for number in counts]))
     return [*labels, "(other)"], rows
+
+
+def _classes(metrics: Any) -> list[tuple[str, dict[str, float]]]:
+    """Return each class with its precision, recall, F1 and support, those whose numbers are numbers."""
+    each = metrics.get("per_class") if isinstance(metrics, dict) else None
+    rows = each.items() if isinstance(each, dict) else ()
+    wanted = ("precision", "recall", "f1", "support")
+    return [
+        (str(label), {name: own[name] for name in wanted})
+        for label, own in rows
+        if isinstance(own, dict) and all(_is_number(own.get(name)) for name in wanted)
+    ]
+
+
+def _parameters(run: str | Path) -> int:
+    """Return how many weights the model has, by the shape that the run keeps; 0 where that cannot be read."""
+    try:
+        shape = ModelConfig.read(paths.read(paths.at(run, "config.json")), where="config.json")
+    except (OSError, T5prepError):
+        return 0
+    return sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())
+
+
+def _took(lines: list[dict[str, Any]], *, settings: dict[str, Any], data: list[manifest.Manifest]) -> float:
+    """Return about how many seconds the steps took: their tokens by their speed, as the run's log counts both; 0 if unknown.
+
+    Evaluating and saving are left out, as they are of the speed.
+    """
+    splits = [made.splits.get(str(settings.get("split", "train"))) for made in data]
+    lengths = [sum(split.tokens.values()) / max(1, split.records) for split in splits if split]
+    shares = settings.get("rates") or [split.records for split in splits if split]
+    batch = settings.get("batch")
+    if not lengths or len(shares) != len(lengths) or not all(map(_is_number, (batch, *shares))) or sum(shares) <= 0:
+        return 0.0
+    tokens = float(batch or 0) * sum(map(operator.mul, lengths, shares)) / sum(shares)
+    seconds, before = 0.0, 0
+    for line in lines:
+        seconds += max(0, line["step"] - before) * tokens / max(float(line[_SPEED]), 1e-9)
+        before = line["step"]
+    return seconds
 
 
 def _numbers(metrics: Any) -> dict[str, float]:

@@ -12,8 +12,11 @@ from preparing import prepared, questions, write_csv
 
 pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import report
+from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.report import training
+from t5prep.train import config
+from t5prep.train.model import t5_config
 
 EVIL = "<script>alert('x')</script>"
 
@@ -62,6 +65,7 @@ def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
     ):
         assert said in page
     assert page.count("<svg") == 2  # loss and accuracy: a rate that never changes is no curve
+    assert "The built-in recipe <code>tiny</code>, as it is." in page
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert report.write(run, out=tmp_path / "b.html", answers=answers).read_bytes() == path.read_bytes()
@@ -151,6 +155,48 @@ def test_what_only_evaluation_measures_says_so(run: Path, tmp_path: Path) -> Non
     page = report.write(run, out=tmp_path / "a.html").read_text()
     assert "<figcaption>accuracy, of evaluation</figcaption>" in page
     assert "<figcaption>loss</figcaption>" in page
+
+
+def test_accuracy_of_tokens_and_of_classes_are_two_panels() -> None:
+    """Training counts tokens, an evaluation counts classes: 0.95 beside 0.67 in one panel would compare them."""
+    lines: list[dict[str, Any]] = [{"step": step, "accuracy": 0.9 + step / 1000} for step in (10, 20)]
+    lines += [
+        {"step": step, "validation_accuracy": step / 30, "validation_token_accuracy": 0.8 + step / 1000}
+        for step in (10, 20)
+    ]
+    drawn = training._curves(lines, split="validation")
+    assert list(drawn) == ["accuracy", "token_accuracy"]
+    assert list(drawn["accuracy"]) == ["evaluation"]
+    assert sorted(drawn["token_accuracy"]) == ["evaluation", "training"]
+
+
+def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(run, own)
+    recipe = {
+        **json.loads(config.dumps(config.build(config.read_recipe("tiny")))),
+        "batch": 64,
+        "eval_split": "validation",
+    }
+    (own / "train.json").write_text(json.dumps({**recipe, "dtype": "bfloat16"}))
+    (own / "config.json").write_text(json.dumps(t5_config.ModelConfig(vocab_size=128).to_json()))
+    split = manifest.loads((own / "manifest-0.json").read_text(), where="").splits["train"]
+    speed_then = 64 * sum(split.tokens.values()) / split.records / 2.25  # a step in 2.25 seconds
+    with open(own / "metrics.jsonl", "a") as file:
+        for step in (70, 80):
+            speed = {"step": step, "tokens_per_second": speed_then, "waiting_for_input": 0.1}
+            print("\n" + json.dumps(speed), file=file)
+    classes = {"low": {"precision": 0.5, "recall": 0.25, "f1": 0.3333, "support": 40}, EVIL: {"f1": "x"}}
+    answers = _answers(tmp_path / "eval.json", metrics={"per_class": classes})
+    page = report.write(own, out=tmp_path / "a.html", answers=answers).read_text()
+    assert "Nearest to the built-in recipe <code>tiny</code>" in page
+    assert "<tr><td>batch</td><td>32</td><td>64</td></tr>" in page
+    assert "<b>3.0 min</b><span>of training, about</span>" in page
+    assert "<span>parameters</span>" in page
+    assert (
+        '<td>low</td><td class="n">0.5000</td><td class="n">0.2500</td><td class="n">0.3333</td><td class="n">40</td>'
+        in page
+    )
 
 
 def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:

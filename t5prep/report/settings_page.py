@@ -1,0 +1,42 @@
+"""The settings of a run beside those of the built-in recipes: which one it is nearest to, and what differs."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from t5prep.errors import UsageError
+from t5prep.train import config as configs
+from t5prep.train.config import TrainConfig
+
+# Where a run lies and what it reads are its own in any case, and say nothing about a recipe.
+_ITS_OWN = frozenset({"data", "out", "tokenizer"})
+
+
+class Nearest(NamedTuple):
+    """The recipe that a run is nearest to ("" for the defaults), and (setting, the recipe's value, the run's) that differ."""
+
+    name: str
+    differs: list[tuple[str, Any, Any]]
+
+
+def nearest_recipe(settings: Mapping[str, Any]) -> Nearest:
+    """Return the built-in recipe that differs least from a run's settings, as they stand in its train.json.
+
+    >>> nearest_recipe({**json.loads(configs.dumps(TrainConfig())), "batch": 64}).differs
+    [('batch', 128, 64)]
+    """
+    candidates = [Nearest("", _differing(settings, {}))]
+    for name in configs.recipes():
+        try:
+            recipe = configs.read_recipe(name)
+        except UsageError:
+            continue
+        candidates.append(Nearest(name, _differing(settings, recipe)))
+    return min(candidates, key=lambda one: len(one.differs))
+
+
+def _differing(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    usual = json.loads(json.dumps(dataclasses.asdict(TrainConfig()))) | dict(recipe)
+    known = (name for name in usual if name in settings and name not in _ITS_OWN)
+    return [(name, usual[name], settings[name]) for name in known if usual[name] != settings[name]]
