@@ -65,7 +65,7 @@ def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
     ):
         assert said in page
     assert page.count("<svg") == 2  # loss and accuracy: a rate that never changes is no curve
-    assert "The built-in recipe <code>tiny</code>, as it is." in page
+    assert "Nearest to the built-in recipe <code>tiny</code>" in page
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert report.write(run, out=tmp_path / "b.html", answers=answers).read_bytes() == path.read_bytes()
