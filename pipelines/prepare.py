@@ -17,7 +17,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import byte_sizes, paths
-from t5prep.prepare import memory_budget, output_folder, task_settings
+from t5prep.prepare import evaluation_sets, leaks, memory_budget, output_folder, task_settings
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
@@ -69,11 +69,15 @@ def prepare(
     check(settings, chosen, source=source, tokenizer=loaded)
     if loaded.blocks.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.blocks.slow}", file=sys.stderr)
+    against = None
+    if settings.decontaminate:
+        sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
+        against = leaks.collect(sets, words=settings.decontaminate_words)
     with output_folder.claimed(out, same=_identity(settings, task, source, loaded)):
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = staging.shared(source, folder=folder)
-        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder)
+        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder, against=against)
         finish = Finish(job, dataclasses.replace(source, files=()), out)
         if runner == "local":
             count = os.cpu_count() or 1 if workers is None else workers

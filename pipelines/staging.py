@@ -14,7 +14,8 @@ from t5prep import sources
 from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
 from t5prep.io import paths
-from t5prep.prepare import row_limit
+from t5prep.prepare import leaks, row_limit
+from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.row_limit import Wanted
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
@@ -22,7 +23,7 @@ from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
 from t5prep.tokens.tokenizer import Tokenizer
 
-FILES, MODEL, TASK = "files.jsonl", "tokenizer.model", "task.py"
+FILES, MODEL, TASK, LEAKS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,17 +39,29 @@ class Job:
     tokenizer: str
     task_file: str
     digest: str
+    has_leaks: bool = False
 
 
-def stage(settings: Settings, *, task: Definition, source: Resolved, tokenizer: Tokenizer, folder: str) -> Job:
+def stage(
+    settings: Settings,
+    *,
+    task: Definition,
+    source: Resolved,
+    tokenizer: Tokenizer,
+    folder: str,
+    against: Leaks | None = None,
+) -> Job:
     """Write what workers need into a folder that every one of them can read, and return the job. Raises OutputError."""
     lines = "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode()
     paths.write(paths.at(folder, FILES), lines)
     paths.write(paths.at(folder, MODEL), tokenizer.model)
     if task.file:
         paths.write(paths.at(folder, TASK), task.code)
-    digest = hashlib.sha256(lines + tokenizer.model + task.code).hexdigest()
-    return Job(settings, folder, tokenizer.name, task.file, digest)
+    sets = against.dumps() if against else b""
+    if sets:
+        paths.write(paths.at(folder, LEAKS), sets)
+    digest = hashlib.sha256(lines + tokenizer.model + task.code + sets).hexdigest()
+    return Job(settings, folder, tokenizer.name, task.file, digest, has_leaks=bool(sets))
 
 
 def shared(source: Resolved, *, folder: str) -> Resolved:
@@ -114,3 +127,8 @@ def _definition(folder: str, name: str, file: str, digest: str) -> Definition:
             f"a worker has no task {name}: the package that offers it is not installed there. Hand it over behind the "
             "other options: -- --extra_package=PACKAGE.whl"
         ) from error
+
+
+@functools.lru_cache(maxsize=1)
+def _evaluation_sets(folder: str, digest: str) -> Leaks:
+    return leaks.loads(paths.read(paths.at(folder, LEAKS)))

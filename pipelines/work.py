@@ -92,15 +92,16 @@ def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
 def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
     job, settings = work.job, work.job.settings
     task, tokenizer, cache = staging.task(job), staging.tokenizer(job), None
+    leaks = staging.evaluation_sets(job)
     if work.kept:
         filters = Chain(settings.filter)
         code = code_digest.of_task(staging.definition(job).code, *filters.modules)
-        code += "".join(filters.files().values())
+        code += "".join([*filters.files().values(), *(leaks.digests().values() if leaks else ())])
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
         cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
     own_splits = {} if settings.splits else split_files.of_files([file.name for file in staging.files(job)])
     placer = Placer(settings, task.task, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
-    return BlockTokenizer(settings, task, tokenizer, cache=cache), placer
+    return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks), placer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +209,7 @@ class Finish:
             gathered=gathered,
             runs=runs,
             rejected_file=rejected,
+            leaks=staging.evaluation_sets(self.job),
             repeats=merged(repeats) if self.job.settings.dedup == "near" else None,
         )
         paths.write(paths.at(self.out, manifest.NAME), made.dumps().encode())

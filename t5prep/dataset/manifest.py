@@ -137,6 +137,7 @@ class Manifest:
     rejected_tokens: dict[str, int] = dataclasses.field(default_factory=dict)
     changed: dict[str, int] = dataclasses.field(default_factory=dict)
     filter_files: dict[str, str] = dataclasses.field(default_factory=dict)
+    evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set to keep apart from
     near_duplicates: NearDuplicates | None = None  # None where they were not looked for
     digest: str = ""
 

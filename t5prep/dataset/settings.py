@@ -83,6 +83,13 @@ class Settings:
         "reject rows by the text of their inputs, as in gopher:least_words=20; t5prep filter has all",
         changes_tokens=True,
     )
+    decontaminate: tuple[str, ...] = option(
+        (),
+        "an evaluation set, prepared or raw: rows that share a run of words with it are rejected",
+        changes_tokens=True,
+    )
+    # As in GPT-3 (Brown et al. 2020, appendix C) and after it.
+    decontaminate_words: int = option(13, "how many words such a run has", least=3, most=100, changes_tokens=True)
     shards: int | None = option(
         None, "shards of the largest split, or auto", least=1, parse=parse_shards, shown="auto", compare=False
     )

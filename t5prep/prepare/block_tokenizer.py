@@ -16,6 +16,7 @@ from t5prep.prepare import column_tokenizer
 from t5prep.prepare.column_tokenizer import ColumnTokenizer
 from t5prep.prepare.feature_table import SCHEMA
 from t5prep.prepare.filters.chain import Chain, Filtered
+from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.near_duplicates.shingles import shingles
 from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import blocks, columns
@@ -41,10 +42,19 @@ class TokenizedBlock(NamedTuple):
 
 
 class BlockTokenizer:
-    """Tokenize blocks of one task; threads may share it. With a `cache`, tables are kept for the next run."""
+    """Tokenize blocks of one task; threads may share it. With a `cache`, tables are kept for the next run.
+
+    `leaks` are the evaluation sets that no row may share a text with.
+    """
 
     def __init__(
-        self, settings: Settings, task: ChosenTask, tokenizer: Tokenizer, *, cache: TokenCache | None = None
+        self,
+        settings: Settings,
+        task: ChosenTask,
+        tokenizer: Tokenizer,
+        *,
+        cache: TokenCache | None = None,
+        leaks: Leaks | None = None,
     ) -> None:
         self._task, self._columns, self._cache = task, task.columns, cache
         self._encode: Callable[[Sequence[Example]], list[Features | Reject]] = (
@@ -63,7 +73,7 @@ class BlockTokenizer:
         template = task.template
         if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._columns.names):
             self._by_columns = ColumnTokenizer(template, settings, tokenizer)
-        self._filters = Chain(settings.filter)
+        self._filters, self._leaks = Chain(settings.filter), leaks
         self._dedup, self._near_words = settings.dedup, settings.near_words
 
     def __call__(self, block: Block) -> TokenizedBlock:
@@ -99,7 +109,7 @@ class BlockTokenizer:
 
     def _by_rows(self, block: Block, rows: list[Row]) -> pa.Table:
         """Return the table of some rows of a block, made one by one by the task's own function."""
-        examples = [self._example(row, block) for row in rows]
+        examples = self._without_leaks([self._example(row, block) for row in rows])
         encoded = iter(self._encode([one.example for one in examples if isinstance(one, Filtered)]))
         made = [next(encoded) if isinstance(one, Filtered) else one for one in examples]
         return self._table(block, rows, examples, made)
@@ -132,6 +142,16 @@ class BlockTokenizer:
             f"the task {self._task.name} fails at {block.file.name}, row {row.number}: {task_file.said(error)}"
             f"{f' ({where})' if where else ''}. Mend its to_example, or let it raise Reject for such rows."
         )
+
+    def _without_leaks(self, examples: list[Filtered | str]) -> list[Filtered | str]:
+        """Return examples of which those that stand in an evaluation set have that as their reason."""
+        if self._leaks is None:
+            return examples
+        texts = ["" if isinstance(one, str) else text_of(one.example.inputs) for one in examples]
+        return [
+            one if isinstance(one, str) or one.reason or not leak else Filtered(one.example, leak)
+            for one, leak in zip(examples, self._leaks.find(texts), strict=True)
+        ]
 
     def _id(self, row: Row) -> str | None:
         id = (row.record or {}).get(self._columns.id_name)

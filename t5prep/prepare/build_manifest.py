@@ -15,6 +15,7 @@ from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts, record_writer
 from t5prep.prepare.block_sorter import Run
 from t5prep.prepare.filters.chain import Chain
+from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.shard_writer import Gathered
 from t5prep.sources import Resolved
@@ -45,6 +46,7 @@ def assemble(
     runs: Sequence[Run],
     rejected_file: balance.RejectedFile,
     repeats: Repeats | None = None,
+    leaks: Leaks | None = None,
 ) -> manifest.Manifest:
     """Return the sealed manifest. The same preparation gives the same manifest, whatever ran it.
 
@@ -104,6 +106,7 @@ def assemble(
         rejected_tokens=_summed(run.reason_tokens for run in runs),
         changed=_summed(run.changed for run in runs),
         filter_files=Chain(settings.filter).files(),
+        evaluation_sets=leaks.digests() if leaks else {},
         near_duplicates=_near_duplicates(repeats),
         warnings=warnings,
         rows=accounted,

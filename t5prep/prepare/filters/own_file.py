@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.errors import UsageError, did_you_mean
+from t5prep.errors import Reject, T5prepError, UsageError, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,15 @@ class OwnFilter:
 
     def __call__(self, text: str) -> str:
         """Return what the function returns. Raises Reject, and UsageError where it returns no text."""
-        result = self.function(text)
+        try:
+            result = self.function(text)
+        except (Reject, T5prepError):
+            raise
+        except Exception as error:
+            excerpt = " ".join(text.split())[:60]
+            raise UsageError(
+                f'--filter {self.name} fails at the text "{excerpt}" ({type(error).__name__}: {error})'
+            ) from error
         if not isinstance(result, str):
             raise UsageError(f"--filter {self.name} returned {result!r}: it must return the text, or raise Reject(why)")
         return result

@@ -39,6 +39,18 @@ def shingles(texts: Sequence[str], *, words: int) -> Shingles:
     return _runs(hashes, counts, words)
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, as shingles are made of them.
+
+    >>> words_of("Don't “go”!"), words_of("?!")
+    (['don', 't', 'go'], ['?!'])
+    """
+    encoded = folded(text).encode("utf-8", "surrogatepass")
+    data = np.frombuffer(encoded + bytes(9), np.uint8)
+    starts, stops, _ = _spans(data, np.array([0, len(encoded) + 1]))
+    return [encoded[a:b].decode("utf-8", "replace") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+
 def folded(text: str) -> str:
     """Return a text without case and compatibility forms, its marks outside ASCII as spaces.
 
@@ -58,16 +70,7 @@ def _marks() -> dict[int, str]:
 
 def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the hashes of all words of texts that lie one after the other, and how many words each text has."""
-    inside = _WORD_BYTES[data]
-    inside[-8:] = False
-    starts, stops = _words(data, inside)
-    counts = np.diff(np.searchsorted(starts, begins))
-    for text in np.flatnonzero((counts == 0) & (np.diff(begins) > 1)).tolist():  # signs only
-        own = slice(int(begins[text]), int(begins[text + 1]) - 1)
-        inside[own] = data[own] > ord(" ")
-    if not counts.all():
-        starts, stops = _words(data, inside)
-        counts = np.diff(np.searchsorted(starts, begins))
+    starts, stops, counts = _spans(data, begins)
     lengths = stops - starts
     hashes = mix(lengths.astype(np.uint64))
     eights = np.lib.stride_tricks.sliding_window_view(data, 8)
@@ -83,6 +86,21 @@ def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.n
         digest = hashlib.blake2b(data[starts[word] : stops[word]].tobytes(), digest_size=8).digest()
         hashes[word] = int.from_bytes(digest, "little")
     return hashes, counts
+
+
+def _spans(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where the words of texts begin and end, and how many each text has. The last eight bytes are no text."""
+    inside = _WORD_BYTES[data]
+    inside[-8:] = False
+    starts, stops = _words(data, inside)
+    counts = np.diff(np.searchsorted(starts, begins))
+    for text in np.flatnonzero((counts == 0) & (np.diff(begins) > 1)).tolist():  # signs only
+        own = slice(int(begins[text]), int(begins[text + 1]) - 1)
+        inside[own] = data[own] > ord(" ")
+    if not counts.all():
+        starts, stops = _words(data, inside)
+        counts = np.diff(np.searchsorted(starts, begins))
+    return starts, stops, counts
 
 
 def _words(data: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,9 @@ def no_shouting(text):
 
 def broken(text):
     return text != ""
+
+def failing(text):
+    return text[100]
 '''
 
 
@@ -56,6 +59,8 @@ def test_a_users_own_function(tmp_path: Path) -> None:
     assert chain(Example("1", "WHY not", "t")) == (Example("1", "why not", "t"), "", ("mine.no_shouting",))
     with pytest.raises(UsageError, match="it must return the text, or raise Reject"):
         Chain([f"{path}:broken"])(Example("1", "a", "t"))
+    with pytest.raises(UsageError, match=r'fails at the text "a" \(IndexError: string index'):
+        Chain([f"{path}:failing"])(Example("1", "a", "t"))
     assert chain.files() == {str(path): hashlib.sha256(OWN.encode()).hexdigest()}
 
 

@@ -1,0 +1,59 @@
+"""The texts of an evaluation set, prepared or raw."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from t5prep import sources
+from t5prep.dataset import inspect_records, manifest, tfrecord
+from t5prep.errors import SourceError
+from t5prep.reading import blocks, formats
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+def texts(data: str) -> Iterator[str]:
+    """Yield the texts of a set: inputs of a prepared dataset's evaluation splits, or all texts of a source's rows.
+
+    Raises DatasetError or TokenizerError for a dataset that cannot be read, SourceError for a source.
+    """
+    yield from _prepared(data) if (Path(data) / manifest.NAME).is_file() else _raw(data)
+
+
+def _prepared(data: str) -> Iterator[str]:
+    """Yield what the inputs say; what was cut out of one, or stands for a newline, ends a text."""
+    made = manifest.load(data)
+    words = inspect_records.open_tokenizer(made, None)
+    splits = [name for name in made.splits if name != "train"] or list(made.splits)
+    for split in splits:
+        for record in inspect_records.read(data, [shard.name for shard in made.splits[split].shards]):
+            ids = [int(token) for token in tfrecord.parse(record)["input_ids"]]
+            yield from _between_specials(ids, words)
+
+
+def _between_specials(ids: list[int], words: Tokenizer) -> Iterator[str]:
+    for special, part in itertools.groupby(ids, key=lambda token: words.special(token) is not None):
+        if not special:
+            yield words.decode(list(part))
+
+
+def _raw(data: str) -> Iterator[str]:
+    resolved = sources.resolve(data)
+    if not resolved.files:
+        raise SourceError(f"--decontaminate {data}: it has no files.")
+    for file in resolved.files:
+        for block in blocks.scan(file, formats.detect(file.name)):
+            for row in blocks.read(block):
+                yield from _texts(row.record)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a row, whatever lists and objects they are in."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)

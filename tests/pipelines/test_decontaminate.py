@@ -1,0 +1,98 @@
+import json
+import random
+from pathlib import Path
+
+import pytest
+from preparing import bytes_of, prepared, rejected, require
+
+from t5prep.errors import T5prepError
+from t5prep.prepare import leaks
+
+CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
+WORDS = [f"word{i}" for i in range(900)]
+
+
+def _text(seed: int, words: int = 40) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=words))
+
+
+def _write(path: Path, texts: dict[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"id": id, "text": text, "label": "yes"}) + "\n" for id, text in texts.items()))
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Twenty texts: one has 13 words of an evaluation text, one 12 of them, one is a short one of them but for its marks."""
+    held = _text(1000).split()
+    texts = {f"id{i}": _text(i) for i in range(17)}
+    texts["thirteen"] = " ".join([_text(50), *held[10:23], _text(51)])
+    texts["twelve"] = " ".join([_text(52), *held[10:22], _text(53)])
+    texts["short"] = "What IS it, called?"
+    return _write(tmp_path / "rows.jsonl", texts)
+
+
+@pytest.fixture
+def held_out(tmp_path: Path) -> Path:
+    return _write(tmp_path / "held.jsonl", {"a": _text(1000), "b": "what is it called", "c": _text(1001)})
+
+
+def test_rows_that_share_a_run_of_words_with_a_raw_set_are_rejected(
+    corpus: Path, held_out: Path, tmp_path: Path
+) -> None:
+    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(held_out),), **CHOICES)
+    assert made.rejected == {"leak": 2}
+    assert list(made.evaluation_sets) == [str(held_out)]
+    shared = " ".join(_text(1000).split()[10:23])
+    assert {line["id"]: line["reason"] for line in rejected(tmp_path / "out")} == {
+        "thirteen": f'leak: "{shared}" is in {held_out}',
+        "short": f'leak: "what is it called" is in {held_out}',
+    }
+    assert made.rejected_tokens["leak"] > 13
+
+
+def test_a_prepared_set_is_read_by_its_tokens(corpus: Path, held_out: Path, tmp_path: Path) -> None:
+    prepared(held_out, tmp_path / "held", tokenizer="sample:", splits={"test": 1.0}, **CHOICES)
+    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(tmp_path / "held"),), **CHOICES)
+    assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "short"}
+    assert made.rejected == {"leak": 2}
+
+
+def test_fewer_words_find_more(corpus: Path, held_out: Path, tmp_path: Path) -> None:
+    how = {"decontaminate": (str(held_out),), "decontaminate_words": 12, **CHOICES}
+    prepared(corpus, tmp_path / "out", tokenizer="sample:", **how)
+    assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "twelve", "short"}
+
+
+def test_another_evaluation_set_makes_other_kept_tokens(corpus: Path, held_out: Path, tmp_path: Path) -> None:
+    how = {"decontaminate": (str(held_out),), "kept": tmp_path / "kept", **CHOICES}
+    assert prepared(corpus, tmp_path / "one", tokenizer="sample:", **how).rejected == {"leak": 2}
+    _write(held_out, {"a": _text(3)})
+    assert prepared(corpus, tmp_path / "two", tokenizer="sample:", workers=1, **how).rejected == {"leak": 1}
+
+
+def test_a_set_that_is_not_there_is_a_sentence(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(T5prepError, match=r"nothing\.jsonl"):
+        prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=("nothing.jsonl",), **CHOICES)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_written_is_read() -> None:
+    made = leaks.collect({"one": [_text(1)], "two": [_text(1), _text(2)]}, words=13)
+    again = leaks.loads(made.dumps())
+    assert again.find([_text(2), _text(1), "", _text(3)]) == made.find([_text(2), _text(1), "", _text(3)])
+    assert [reason.rpartition(" ")[2] for reason in made.find([_text(2), _text(1), _text(3)])] == ["two", "one", ""]
+    assert made.digests() == again.digests()
+
+
+def test_a_set_without_texts_finds_nothing() -> None:
+    assert leaks.collect({"labels": ["yes", "no"]}, words=13).find(["yes", _text(1)]) == ["", ""]
+
+
+@pytest.mark.slow
+def test_prism_gives_the_same_bytes(corpus: Path, held_out: Path, tmp_path: Path) -> None:
+    require("prism")
+    how = {"decontaminate": (str(held_out),), **CHOICES}
+    prepared(corpus, tmp_path / "out", tokenizer="sample:", **how)
+    prepared(corpus, tmp_path / "again", tokenizer="sample:", runner="prism", **how)
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "again")
