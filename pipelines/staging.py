@@ -93,6 +93,11 @@ def wanted(job: Job) -> Iterator[Wanted]:
     yield from row_limit.wanted(files(job), job.settings, definition(job).task.corpus)
 
 
+def evaluation_sets(job: Job) -> Leaks | None:
+    """Return the evaluation sets that no row may share a text with, or None where there are none."""
+    return _evaluation_sets(job.folder, job.digest) if job.has_leaks else None
+
+
 def tokenizer(job: Job) -> Tokenizer:
     """Return the tokenizer, under the name the user gave it."""
     return _tokenizer(job.folder, job.tokenizer, job.digest)
