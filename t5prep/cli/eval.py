@@ -1,8 +1,8 @@
 """`t5prep eval`."""
 
-import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,28 +13,35 @@ WORST = 20
 
 @click.command("eval")
 @click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
-@click.option("--data", default="", help="A prepared dataset; for a run, the one it was trained on.")
+@click.option("--data", multiple=True, help="A prepared dataset, or several; of a run, all that it was trained on.")
 @click.option(
-    "--split", default="validation", show_default=True, help="Which split: every record of it is scored, once."
+    "--split",
+    "splits",
+    multiple=True,
+    default=["validation"],
+    show_default=True,
+    help="A split, or several: every record is scored, once.",
 )
 @_device.which
 @click.option("--batch", default=32, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
 @click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="When generating; 1 is greedy.")
 @click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")
 @click.option("--dtype", default="auto", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products.")
+@click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")
 @click.option("--predictions", "file", help="Write the JSON, predictions and worst examples to this file.")
 @_device.tokenizer
 @_device.options
 @_output.as_json
 def command(
     model: str,
-    data: str,
-    split: str,
+    data: tuple[str, ...],
+    splits: tuple[str, ...],
     which: str,
     batch: int,
     beams: int,
     bootstrap: bool,
     dtype: str,
+    scores: bool,
     file: str | None,
     tokenizer: str,
     tpu: str | None,
@@ -45,16 +52,16 @@ def command(
 
     \b
     Example:
-      t5prep eval --model runs/sample --data data/sample --split validation
+      t5prep eval --model runs/sample --data data/sample --split validation --split train
     """
     _device.need_tensorflow()
     from t5prep.io import atomic_files
-    from t5prep.train.evaluate import evaluate
+    from t5prep.train.evaluate_all import evaluate_all, mean_of
 
-    checkpoint, scored = evaluate(
+    checkpoint, scored = evaluate_all(
         model,
         data=data,
-        split=split,
+        splits=splits,
         which=which,
         batch=batch,
         beams=beams,
@@ -65,12 +72,10 @@ def command(
         tpu=tpu,
         gpus=gpus,
     )
-    whole = {
-        "checkpoint": checkpoint,
-        "metrics": scored.metrics,
-        "predictions": scored.predictions,
-        "worst": [dataclasses.asdict(one) for one in scored.worst],
-    }
+    each = [one.as_dict(scores=scores) for one in scored]
+    whole: dict[str, Any] = {"checkpoint": checkpoint, **each[0]}
+    if len(each) > 1:
+        whole = {"checkpoint": checkpoint, "metrics": mean_of(scored), "evaluations": each}
     if file:
         atomic_files.write_whole(
             Path(file), (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode(), option="--predictions"
@@ -78,7 +83,10 @@ def command(
     if as_json:
         _output.print_json(whole)
         return
-    _scores.print_metrics(scored.metrics)
-    for one in scored.worst[:5]:
-        click.echo(f"\n{one.id}: {one.prediction} and not {one.target}, loss {one.loss:.2f}")
-        click.echo(click.wrap_text(one.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))
+    for one in scored:
+        if len(scored) > 1:
+            click.echo(f"\n{one.data}, {one.split}")
+        _scores.print_metrics(one.evaluation.metrics)
+        for wrong in one.evaluation.worst[:5]:
+            click.echo(f"\n{wrong.id}: {wrong.prediction} and not {wrong.target}, loss {wrong.loss:.2f}")
+            click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

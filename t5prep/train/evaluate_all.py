@@ -1,0 +1,85 @@
+"""Several splits of several datasets scored in one call, and a run's own datasets found from any folder."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t5prep.dataset import manifest
+from t5prep.errors import UsageError
+from t5prep.io import suggestions
+from t5prep.train import checkpoint, run
+from t5prep.train.evaluate import Evaluation, evaluate
+
+
+class Scored(NamedTuple):
+    """One split of one dataset, and how well it was answered."""
+
+    data: str
+    split: str
+    evaluation: Evaluation
+
+    def as_dict(self, *, scores: bool = False) -> dict[str, Any]:
+        """Return it as JSON has it; `scores` says that each prediction keeps its own."""
+        kept = self.evaluation.predictions
+        if not scores:
+            kept = [{name: value for name, value in one.items() if name != "scores"} for one in kept]
+        return {
+            "data": self.data,
+            "split": self.split,
+            "metrics": self.evaluation.metrics,
+            "predictions": kept,
+            "worst": [dataclasses.asdict(one) for one in self.evaluation.worst],
+        }
+
+
+def evaluate_all(
+    model: str,
+    *,
+    data: Sequence[str] = (),
+    splits: Sequence[str] = ("validation",),
+    which: str = "best",
+    **options: Any,
+) -> tuple[str, list[Scored]]:
+    """Score each split of each dataset (of a run: of all that it was trained on); return the checkpoint and the scores.
+
+    The `options` are those of `evaluate`. Raises T5prepError.
+    """
+    places = list(data) or datasets_of(model, which=which)
+    name, scored = "", []
+    for place in places:
+        for split in splits:
+            name, evaluation = evaluate(model, data=place, split=split, which=which, **options)
+            scored.append(Scored(place, split, evaluation))
+    return name, scored
+
+
+def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:
+    """Return the metrics of one evaluation as they are; of several the mean of each number that all of them have."""
+    if len(scored) == 1:
+        return scored[0].evaluation.metrics
+    each = [one.evaluation.numbers() for one in scored]
+    names = [name for name in each[0] if all(name in numbers for numbers in each)]
+    return {name: sum(numbers[name] for numbers in each) / len(each) for name in names}
+
+
+def datasets_of(model: str, *, which: str = "best") -> list[str]:
+    """Return where the datasets lie that a run was trained on. Raises UsageError where one is not found, or none known.
+
+    A relative path is looked for from here, and then from each folder that the run lies in.
+    """
+    if not run.is_run(model):
+        meant = suggestions.mistyped(model)
+        raise UsageError(f"{model} is no run of t5prep, so its data is not known: --data DIR.{meant}")
+    _, state = checkpoint.choose(model, which=which)
+    return [_found(str(one["uri"]), model) for one in state.data]
+
+
+def _found(uri: str, model: str) -> str:
+    if "://" in uri:
+        return uri
+    candidates = [Path(uri), *(folder / uri for folder in Path(model).resolve().parents)]
+    place = next((place for place in candidates if (place / manifest.NAME).is_file()), None)
+    if place is None:
+        raise UsageError(f"{model} was trained on {uri}, which is not here. Say where it lies now: --data DIR")
+    return str(place)
