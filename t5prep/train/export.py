@@ -21,6 +21,9 @@ from t5prep.train.model.generate import generate
 from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict import answer_length
 
+# Rows that a SavedModel generates at a time.
+ROWS = 8
+
 
 def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float32", licence: str = "") -> str:
     """Write config, safetensors, tokenizer, generation config, model card and manifests, and return what was exported.
@@ -48,10 +51,10 @@ def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float3
     return opened.name
 
 
-def export_saved_model(model: str, *, out: str, which: str = "best", beams: int = 1) -> str:
-    """Write a TensorFlow SavedModel, ids in and ids out: `input_ids` int32[rows, input_length] → `output_ids`.
+def export_saved_model(model: str, *, out: str, which: str = "best", beams: int = 1, rows: int = ROWS) -> str:
+    """Write a TensorFlow SavedModel, ids in and ids out: `input_ids` int32[any, input_length] → `output_ids`.
 
-    Rows are any number; they are generated one after the other. Padding (0) is masked by the model itself.
+    `rows` of them are generated at a time. Padding (0) is masked by the model itself.
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
@@ -59,13 +62,17 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
     module = tf.Module()
     module.weights = create_variables(opened.weights)
 
-    def one(ids: tf.Tensor) -> tf.Tensor:
-        ids = tf.ensure_shape(ids, [inputs])[None]
+    def group(ids: tf.Tensor) -> tf.Tensor:
+        ids = tf.ensure_shape(ids, [rows, inputs])
         mask = tf.cast(ids != opened.config.pad_token_id, tf.int32)
-        return generate(module.weights, opened.config, ids, mask, max_length=length, beams=beams)[0]
+        return generate(module.weights, opened.config, ids, mask, max_length=length, beams=beams)
 
     def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"output_ids": tf.map_fn(one, input_ids)}
+        given = tf.shape(input_ids)[0]
+        missing = -given % rows  # the last group is filled up with rows of padding, whose answers are dropped
+        filled = tf.pad(input_ids, [[0, missing], [0, 0]], constant_values=opened.config.pad_token_id)
+        groups = tf.map_fn(group, tf.reshape(filled, [-1, rows, inputs]))
+        return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
 
     signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
     with _whole_directory(Path(out)) as place:

@@ -17,7 +17,7 @@ from t5prep.tokens import loading  # noqa: E402
 from t5prep.train import checkpoint as checkpoints  # noqa: E402
 from t5prep.train import config as configs  # noqa: E402
 from t5prep.train import run  # noqa: E402
-from t5prep.train.export import export_hf  # noqa: E402
+from t5prep.train.export import export_hf, export_saved_model  # noqa: E402
 from t5prep.train.model.generate import generate  # noqa: E402
 from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
@@ -127,3 +127,22 @@ def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(t
         export_hf(out, out=str(tmp_path / which), which=which)
         exported = load_weights(tmp_path / which)[1]
         assert all(np.array_equal(exported[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_saved_model_answers_any_number_of_rows_as_we_do(tmp_path: Path, rows: int) -> None:
+    config = CONFIGS["t5_1_1"]
+    save_weights(tmp_path / "model", config, _sharp(config))
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config.to_json()))
+    export_saved_model(str(tmp_path / "model"), out=str(tmp_path / "saved"), rows=rows)
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    inputs, length = serve.structured_input_signature[1]["input_ids"].shape[1], 0
+    drawn = np.random.default_rng(2).integers(2, config.vocab_size, (5, 7))
+    ids = np.pad(drawn, [(0, 0), (0, inputs - 7)]).astype(np.int32)
+    found = {count: serve(input_ids=tf.constant(ids[:count]))["output_ids"].numpy() for count in (0, 1, 5)}
+    length = found[5].shape[1]
+    weights = {name: tf.constant(value) for name, value in _sharp(config).items()}
+    expected = generate(weights, config, tf.constant(ids), tf.constant((ids != 0).astype(np.int32)), max_length=length)
+    assert found[5].tolist() == expected.numpy().tolist()
+    assert found[1].tolist() == expected.numpy()[:1].tolist()
+    assert found[0].shape == (0, length)

@@ -14,12 +14,13 @@ from servers.internet import Internet
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep import cli
+from t5prep.tokens import loading
 from t5prep.train import config as configs
+from t5prep.train import run
 
 # Recipes with their own models, and with two that are published without a SentencePiece model.
 CASES = [
-    pytest.param("causal_qa", ""),
-    *(pytest.param(name, "", marks=pytest.mark.slow) for name in sorted(configs.recipes()) if name != "causal_qa"),
+    *(pytest.param(name, "", marks=pytest.mark.slow) for name in sorted(configs.recipes())),
     pytest.param("span_corruption", "gsarti/it5-base", marks=pytest.mark.slow),
     pytest.param("sst2", "google/byt5-small", marks=pytest.mark.slow),
 ]
@@ -48,6 +49,28 @@ def test_every_recipe_is_tested() -> None:
     assert {str(case.values[0]) for case in CASES} == set(configs.recipes())
     named = {configs.read_recipe(name)["model"] for name in configs.recipes()} - {"tiny"}
     assert named <= set(published_models.NAMES)
+
+
+@pytest.mark.parametrize("name", published_models.NAMES)
+def test_a_model_as_it_is_published_is_read_with_its_own_tokenizer(
+    internet: Internet, tmp_path: Path, name: str
+) -> None:
+    internet.hub.models[name] = published_models.files(name, tmp_path)
+    words = loading.load(name)
+    shape, weights, own = run.start_from(configs.build({"model": name}), ids=words.size)
+    assert own is not None
+    assert own.sha256 == words.sha256
+    # Where the vocabulary holds no more than the tokenizer's ids, it is not a multiple of 128.
+    said = published_models.PUBLISHED[name]
+    assert shape.vocab_size - words.size == said["config"]["vocab_size"] - said["tokenizer_ids"]
+    assert weights["shared"].shape == (shape.vocab_size, shape.d_model)
+
+
+@pytest.mark.parametrize("name", configs.recipes())
+def test_a_recipes_batch_can_be_cut_into_the_eight_cores_of_a_tpu(name: str) -> None:
+    config = configs.build(configs.read_recipe(name))
+    assert config.batch % (8 * config.accumulate) == 0
+    assert (config.eval_batch or config.batch) % 8 == 0
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
