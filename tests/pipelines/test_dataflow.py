@@ -21,6 +21,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import gcs
 from t5prep.sources import sample
+from t5prep.tasks.corpora import so_quality
 
 SAMPLE = sample.tokenizer_path()
 ROOT = Path(__file__).parents[2]
@@ -76,12 +77,16 @@ def test_the_job_that_dataflow_gets_does_the_work_in_an_environment_that_has_onl
         assert done.returncode == 0, done.stderr[-3000:]
         said.update(json.loads(done.stdout.splitlines()[-1]))
 
+    task = tmp_path / "mine.py"  # the workers have no such file beside them
+    task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
+    choices: dict[str, Any] = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}
     with dataflow(work) as service:
         arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
         out = f"{cloud}/out"
-        made = prepared(tmp_path / "rows", out, tokenizer=SAMPLE, shards=2, runner="dataflow", arguments=arguments)
-    near = prepared(tmp_path / "rows", tmp_path / "near", tokenizer=SAMPLE, shards=2)
+        made = prepared(tmp_path / "rows", out, runner="dataflow", arguments=arguments, **choices)
+    near = prepared(tmp_path / "rows", tmp_path / "near", **choices)
     assert made == manifest.load(out)
+    assert made.task == near.task
     assert made.splits == near.splits
     assert [file.sha256 for file in made.source.files] == [file.sha256 for file in near.source.files]
     assert len(service.request) < 1_000_000

@@ -20,6 +20,7 @@ from t5prep.prepare import partition, placement, shard_writer
 from t5prep.prepare.block_sorter import ENTRY, Run
 from t5prep.prepare.shard_writer import ShardSpec
 from t5prep.sources import sample
+from t5prep.tasks.corpora import so_quality
 
 SAMPLE = sample.tokenizer_path()
 
@@ -47,6 +48,18 @@ def test_prism_gives_the_bytes_of_a_local_run(corpus: Path, expected: dict[str, 
     require("prism")
     prepared(corpus, tmp_path / "out", tokenizer=SAMPLE, shards=3, runner="prism", workers=2)
     assert bytes_of(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("engine", ["prism", pytest.param("flink", marks=pytest.mark.slow)])
+def test_workers_of_every_engine_get_a_task_of_the_users_own_file(corpus: Path, tmp_path: Path, engine: str) -> None:
+    require(engine)
+    task = tmp_path / "mine.py"
+    task.write_bytes(Path(so_quality.__file__).read_bytes().replace(b"quality: ", b"judge: "))
+    choices = {"task": str(task), "tokenizer": SAMPLE, "shards": 2}
+    made = prepared(corpus, tmp_path / "near", **choices)
+    assert (made.settings.task, made.task.file) == ("mine", "mine.py")
+    prepared(corpus, tmp_path / "far", runner=engine, workers=2, **choices)
+    assert bytes_of(tmp_path / "far") == bytes_of(tmp_path / "near")
 
 
 @pytest.mark.slow
