@@ -1,0 +1,36 @@
+"""The bytes of shards: what is prepared today is what was prepared before, in every layout."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparing import prepared
+
+from t5prep.dataset import manifest
+
+# SHA-256 of all shards in order of their names and of rejected.jsonl, made of the built-in sample with its tokenizer.
+GOLDEN: dict[str, dict[str, Any]] = {
+    "padded": {},
+    "padded with masks, without markup": {"options": {"html": "strip"}, "masks": True, "dedup": "exact", "seed": 7},
+    "ragged with newlines": {
+        "layout": "ragged", "keep_newlines": True, "limit": 500, "input_length": 64, "marker": "none",
+    },
+    "packed": {"layout": "packed", "shards": 3, "splits": {"train": 0.8, "validation": 0.1, "test": 0.1}},
+}  # fmt: skip
+DIGESTS = {
+    "padded": "1f96b4cfdd40e2dd",
+    "padded with masks, without markup": "71a5de33557c537a",
+    "ragged with newlines": "c731d4b985ecf450",
+    "packed": "f8e047424a02b801",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_shards_have_the_bytes_that_they_always_had(tmp_path: Path, name: str) -> None:
+    prepared("sample:", tmp_path / "out", tokenizer="sample:", **GOLDEN[name])
+    made = hashlib.sha256()
+    for path in sorted((tmp_path / "out").iterdir()):
+        if path.name != manifest.NAME:
+            made.update(path.read_bytes())
+    assert made.hexdigest()[:16] == DIGESTS[name]
