@@ -17,7 +17,7 @@ from t5prep.reading.blocks import Block
 _LOOK_EVERY = 128
 
 
-class Watch:
+class LocalProgress:
     """Hears of each element and its result, in the process that runs the pipeline."""
 
     def __init__(self, work: PrepareBlock, *, total: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import cost_estimate, engines, failures, pool, staging
-from pipelines.local_progress import Watch
+from pipelines.local_progress import LocalProgress
 from pipelines.work import Finish, GatherShard, PrepareBlock, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
@@ -153,7 +153,7 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
     if not workers:
         yield ""
         return
-    watch = Watch(work, total=sum(file.bytes for file in source.files))
+    watch = LocalProgress(work, total=sum(file.bytes for file in source.files))
     local = pool.Pool(workers, warm=functools.partial(preload, work))
     local.done = watch
     try:

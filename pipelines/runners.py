@@ -16,7 +16,7 @@ from t5prep.errors import UsageError
 # Beam options that Beam would otherwise choose so that a user's machine stumbles.
 _PRISM = ["--environment_type=LOOPBACK", "--prism_log_level=error"]
 _FLINK = [
-    "--flink_version=1.19",
+    f"--flink_version={engines.FLINK}",
     "--flink_master=[auto]",
     "--experiments=use_loopback_process_worker",
     "--environment_cache_millis=60000",  # else every stage starts Python anew

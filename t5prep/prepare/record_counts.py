@@ -90,7 +90,7 @@ def count(
     marked: bool,
     name: Callable[[int], str] | None = None,
 ) -> Counts:
-    """Counts of placed records (placing.ENTRY[n]). `labels` are the label ids of each target digest, where known.
+    """Counts of placed records (block_sorter.ENTRY[n]). `labels` are the label ids of each target digest, where known.
 
     `marked` says whether a marker takes one place of a cut input, which is no token of the text; `name` gives the id of
     an entry, for those that lost most.

@@ -21,57 +21,57 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Range(NamedTuple):
-    """Some consecutive records of a shard: an entry each (placing.ENTRY[n]), and their bytes, one after the other."""
+    """Some consecutive records of a shard: an entry each (block_sorter.ENTRY[n]), and their bytes, one after the other."""
 
     entries: np.ndarray
     data: bytes
 
 
-class Arranged(NamedTuple):
+class Built(NamedTuple):
     """Finished records, and what is counted of them."""
 
     data: bytes
     counts: record_counts.Counts
 
 
-Arrangement = Callable[[Iterable[Range]], Iterator[Arranged]]
+Arrangement = Callable[[Iterable[Range]], Iterator[Built]]
 
 
 def choose(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Arrangement:
     """The arrangement of a preparation."""
     if task.spans:
-        return Corrupted(
+        return HiddenSpans(
             settings, task.spans, tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0)
         )
     return (
-        Packed(settings, settings.marked, tokenizer.pad_id) if settings.layout == "packed" else Placed(settings.marked)
+        PackedRows(settings, settings.marked, tokenizer.pad_id)
+        if settings.layout == "packed"
+        else AsSpilled(settings.marked)
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class Placed:
+class AsSpilled:
     """Records as they were placed. `marked`: a cut input holds one marker, which is no token of the text."""
 
     marked: bool
 
-    def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
+    def __call__(self, ranges: Iterable[Range]) -> Iterator[Built]:
         """Each range as it is."""
         for entries, data in ranges:
             parsed = _Parsed(entries, data)
-            yield Arranged(
-                data, record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
-            )
+            yield Built(data, record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id))
 
 
 @dataclasses.dataclass(frozen=True)
-class Packed:
+class PackedRows:
     """Several examples a row, first-fit inside each range."""
 
     settings: Settings
     marked: bool
     pad_id: int
 
-    def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
+    def __call__(self, ranges: Iterable[Range]) -> Iterator[Built]:
         """Each range as fewer records."""
         room = self.settings.input_length, self.settings.target_length
         write = record_writer.PackedWriter(self.settings, pad_id=self.pad_id)
@@ -85,12 +85,12 @@ class Packed:
             parsed = _Parsed(entries, data)
             counts = record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
             counts = dataclasses.replace(counts, records=len(ids), joint=record_counts.joint(*filled))
-            yield Arranged(b"".join(write(ids, rows)), counts)
+            yield Built(b"".join(write(ids, rows)), counts)
 
 
 @dataclasses.dataclass(frozen=True)
-class Corrupted:
-    """Documents end to end, cut into rows that are full once spans of them are hidden (noise.corrupt).
+class HiddenSpans:
+    """Documents end to end, cut into rows that are full once spans of them are hidden (span_corruption.corrupt).
 
     Only the last row of a shard is shorter. A row is named after its first token, and its spans are drawn from that name.
     """
@@ -102,7 +102,7 @@ class Corrupted:
     unk_id: int
     first_sentinel: int
 
-    def __call__(self, ranges: Iterable[Range]) -> Iterator[Arranged]:
+    def __call__(self, ranges: Iterable[Range]) -> Iterator[Built]:
         """All ranges as one sequence of tokens, in rows."""
         hide = self.spans._asdict()
         length, _ = span_corruption.lengths(self.settings.input_length, **hide)
@@ -119,7 +119,7 @@ class Corrupted:
             entries["targets"] = entries["target_tokens"] = targets.shape[1]
             entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
             counts = record_counts.count(entries, labels=None, marked=False)
-            yield Arranged(written.data, dataclasses.replace(counts, examples=documents.taken()))
+            yield Built(written.data, dataclasses.replace(counts, examples=documents.taken()))
 
 
 class _Counted:

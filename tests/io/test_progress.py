@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.local_progress import Watch
+from pipelines.local_progress import LocalProgress
 from t5prep.dataset.manifest import Shard
 from t5prep.io import progress
 from t5prep.io.progress import Progress
@@ -41,7 +41,7 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     now, terminal = [100.0], Terminal()
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", terminal)
-    watch = Watch(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
+    watch = LocalProgress(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
     watch(block, Run("a.csv", 1, 40, 40, {"train": (0, 40)}, {"train": 4_000_000}, b"", {}))
     for number in range(3):

@@ -20,7 +20,7 @@ from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import failures, pool
 from pipelines import prepare as preparing
-from pipelines.local_progress import Watch
+from pipelines.local_progress import LocalProgress
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.prepare import shard_writer
 from t5prep.sources import sample
@@ -134,7 +134,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
     choices = {"tokenizer": SAMPLE, "shards": 8, "limit": 1000}  # with a limit nothing is begun ahead
     seen, restarts = collections.Counter[str](), []
 
-    class Killing(Watch):
+    class Killing(LocalProgress):
         def __call__(self, element: Any, result: Any) -> None:
             super().__call__(element, result)
             kind = type(result).__name__
@@ -145,7 +145,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
 
     restart = pool.Pool.restart
     monkeypatch.setattr(pool.Pool, "restart", lambda self: (restarts.append(1), restart(self))[1])
-    monkeypatch.setattr(preparing, "Watch", Killing)
+    monkeypatch.setattr(preparing, "LocalProgress", Killing)
     prepared(tmp_path / "rows", tmp_path / "killed", workers=2, **choices)
     assert len(restarts) >= 2
     monkeypatch.undo()
@@ -197,13 +197,13 @@ def test_a_scratch_folder_that_vanishes_is_a_sentence(
     """When the first block is tokenized, or the first shard written."""
     source, out = write_csv(tmp_path / "rows.csv", questions(50)), tmp_path / "out"
 
-    class Vanishing(Watch):
+    class Vanishing(LocalProgress):
         def __call__(self, element: Any, result: Any) -> None:
             super().__call__(element, result)
             if type(result).__name__ == when:
                 shutil.rmtree(out / ".unfinished-spool", ignore_errors=True)
 
-    monkeypatch.setattr(preparing, "Watch", Vanishing)
+    monkeypatch.setattr(preparing, "LocalProgress", Vanishing)
     with pytest.raises(OutputError, match=r"out/\.unfinished-spool/\S+ is gone: something removes .* start it again"):
         prepared(source, out, tokenizer=SAMPLE, workers=1, shards=9)
     assert not (out / "manifest.json").exists()

@@ -1,0 +1,87 @@
+"""The manifest: read as it was written, and refused in one sentence where it was not."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5prep.dataset import manifest
+from t5prep.dataset.manifest import Feature, Manifest, Shard, Source, SourceFile, Split, TaskFacts, Tokenizer
+from t5prep.dataset.settings import Settings
+from t5prep.errors import DatasetError, OtherVersionError
+
+SETTINGS = Settings("mine", {"columns": ["a", "b"], "mark": "ă"}, 64, 8, splits={"train": 0.9, "test": 0.1}, limit=7)
+MADE = Manifest(
+    schema=manifest.SCHEMA,
+    created_by="t5prep 0.1.0",
+    settings=SETTINGS,
+    task=TaskFacts(["rouge"], ["low", "high"], file="mine.py", sha256="e" * 64),
+    source=Source("sample:", "1", [SourceFile("a.csv", 7, "f" * 64)], "MIT", "None"),
+    tokenizer=Tokenizer("t5", "a" * 64, 32000, 32128, 0, 1, 2),
+    features={"input_ids": Feature("int64", [64]), "id": Feature("bytes", [None])},
+    ledger={"inputs": {"rows_cut": 0}},
+    splits={
+        "train": Split(3, {"inputs": 9}, {}, 0.0, {}, {}, [Shard("train.tfrecord-00000-of-00001", 3, 9, "b" * 64)])
+    },
+    rejected={"empty text": 1},
+    warnings=[],
+).sealed()
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(MADE.dumps()), **changes})
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    assert manifest.loads(MADE.dumps(), where="it") == MADE
+    assert manifest.loads(MADE.dumps(), where="it").dumps() == MADE.dumps()
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"created_by": "t5prep 9"}, True),
+        ({"settings": dataclasses.replace(SETTINGS, shards=4)}, True),
+        ({"source": dataclasses.replace(MADE.source, uri="gs://elsewhere")}, True),
+        ({"tokenizer": dataclasses.replace(MADE.tokenizer, name="mine")}, True),
+        ({"settings": dataclasses.replace(SETTINGS, seed=1)}, False),
+        ({"task": dataclasses.replace(MADE.task, sha256="d" * 64)}, False),
+        ({"rejected": {}}, False),
+    ],
+)
+def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], same: bool) -> None:
+    assert (dataclasses.replace(MADE, **change).sealed().digest == MADE.digest) == same
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("{", DatasetError, "it is not a t5prep manifest (it is no JSON)"),
+        ("[]", DatasetError, "it is not a t5prep manifest (it says no schema)"),
+        (changed(rejected={}), DatasetError, "it was altered: its digest says"),
+        (changed(schema=1), OtherVersionError, "it was written by an older t5prep (t5prep 0.1.0, schema 1;"),
+        (changed(schema=3), DatasetError, "it has schema 3; this t5prep reads schema 2. Upgrade t5prep"),
+        (changed(schema="2"), DatasetError, "it has schema '2'"),
+        (changed(mood="good"), OtherVersionError, "it says mood, which this one does not know"),
+        (changed(splits={"train": {"records": "many"}}), DatasetError, "it is not a whole manifest"),
+        (changed(settings={**dataclasses.asdict(SETTINGS), "layout": "round"}), DatasetError, "it is one of padded"),
+        (changed(settings={**dataclasses.asdict(SETTINGS), "mood": 1}), DatasetError, "mood"),
+    ],
+)
+def test_another_manifest_is_a_sentence(text: str, error: type[DatasetError], says: str) -> None:
+    with pytest.raises(error) as caught:
+        manifest.loads(text, where="it")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_manifest_says_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / manifest.NAME).write_text(MADE.dumps())
+    with pytest.raises(DatasetError, match=f"it is not a prepared dataset; but {tmp_path / 'data'} is one"):
+        manifest.load(tmp_path)
+    with pytest.raises(DatasetError, match="does not exist"):
+        manifest.load(tmp_path / "dat")
+    assert manifest.load(tmp_path / "data" / manifest.NAME) == manifest.load(tmp_path / "data") == MADE
