@@ -193,7 +193,7 @@ class Finish:
                 (rejected_lines(run) for run in sorted(runs, key=lambda run: (run.file, run.first_row))),
                 (item.rejected for item in sorted(gathered, key=lambda item: item.spec.name)),
             )
-            rejected = balance.write_rejected(file, lines, name=manifest.REJECTED)
+            rejected, reasons = balance.write_rejected(file, lines, name=manifest.REJECTED)
         for hashed_file in hashed:
             sources.check_unchanged(hashed_file.file)
         if not any(run.records for run in runs):
@@ -210,6 +210,7 @@ class Finish:
             runs=runs,
             rejected_file=rejected,
             leaks=staging.evaluation_sets(self.job),
+            rejected_for=reasons,
             repeats=merged(repeats) if self.job.settings.dedup == "near" else None,
         )
         paths.write(paths.at(self.out, manifest.NAME), made.dumps().encode())

@@ -156,7 +156,7 @@ def _sound(row: dict | str) -> dict | str:
         return row
     try:
         said = "".join(
-            [*row, *("".join(value) if isinstance(value, list) else str(value) for value in row.values())]
+            [*row, *("".join(map(str, value)) if isinstance(value, list) else str(value) for value in row.values())]
         ).encode()
     except UnicodeEncodeError:
         return "rejected"

@@ -7,6 +7,8 @@ import click
 
 from t5prep.cli import _output
 
+_NARROWEST = 20  # columns; on a terminal that says less, lines are longer than it
+
 
 @click.command("inspect")
 @click.argument("data")
@@ -29,7 +31,7 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
         return
     made = manifest.load(data)
     words = inspect_records.open_tokenizer(made, tokenizer)
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
     for record in shown:
         title = f"── {record.id} ".ljust(width, "─")  # of a packed row, all ids of its examples
         click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))

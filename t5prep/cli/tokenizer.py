@@ -48,7 +48,9 @@ def command() -> None:
     "--character-coverage", default=0.9995, show_default=True, help="The share of characters that get a piece."
 )
 @click.option("--lines", default=1_000_000, show_default=True, help="Train on so many distinct lines, drawn by hash.")
-@click.option("--seed", default=0, show_default=True, help="What lines are drawn with.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="What lines are drawn with."
+)
 @_format
 @_encoding
 @click.option("--runner", default="local", show_default=True, help="What runs the drawing.")

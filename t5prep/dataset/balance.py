@@ -51,6 +51,8 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
             raise BalanceError(f"{counted:,} {what} were made, and {total:,} are in the dataset. {_MISTAKE}")
 
 
+# Beyond that they say what is wrong with single rows.
+_DIFFERENT_REASONS = 10_000
 _MISTAKE = "This is a mistake of t5prep: the dataset is not whole. Please report it with this message"
 
 
@@ -70,15 +72,25 @@ class Total:
         return {file: Rows(**{name: counts[name] for name in names}) for file, counts in sorted(self._counts.items())}
 
 
-def write_rejected(file: BinaryIO, lines: Iterable[bytes], *, name: str) -> RejectedFile:
-    """Write finished JSON lines into an open file, and return what the manifest says of it."""
+def write_rejected(
+    file: BinaryIO, lines: Iterable[bytes], *, name: str
+) -> tuple[RejectedFile, collections.Counter[str]]:
+    """Write finished JSON lines into an open file; return what the manifest says of it, and how often each reason stands.
+
+    Only so many different reasons are counted, the first, which are the same whatever ran the preparation.
+    """
     digest, size, count = hashlib.sha256(), 0, 0
+    reasons: collections.Counter[str] = collections.Counter()
     for some in lines:
         file.write(some)
         digest.update(some)
         size += len(some)
-        count += some.count(b"\n")
-    return RejectedFile(name, count, size, digest.hexdigest())
+        for line in some.splitlines():
+            count += 1
+            reason = json.loads(line)["reason"]
+            if reason in reasons or len(reasons) < _DIFFERENT_REASONS:
+                reasons[reason] += 1
+    return RejectedFile(name, count, size, digest.hexdigest()), reasons
 
 
 def read_rejected(file: BinaryIO, *, name: str) -> tuple[RejectedFile, collections.Counter[str]]:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
         )
     decode = functools.partial(newlines.decode, tokenizer=words, keep_newlines=made.settings.keep_newlines)
     names = [shard.name for shard in made.splits[split].shards]
-    for record in itertools.islice(read(data, names), count):
+    for record in itertools.islice(read(data, names), min(count, sys.maxsize)):
         features = tfrecord.parse(record)
         inputs = [int(token) for token in features["input_ids"]]
         labels = [int(token) for token in features["labels"]]

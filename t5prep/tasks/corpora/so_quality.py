@@ -54,7 +54,9 @@ def to_example(record: Record, options: Options) -> Example:
     words = _words(options.labels)
     label = text(record, "Y")
     if label not in words:
-        raise Reject(f"unknown label: {record['Y']!r} is not one of {', '.join(words)}")
+        raise Reject(
+            f"unknown label: {record['Y']!r} is not one of {', '.join(words)}; say which word it is: --labels {label}=WORD"
+        )
     if record["Id"] in (None, ""):
         raise Reject("empty id")
     return Example(id=asked.id, inputs=asked.inputs, targets=words[label])
