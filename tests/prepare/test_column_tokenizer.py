@@ -128,7 +128,9 @@ def test_most_rows_are_made_by_columns(tmp_path: Path, monkeypatch: pytest.Monke
         assert sum(by_rows) < 12
 
 
-@pytest.mark.parametrize("choices", [{"dedup": "exact"}, {"dedup": "near"}, {"keep_newlines": True}, {"filter": ("gopher",)}])
+@pytest.mark.parametrize(
+    "choices", [{"dedup": "exact"}, {"dedup": "near"}, {"keep_newlines": True}, {"filter": ("gopher",)}]
+)
 def test_what_only_examples_give_is_made_of_examples(choices: dict) -> None:
     settings = Settings("text2text", TASKS["text2text"], input_length=64, target_length=4, splits=None, **choices)
     assert tokenizer_of(settings)._by_columns is None
