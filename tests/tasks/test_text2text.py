@@ -1,9 +1,13 @@
-"""What a protected template keeps: its own words, whatever is cut."""
+"""What a protected template keeps, and what a map makes of labels."""
 
 import random
+from collections import Counter
+from pathlib import Path
 
 import pytest
+from preparing import prepared, write_csv
 
+from t5prep.errors import Reject, UsageError
 from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import Protected
@@ -53,3 +57,40 @@ def test_what_fits_is_the_same_protected_or_not() -> None:
     whole = cut(record, length=64, policy="head", protect=[])
     for name in "qc":
         assert cut(record, length=64, policy="head", protect=[name]) == whole
+
+
+@pytest.mark.parametrize("label", ["1", 1])
+def test_numbers_become_words_by_a_map(label: object) -> None:
+    chosen = registry.get("text2text").choose(
+        {"inputs_column": "q", "targets_column": "a", "label_map": "0=negative, 1=positive"}
+    )
+    assert chosen.to_example({"q": "good", "a": label}).targets == "positive"
+    assert list(chosen.classes) == ["negative", "positive"]
+    with pytest.raises(Reject, match="unknown label: '2' is not one of 0, 1"):
+        chosen.to_example({"q": "good", "a": "2"})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"label_map": "0=a,1"}, "each value once with its word"),
+        ({"label_map": "0=a,0=b"}, "each value once with its word"),
+        ({"label_map": "0=a", "targets_column": "", "targets": "{a}"}, "values of one column"),
+    ],
+)
+def test_what_is_no_map_of_labels_is_a_sentence(given: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        registry.get("text2text").choose({"inputs_column": "q", "targets_column": "a", **given})
+
+
+def test_rows_whose_label_has_no_word_are_rejected_and_counted(tmp_path: Path) -> None:
+    rows = [{"q": f"row number {i}", "a": str(i % 3)} for i in range(30)]
+    made = prepared(
+        write_csv(tmp_path / "rows.csv", rows),
+        tmp_path / "out",
+        tokenizer="sample:",
+        task="text2text",
+        options={"inputs_column": "q", "targets_column": "a", "label_map": "0=low,1=high"},
+    )
+    assert made.rejected == {"unknown label": 10}
+    assert sum((Counter(split.labels) for split in made.splits.values()), Counter()) == {"low": 10, "high": 10}

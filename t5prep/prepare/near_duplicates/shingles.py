@@ -59,13 +59,18 @@ def folded(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", text).casefold().translate(_marks())
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for mark in _marks().intersection(
+        plain
+    ):  # a few different ones: replacing each is faster than looking at every character
+        plain = plain.replace(mark, " ")
+    return plain
 
 
 @functools.cache
-def _marks() -> dict[int, str]:
-    """Return a space for each punctuation mark, symbol and separator outside ASCII (planes 0 and 1)."""
-    return {code: " " for code in range(0x80, 0x20000) if unicodedata.category(chr(code))[0] in "PSZ"}
+def _marks() -> frozenset[str]:
+    """Return the punctuation marks, symbols and separators outside ASCII (planes 0 and 1)."""
+    return frozenset(chr(code) for code in range(0x80, 0x20000) if unicodedata.category(chr(code))[0] in "PSZ")
 
 
 def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

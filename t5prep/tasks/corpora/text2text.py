@@ -27,6 +27,9 @@ class Options:
     id_column: str = option("", "the column with a unique id; without it, the row's place in its file is the id")
     inputs: str = option("", 'a template of several columns, as in "question: {q} context: {c}"')
     targets: str = option("", "the same for the target")
+    label_map: str = option(
+        "", "what the values of the targets' column mean, as in 0=negative,1=positive; others are rejected"
+    )
     protect: tuple[str, ...] = option(
         (), "a column of the template that truncation must never cut, nor then the template's own words"
     )
@@ -54,10 +57,33 @@ def to_example(record: Record, options: Options) -> Example:
             target = values.text(record, options.targets_column)
     if not target.strip():
         raise Reject("empty target")
+    if words := label_words(options):
+        if target not in words:
+            raise Reject(f"unknown label: {target!r} is not one of {', '.join(words)}")
+        target, references = words[target], tuple(words.get(answer, answer) for answer in references)
     asked = to_inputs(record, options)
     if options.id_column and not values.text(record, options.id_column):
         raise Reject("empty id")
     return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
+
+
+def label_words(options: Options) -> dict[str, str]:
+    """Return the word of each value of the targets' column; none where there is no map. Raises UsageError.
+
+    >>> label_words(Options(targets_column="label", label_map="0=negative, 1=positive"))
+    {'0': 'negative', '1': 'positive'}
+    """
+    if not options.label_map:
+        return {}
+    pairs = [part.strip().partition("=") for part in options.label_map.split(",")]
+    words = {value.strip(): word.strip() for value, _, word in pairs}
+    if len(words) != len(pairs) or not all(value and word for value, word in words.items()):
+        raise UsageError(
+            f'--label-map "{options.label_map}": it is each value once with its word, as in 0=negative,1=positive'
+        )
+    if options.targets:
+        raise UsageError("--label-map is for the values of one column: say it with --targets-column, not --targets")
+    return words
 
 
 def template(options: Options) -> Template | None:
@@ -68,7 +94,7 @@ def template(options: Options) -> Template | None:
         _field(template or f"{{{column}}}")
         for template, column in ((options.inputs, options.inputs_column), (options.targets, options.targets_column))
     )
-    return Template((inputs,), target=targets, id=options.id_column)
+    return Template((inputs,), target=targets, words=label_words(options), id=options.id_column)
 
 
 def _field(template: str) -> Field:
@@ -136,6 +162,7 @@ def columns(options: Options) -> Columns:
         if bool(column) == bool(template):
             raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
     inputs = tuple(dict.fromkeys(input_columns(options)))
+    label_words(options)
     for column in options.protect:
         if column not in inputs:
             raise UsageError(f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}")
@@ -150,4 +177,11 @@ def _target_columns(options: Options) -> list[str]:
     return [options.targets_column]
 
 
-TASK = Task(to_example=to_example, template=template, to_inputs=to_inputs, columns=columns, options=Options)
+TASK = Task(
+    to_example=to_example,
+    template=template,
+    to_inputs=to_inputs,
+    columns=columns,
+    options=Options,
+    classes=lambda options: tuple(dict.fromkeys(label_words(options).values())),
+)
