@@ -80,7 +80,7 @@ def test_numbers_become_words_by_a_map(label: object) -> None:
 )
 def test_what_is_no_map_of_labels_is_a_sentence(given: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        registry.get("text2text").choose({"inputs_column": "q", "targets_column": "a", **given})
+        list(registry.get("text2text").choose({"inputs_column": "q", "targets_column": "a", **given}).columns.all)
 
 
 def test_rows_whose_label_has_no_word_are_rejected_and_counted(tmp_path: Path) -> None:
