@@ -1,7 +1,9 @@
 """Toy runs for tests: a small part of the built-in sample, a T5 of one narrow layer, and settings that end in seconds."""
 
+import functools
 import itertools
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,7 @@ def shape(out: Path) -> str:
 
 
 def config(data: str, model: str, out: Path | str, **values: Any) -> TrainConfig:
-    """Settings of a run of 12 steps that looks at every step, calls of 3 steps, and saves every 4."""
+    """Settings of a run of 12 steps that looks at every step and saves every 4."""
     toy = {
         "data": (data,),
         "model": model,
@@ -79,11 +81,21 @@ def config(data: str, model: str, out: Path | str, **values: Any) -> TrainConfig
         "learning_rate": 0.01,
         "eval_every": 4,
         "dropout": 0.0,  # its random bits are most of what a CPU compiles
-        "steps_per_loop": 3,
         "log_every": 1,
         "tensorboard": False,
     }
     return build(toy, values)
+
+
+def writer(weights: Mapping[str, Any]) -> Callable[[str], None]:
+    """Return what `checkpoint.save` calls to write weights alone."""
+    import jax
+
+    from t5prep.train import checkpoint_tensors
+    from t5prep.train.runtime.state import Variables
+
+    variables = Variables(jax.device_put(dict(weights)), {}, jax.numpy.int32(0))
+    return functools.partial(checkpoint_tensors.write, variables=variables)
 
 
 def losses(run: Path | str) -> dict[int, float]:

@@ -1,9 +1,10 @@
 """One compilation by the real TPU compiler, kept by content.
 
-The key is the module, the chip, the number of devices and the versions of jax and libtpu; so whatever asks the
-same question again, today or in another run, has the answer at once, and a changed step never meets an old answer.
+The key is the program, the devices it is for, and the versions of jax and libtpu; so whatever asks the same question
+again, today or in another run, has the answer at once, and a changed step never meets an old answer.
 """
 
+import base64
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -15,6 +16,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import t5prep
 from t5prep.errors import T5prepError, UsageError
@@ -28,7 +30,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What the compiler says of one module on one device. Bytes are HBM's, padded as the chip lays them out.
+    """Hold what the compiler says of one program on one device. Bytes are HBM's, padded as the chip lays them out.
 
     `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program itself.
     When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and accessed bytes
@@ -43,28 +45,46 @@ class Compiled:
     flops: int = 0
     accessed_bytes: int = 0
     estimated_cycles: int = 0
+    collective_cycles: int = 0
     loops: bool = False
     by_operation: dict[str, int] = dataclasses.field(default_factory=dict)
+    weight_bytes: int = 0
+    slot_bytes: int = 0
+    saved: str = ""
+    digest: str = ""
 
 
-def compile_module(module: bytes, *, chip: Chip, devices: int = 1, keep: Path | None = None) -> Compiled:
-    """Compiles a serialized HloModuleProto for `devices` replicas on a chip; `keep` is a file that gets the compiled program's text.
+def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Compiled:
+    """Compile a serialized HloModuleProto for one device of a chip; `keep` is a file that gets the compiled text.
 
     Raises UsageError when the `plan` extra is missing or libtpu does not know the chip's topology, T5prepError when the
     module cannot be compiled for another reason than memory.
     """
-    topology, known = topology_of(chip, devices=devices), versions()
-    said = json.dumps([hashlib.sha256(module).hexdigest(), topology, devices, known, _own_source()])
-    path = cache() / "compiled" / f"{hashlib.sha256(said.encode()).hexdigest()}.json"
+    said = json.dumps([hashlib.sha256(module).hexdigest(), chip.topology, versions(), _own_source()])
+    path = cache() / "modules" / f"{hashlib.sha256(said.encode()).hexdigest()}.json"
     if path.exists() and keep is None:
         return Compiled(**json.loads(path.read_text()))
-    compiled = _read(_run(module, topology=topology, devices=devices, keep=keep), chip=chip, topology=topology)
+    compiled = _compile({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
     atomic_files.write_scratch(path, json.dumps(dataclasses.asdict(compiled)).encode())
     return compiled
 
 
+def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = "") -> Compiled:
+    """Compile a step of `train` for all devices of a TPU; `step` is what `compiler.step_of` asks for.
+
+    `save`: a folder or gs:// prefix that gets the executable (`train.runtime.kept_programs`). Raises as `compile_module`.
+    """
+    versions()
+    return _compile({"step": step, "save": save, "answers": str(cache() / "compiled")}, chip=chip, devices=devices)
+
+
+def _compile(asked: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+    topology = topology_of(chip, devices=devices)
+    return _read(_run(asked, topology=topology, devices=devices), chip=chip, topology=topology)
+
+
 def topology_of(chip: Chip, *, devices: int) -> str:
-    """libtpu's name for a slice of at least this many devices.
+    """Return libtpu's name for a slice of at least this many devices.
 
     >>> from t5prep.plan.chips import CHIPS
     >>> topology_of(CHIPS["v5e"], devices=8), topology_of(CHIPS["v3"], devices=8), topology_of(CHIPS["v4"], devices=16)
@@ -80,7 +100,7 @@ def topology_of(chip: Chip, *, devices: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions that decide a compilation. Raises UsageError when the `plan` extra is not installed."""
+    """Return the versions that decide a compilation. Raises UsageError when the `plan` extra is not installed."""
     if not (importlib.util.find_spec("jax") and importlib.util.find_spec("libtpu")):
         raise UsageError(
             'The TPU compiler is not installed: pip install "t5prep[plan]" (jax and libtpu; no TPU is needed).'
@@ -93,15 +113,21 @@ def cache() -> Path:
     return cache_folder.root() / "plan"
 
 
-def _run(module: bytes, *, topology: str, devices: int, keep: Path | None) -> dict:
-    command = [sys.executable, "-m", "t5prep.plan.compiler", topology, str(devices), *([str(keep)] if keep else [])]
+def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "t5prep.plan.compiler", topology, str(devices)]
     home = str(Path(t5prep.__file__).parents[1])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     # The topology is described, not held: a TPU in use on this machine must not stand in the way.
-    environment = {**os.environ, **ENVIRONMENT, "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "PYTHONPATH": path}
-    done = subprocess.run(command, input=module, capture_output=True, env=environment, check=False)
+    environment = {
+        **os.environ,
+        **ENVIRONMENT,
+        "CUDA_VISIBLE_DEVICES": "",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "PYTHONPATH": path,
+    }
+    done = subprocess.run(command, input=json.dumps(asked).encode(), capture_output=True, env=environment, check=False)
     try:
-        answer: dict = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise T5prepError(
@@ -111,10 +137,10 @@ def _run(module: bytes, *, topology: str, devices: int, keep: Path | None) -> di
     return answer
 
 
-def _read(answer: dict, *, chip: Chip, topology: str) -> Compiled:
+def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
     if error := answer.pop("error", ""):
         if needed := _OUT_OF_MEMORY.search(error):
-            return Compiled(fits=False, hbm_bytes=int(float(needed[1]) * _UNITS[needed[2]]))
+            return Compiled(fits=False, hbm_bytes=int(float(needed[1]) * _UNITS[needed[2]]), **answer)
         if "Invalid TPU external name" in error or "topology" in error.lower():
             raise UsageError(
                 f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'
@@ -125,7 +151,7 @@ def _read(answer: dict, *, chip: Chip, topology: str) -> Compiled:
 
 
 def _own_source() -> str:
-    """What reads the compiler's answer decides the figures too."""
+    """Return the digest of what reads the compiler's answer, which decides the figures too."""
     here = Path(__file__).parent
     return hashlib.sha256(b"".join((here / name).read_bytes() for name in ("compiler.py", "hlo.py"))).hexdigest()
 

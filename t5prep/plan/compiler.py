@@ -1,19 +1,22 @@
-"""The TPU compiler in a process of its own: `python -m t5prep.plan.compiler TOPOLOGY DEVICES < module.pb`.
+"""The TPU compiler in a process of its own: `python -m t5prep.plan.compiler TOPOLOGY DEVICES < asked.json`.
 
 libtpu reads its settings from the environment when it is loaded, may end the process, and holds gigabytes while it works; so
-it never runs inside the program that asks. This is the one file that uses private parts of jax (0.10.2), because jax has no
-public way to compile a module for a topology that is only described.
+it never runs inside the program that asks.
 
-A module comes as a serialized HloModuleProto: protocol buffers outlive versions, while StableHLO text that TensorFlow 2.20
-writes is not always text that a newer parser reads (large boolean constants are not).
+What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
+HloModuleProto for one device; and "keep", a file for the compiled text, "save", a place for the executable
+(`kept_programs`), "answers", a folder of earlier answers.
 
 It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
 """
 
+import base64
+import hashlib
 import json
+import math
 import os
-import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from t5prep.plan import hlo
@@ -30,59 +33,76 @@ ENVIRONMENT = {
     "TPU_STDERR_LOG_LEVEL": "3",
 }
 
-_COPY = re.compile(r"= mhlo\.copy (%\S+) : (tensor<\S+>)")
-_PHILOX = re.compile(
-    r"%(\S+), %(\S+) = stablehlo\.rng_bit_generator (%\S+), algorithm = +PHILOX : "
-    r"\(tensor<3xui64>\) -> \(tensor<3xui64>, (tensor<\S+>)\)"
-)
 
-
-def for_tpu(module: str) -> str:
-    """A module as TensorFlow lowers it on a CPU → as it lowers it on a TPU, both as StableHLO text.
-
-    Copies of another dialect, which do nothing, become reshapes. Random bits: `auto_select` means Philox on CPU and GPU;
-    on a TPU it means the chip's own generator, keyed by the key and the first word of the counter
-    (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
-    """
-    module = _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", module)
-    return _PHILOX.sub(
-        lambda m: (
-            f"%{m[1]}_in = stablehlo.slice {m[3]} [0:2] : (tensor<3xui64>) -> tensor<2xui64>\n"
-            f"%{m[1]}_two, %{m[2]} = stablehlo.rng_bit_generator %{m[1]}_in, algorithm = DEFAULT : "
-            f"(tensor<2xui64>) -> (tensor<2xui64>, {m[4]})\n"
-            f"%{m[1]}_one = stablehlo.slice %{m[1]}_two [1:2] : (tensor<2xui64>) -> tensor<1xui64>\n"
-            f"%{m[1]} = stablehlo.concatenate %{m[1]}_two, %{m[1]}_one, dim = 0 : "
-            f"(tensor<2xui64>, tensor<1xui64>) -> tensor<3xui64>\n"
-        ),
-        module,
-    )
-
-
-def compile_here(module: bytes, *, topology: str, devices: int, keep: str = "") -> dict[str, Any]:
-    """Compiles in this process, whose environment must hold ENVIRONMENT. `keep` is a file for the compiled text."""
-    from jax._src import compiler
-    from jax._src.interpreters import mlir
-    from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
+def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
+    """Return the compiler's answer, made in this process, whose environment must hold ENVIRONMENT."""
     from jax.experimental import topologies
-    from jaxlib._jax.mlir import hlo_to_stablehlo
 
+    from t5prep.train.runtime import kept_programs
+
+    state: dict[str, int] = {}
     try:
-        described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-        context = mlir.make_ir_context()
-        with context:
-            text = ir.Module.parse(hlo_to_stablehlo(module)).operation.get_asm(enable_debug_info=True)
-            parsed = ir.Module.parse(for_tpu(text))
-        used = tuple(described[:devices])
-        options = compiler.get_compile_options(num_replicas=len(used), num_partitions=1)
-        executable = used[0].client.compile(parsed, xla_client.DeviceList(used), options)
+        described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
+        program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
+        answer = Path(asked["answers"]) / f"{_key(program)}.json" if "answers" in asked else None
+        if answer and answer.exists() and not (asked.get("keep") or asked.get("save")):
+            return dict(json.loads(answer.read_text()))
+        executable = program.lowered.compile()
     except Exception as error:  # jaxlib raises its own and MLIR's; the words matter, not the class
-        return {"error": str(error)}
-    text = executable.hlo_modules()[0].to_string()
-    if keep:
-        with open(keep, "w") as file:
-            file.write(text)
-    memory, cost = executable.get_compiled_memory_stats(), executable.cost_analysis()
+        return state | {"error": str(error)}
+    said = state | read(executable)
+    if keep := asked.get("keep"):
+        Path(keep).write_text(executable.as_text())
+    if save := asked.get("save"):
+        said["saved"] = kept_programs.save(executable, program, kept_programs.path_of(program, save))
+        said["digest"] = program.digest
+    elif answer:
+        answer.parent.mkdir(parents=True, exist_ok=True)
+        part = answer.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(said))
+        part.replace(answer)
+    return said
+
+
+def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, int]]:
+    """Return the program of a training step, and the bytes of weights and slots that a device holds.
+
+    asked: `shape` and `settings` as dicts, `input_length`, `target_length`, `packed`, `shard`.
+    """
+    from t5prep.train.config import TrainConfig
+    from t5prep.train.model.t5_config import ModelConfig
+    from t5prep.train.runtime.layout import arrange
+    from t5prep.train.runtime.programs import step_program
+
+    made = step_program(
+        ModelConfig(**asked["shape"]),
+        TrainConfig(**asked["settings"]),
+        layout=arrange(devices, shard=asked["shard"]),
+        input_length=asked["input_length"],
+        target_length=asked["target_length"],
+        packed=asked["packed"],
+    )
+    weights, slots = made.program.arguments[:2]
+    return made.program, {"weight_bytes": _on_a_device(weights), "slot_bytes": _on_a_device(slots)}
+
+
+def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
+    """Return a serialized HloModuleProto, base64, as a program for the first device."""
+    import jax
+
+    from t5prep.train.runtime.embedding import embed, input_shapes
+    from t5prep.train.runtime.layout import arrange
+    from t5prep.train.runtime.programs import Program
+
+    module, layout = base64.b64decode(encoded), arrange(devices[:1])
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=layout.everywhere) for one in input_shapes(module)]
+    run = embed(module, platform="tpu")
+    return Program("module", layout, run, tuple(shapes), layout.everywhere), {}
+
+
+def read(executable: Any) -> dict[str, Any]:
+    """Return what a compiled program says of itself."""
+    text, memory, cost = executable.as_text(), executable.memory_analysis(), executable.cost_analysis()
     return {
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
@@ -92,19 +112,38 @@ def compile_here(module: bytes, *, topology: str, devices: int, keep: str = "") 
         "flops": int(cost.get("flops", 0)),
         "accessed_bytes": int(cost.get("bytes accessed", 0)),
         "estimated_cycles": hlo.estimated_cycles(text),
+        "collective_cycles": hlo.collective_cycles(text),
         "loops": hlo.has_loops(text),
         "by_operation": dict(list(hlo.by_operation(text, depth=3).items())[:40]),
     }
 
 
-def main() -> None:
-    """Reads a module from stdin, writes the answer to stdout."""
-    os.environ.update(ENVIRONMENT)
-    topology, devices, *keep = sys.argv[1:]
-    answer = compile_here(
-        sys.stdin.buffer.read(), topology=topology, devices=int(devices), keep=keep[0] if keep else ""
+def _on_a_device(arguments: Any) -> int:
+    import jax
+
+    return sum(
+        math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in jax.tree.leaves(arguments)
     )
-    json.dump(answer, sys.stdout)
+
+
+def _key(program: Any) -> str:
+    """Return the digest of what decides an answer: the program, its devices, and what reads the compiler's text."""
+    from t5prep.train.runtime import kept_programs
+
+    source = b"".join((Path(__file__).parent / name).read_bytes() for name in ("compiler.py", "hlo.py"))
+    said = [program.digest, kept_programs.environment_digest(program), hashlib.sha256(source).hexdigest()]
+    return hashlib.sha256("".join(said).encode()).hexdigest()
+
+
+def main() -> None:
+    """Read what is asked from stdin, write the answer to stdout."""
+    os.environ.update(ENVIRONMENT)
+    topology, devices = sys.argv[1:]
+    asked = json.load(sys.stdin)
+    out = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is not the answer
+    answer = compile_here(asked, topology=topology, devices=int(devices))
+    os.write(out, json.dumps(answer).encode())
 
 
 if __name__ == "__main__":

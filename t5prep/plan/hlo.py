@@ -1,4 +1,4 @@
-"""Reads the program that the TPU compiler made: how many cycles it expects of each instruction.
+"""Read the program that the TPU compiler made: how many cycles it expects of each instruction.
 
 Every scheduled instruction carries `"estimated_cycles":"N"` and the name of the TensorFlow operation it came from. A
 step takes the sum over the entry computation; what stands in a loop's body counts once per trip, where a loop counts from 0
@@ -15,11 +15,12 @@ _LOOP = re.compile(r"\bwhile\(.*\bcondition=%?([\w.\-]+), body=%?([\w.\-]+)")
 _BOUND = re.compile(r" = [su](?:32|64)\[\]\S* constant\((\d+)\)")
 _CALL = re.compile(r"\b(?:call|conditional)\(.*\b(?:to_apply|branch_computations|true_computation)=\{?%?([\w.\-]+)")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
+_COLLECTIVE = re.compile(r"all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 
 
 def estimated_cycles(text: str) -> int:
-    """The cycles of one run of a compiled module, as the compiler estimates them.
+    """Return the cycles of one run of a compiled module, as the compiler estimates them.
 
     >>> estimated_cycles('''ENTRY %main (p: f32[8]) -> f32[8] {
     ...   %a = f32[8]{0} fusion(%p), backend_config={"estimated_cycles":"40"}
@@ -31,17 +32,17 @@ def estimated_cycles(text: str) -> int:
 
 
 def has_loops(text: str) -> bool:
-    """Whether a module has any: what the compiler counts of a loop's body, but for cycles, it counts once."""
+    """Return whether a module has loops. What the compiler counts of a loop's body, but for cycles, it counts once."""
     return _LOOP.search(text) is not None
 
 
-def hottest(text: str, *, count: int) -> list[tuple[int, str, str]]:
-    """The `count` most expensive instructions: (cycles, the instruction's name, the TensorFlow operation's name)."""
-    return sorted(instructions(text), reverse=True)[:count]
+def collective_cycles(text: str) -> int:
+    """Return the cycles of the instructions by which devices exchange what they hold, as far as the compiler estimates."""
+    return sum(cycles for cycles, name, _ in instructions(text) if _COLLECTIVE.search(name))
 
 
 def by_operation(text: str, *, depth: int) -> dict[str, int]:
-    """Cycles summed over the first `depth` parts of the operations' names, the most expensive first."""
+    """Return the cycles summed over the first `depth` parts of the operations' names, the most expensive first."""
     total: collections.Counter[str] = collections.Counter()
     for cycles, _, operation in instructions(text):
         total["/".join(operation.split("/")[:depth]) or "(unnamed)"] += cycles
@@ -49,7 +50,7 @@ def by_operation(text: str, *, depth: int) -> dict[str, int]:
 
 
 def instructions(text: str) -> Iterator[tuple[int, str, str]]:
-    """(cycles, name, operation) of each instruction that one run of the entry computation executes, loops multiplied."""
+    """Yield (cycles, name, operation) of each instruction that one run of the entry computation executes, loops multiplied."""
     computations, entry = _split(text)
 
     def walk(name: str, times: int) -> Iterator[tuple[int, str, str]]:
@@ -71,7 +72,7 @@ def instructions(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _split(text: str) -> tuple[dict[str, list[str]], str]:
-    """The computations of a module by name, as lines, and the name of its entry."""
+    """Return the computations of a module by name, as lines, and the name of its entry."""
     computations: dict[str, list[str]] = {}
     entry, current = "", None
     for line in text.splitlines():

@@ -1,10 +1,12 @@
-"""One question to the compiler: this model, with these settings, on this TPU; and the answer, kept by content."""
+"""Ask the compiler one question: this model, with these settings, on this TPU; the answer is kept by content."""
 
 import dataclasses
 import functools
 import hashlib
 import importlib.metadata
 import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,16 @@ from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import training_flops
 from t5prep.train.config import FREE, TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 
-# Replicas that the step is compiled for: one host's. More hosts add to the all-reduce what no single program shows.
-MOST_REPLICAS = 8
 # Settings of a run that its step does not depend on.
-NOT_IN_A_PROGRAM = FREE | {"batch", "epochs", "metric", "model", "rates", "split", "steps", "weights"}
+NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {"batch", "epochs", "metric", "model", "rates", "split", "steps", "weights"}
+NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What would train: `settings.batch` rows a step over all devices of the TPU, in static shapes."""
+    """Say what would train: `settings.batch` rows a step over all devices of the TPU, in static shapes."""
 
     shape: ModelConfig
     settings: TrainConfig
@@ -36,14 +38,24 @@ class Question:
     packed: bool = False
 
     @property
+    def shard(self) -> int:
+        """Return over how many devices a replica of the model is split; 1 where that is yet to be found out."""
+        return 1 if self.settings.shard == "auto" else int(self.settings.shard)
+
+    @property
+    def replicas(self) -> int:
+        """Return into how many parts the batch is cut."""
+        return max(self.tpu.devices // self.shard, 1)
+
+    @property
     def rows(self) -> int:
-        """Rows of the batch on each device."""
-        return self.settings.batch // self.tpu.devices
+        """Return the rows of the batch of each replica."""
+        return self.settings.batch // self.replicas
 
     def with_(self, *, rows: int | None = None, lengths: tuple[int, int] | None = None, **settings: Any) -> "Question":
-        """The same question but for the rows on a device, the lengths, or settings of training."""
+        """Return the same question but for the rows on a device, the lengths, or settings of training."""
         if rows is not None:
-            settings["batch"] = rows * self.tpu.devices
+            settings["batch"] = rows * self.replicas
         inputs, targets = lengths or (self.input_length, self.target_length)
         changed = dataclasses.replace(self.settings, **settings)
         return dataclasses.replace(self, settings=changed, input_length=inputs, target_length=targets)
@@ -51,90 +63,104 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What the compiler said, and the bytes of float32 weights and optimizer slots in it."""
+    """Hold what the compiler said to a question; its `weight_bytes` and `slot_bytes` are those of one device."""
 
     question: Question
     compiled: Compiled
-    weight_bytes: int
-    slot_bytes: int
 
     @property
     def fits(self) -> bool:
-        """Whether the program and all it holds fit in the memory of one device."""
+        """Return whether the program and all it holds fit in the memory of one device."""
         return self.compiled.fits
 
     @property
     def step_seconds(self) -> float:
-        """The compiler's estimate of a step at the chip's clock. It is a model, not a measurement."""
+        """Return the compiler's estimate of a step at the chip's clock. It is a model, not a measurement."""
         return self.compiled.estimated_cycles / self.question.tpu.chip.clock_hz
 
     @property
     def looped(self) -> bool:
-        """Whether layers, parts of the batch or rows are a loop, whose body the compiler's counts hold only once."""
+        """Return whether layers, parts of the batch or rows are a loop, whose body the compiler's counts hold only once."""
         return self.compiled.loops
 
     @property
     def model_flops(self) -> int:
-        """Of the matrix products that the batch of a device needs, by formula: nothing that is computed twice."""
+        """Return the FLOPs of the products that a device's share of the batch needs, by formula: nothing computed twice."""
         one = training_flops(
             self.question.shape, input_length=self.question.input_length, target_length=self.question.target_length
         )
-        return one * self.question.rows
+        return one * self.question.rows // self.question.shard
 
     @property
     def flops(self) -> int:
-        """As the compiler counts them; by formula where it does not see them all, with a third more for remat."""
+        """Return the FLOPs as the compiler counts them; by formula where it does not see them all, with a third more for remat."""
         return (
             self.model_flops * (4 if self.question.settings.remat else 3) // 3 if self.looped else self.compiled.flops
         )
 
     @property
     def share_of_peak(self) -> float:
-        """`model_flops` by the estimated time, as a share of what the chip could do: model FLOPs utilization."""
+        """Return `model_flops` by the estimated time, as a share of what the chip could do: model FLOPs utilization."""
         possible = self.step_seconds * self.question.tpu.chip.peak_flops
         return self.model_flops / possible if possible else 0.0
 
 
-def ask(question: Question) -> Answer:
-    """Lowers and compiles the very step that `train` would run, unless the same was asked before.
+def ask(question: Question, *, save: str = "") -> Answer:
+    """Compile the very step that `train` would run, unless the same was asked before.
 
-    Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_module` raises.
+    `save`: a place that gets the executable. With shard=auto the answer is the first that fits, or the last.
+    Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_step` raises.
     """
     check(question)
-    if answer := recall(question):
+    if question.settings.shard == "auto":
+        for candidate in widths(question):
+            answer = ask(candidate, save=save)
+            if answer.fits:
+                break
         return answer
-    from t5prep.train.lowering import lower
+    if not save and (kept := recall(question)):
+        return kept
+    step = {
+        "shape": dataclasses.asdict(question.shape),
+        "settings": dataclasses.asdict(question.settings),
+        "input_length": question.input_length,
+        "target_length": question.target_length,
+        "packed": question.packed,
+        "shard": question.shard,
+    }
+    said = compiled.compile_step(step, chip=question.tpu.chip, devices=question.tpu.devices, save=save)
+    if not save:
+        atomic_files.write_scratch(_path(question), json.dumps(dataclasses.asdict(said)).encode())
+    return Answer(question, said)
 
-    devices = min(question.tpu.devices, MOST_REPLICAS)
 
-    lowered = lower(
-        question.shape,
-        question.settings,
-        rows=question.rows,
-        input_length=question.input_length,
-        target_length=question.target_length,
-        packed=question.packed,
-        replicas=devices,
-    )
-    said = compiled.compile_module(lowered.module, chip=question.tpu.chip, devices=devices)
-    answer = Answer(question, said, lowered.weight_bytes, lowered.slot_bytes)
-    kept = {"compiled": dataclasses.asdict(said), "weight_bytes": answer.weight_bytes, "slot_bytes": answer.slot_bytes}
-    atomic_files.write_scratch(_path(question), json.dumps(kept).encode())
-    return answer
+def widths(question: Question) -> Iterator[Question]:
+    """Yield the question with each shard that `auto` tries: 1, 2, 4 and so on, as far as the devices come out even."""
+    weights = 4 * sum(math.prod(layout.shape) for layout in weight_layouts(question.shape).values())
+    shard = 1
+    while question.tpu.devices % shard == 0:
+        last = question.tpu.devices % (2 * shard) != 0
+        if last or weights / shard < question.tpu.chip.hbm_bytes:  # else not even the weights fit
+            yield question.with_(shard=str(shard))
+        shard *= 2
 
 
 def recall(question: Question) -> Answer | None:
-    """The answer, if the question was asked before; nothing is compiled."""
+    """Return the answer, if the question was asked before; nothing is compiled."""
+    if question.settings.shard == "auto":
+        answers = [recall(candidate) for candidate in widths(question)]
+        return next((answer for answer in answers if answer and answer.fits), None)
     path = _path(question)
-    if not path.exists():
-        return None
-    said = json.loads(path.read_text())
-    return Answer(question, Compiled(**said.pop("compiled")), **said)
+    return Answer(question, Compiled(**json.loads(path.read_text()))) if path.exists() else None
 
 
 def check(question: Question) -> None:
-    """Raises UsageError when the batch cannot be cut into equal parts, or a number is too large for any program."""
-    batch, devices, parts = question.settings.batch, question.tpu.devices, question.settings.accumulate
+    """Raise UsageError when the batch cannot be cut into equal parts, or a number is too large for any program."""
+    if question.tpu.devices % question.shard:
+        raise UsageError(
+            f"shard is {question.shard}, and {question.tpu.name} has {question.tpu.devices} devices: choose a divisor."
+        )
+    batch, devices, parts = question.settings.batch, question.replicas, question.settings.accumulate
     lengths = {"input length": question.input_length, "target length": question.target_length}
     for what, number in {"batch": batch, **lengths}.items():
         if number >= 2**31:
@@ -142,19 +168,18 @@ def check(question: Question) -> None:
     if batch < 1 or batch % (devices * parts):
         unit = devices * parts
         raise UsageError(
-            f"A batch of {batch} cannot be cut into equal parts for {devices} devices"
+            f"A batch of {batch} cannot be cut into equal parts for {devices} {'devices' if question.shard == 1 else 'replicas'}"
             f"{f' and {parts} accumulated parts' if parts > 1 else ''}: try --batch {max(unit, batch // unit * unit)}."
         )
 
 
 def _path(question: Question) -> Path:
-    devices = min(question.tpu.devices, MOST_REPLICAS)
-    key = json.dumps([_computes(question), devices, compiled.versions(), _source()], sort_keys=True)
+    key = json.dumps([_computes(question), question.tpu.devices, compiled.versions(), _source()], sort_keys=True)
     return compiled.cache() / "answers" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _computes(question: Question) -> dict[str, Any]:
-    """The part of a question that decides the program: not the data's place, nor how often to save."""
+    """Return the part of a question that decides the program: not the data's place, nor how often to save."""
     settings = dataclasses.asdict(question.settings)
     return {
         "shape": dataclasses.asdict(question.shape),
@@ -167,10 +192,11 @@ def _computes(question: Question) -> dict[str, Any]:
 
 @functools.cache
 def _source() -> list[str]:
-    """What else decides the program: TensorFlow's version and the trainer's own source."""
-    files = sorted(Path(t5prep.train.__file__).parent.rglob("*.py"))
+    """Return what else decides the program: TensorFlow's version and the trainer's own source."""
+    folders = (Path(t5prep.train.__file__).parent, Path(__file__).parent)
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    for name in ("tensorflow", "tensorflow-cpu", "tensorflow-tpu"):
+    for name in ("tensorflow", "tensorflow-cpu"):
         try:
             return [source, importlib.metadata.version(name)]
         except importlib.metadata.PackageNotFoundError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from t5prep.plan.chips import GIB
 from t5prep.plan.lengths import Choice
-from t5prep.plan.question import MOST_REPLICAS, Answer
+from t5prep.plan.question import Answer, Question
 
 A_MODEL = "the compiler's own model of the chip, not a measurement"
 
@@ -42,13 +42,15 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "estimated_step_seconds": answer.step_seconds,
         "estimated_share_of_peak": answer.share_of_peak,
         "accessed_bytes": compiled.accessed_bytes,
-        "weight_bytes": answer.weight_bytes,
-        "optimizer_bytes": answer.slot_bytes,
+        "weight_bytes": compiled.weight_bytes,
+        "optimizer_bytes": compiled.slot_bytes,
         "temporary_bytes": compiled.temp_bytes,
         "program_bytes": compiled.program_bytes,
         "tpu": question.tpu.name,
         "devices": question.tpu.devices,
         "chips": question.tpu.chips,
+        "shard": question.shard,
+        "collective_cycles": compiled.collective_cycles,
         "batch": question.settings.batch,
         "accumulate": question.settings.accumulate,
         "remat": question.settings.remat,
@@ -68,18 +70,17 @@ def lines(answer: Answer, *, model: str) -> list[str]:
     options += ["packed"] if question.packed else []
     text = [
         f"{model} on {tpu.name}: batch {settings.batch}, {question.rows} row{'s'[: question.rows != 1]} on each of "
-        f"{tpu.devices} device{'s'[: tpu.devices != 1]}; {question.input_length} + {question.target_length} tokens; "
-        + ", ".join(options)
+        f"{_devices(question)}; {question.input_length} + {question.target_length} tokens; " + ", ".join(options)
     ]
     room = f"{compiled.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
     if not answer.fits:
-        state = (answer.weight_bytes + answer.slot_bytes) / GIB
+        state = (compiled.weight_bytes + compiled.slot_bytes) / GIB
         text.append(f"  DOES NOT FIT  a device needs {room}; weights and optimizer are {state:.2f} GiB of it")
         return text
     text += [
         f"  fits          {room}, on each device",
-        f"    weights     {answer.weight_bytes / GIB:6.2f} GiB",
-        f"    optimizer   {answer.slot_bytes / GIB:6.2f} GiB",
+        f"    weights     {compiled.weight_bytes / GIB:6.2f} GiB",
+        f"    optimizer   {compiled.slot_bytes / GIB:6.2f} GiB",
         f"    temporaries {compiled.temp_bytes / GIB:6.2f} GiB  activations and gradients",
         f"    program     {compiled.program_bytes / GIB:6.2f} GiB",
         f"  work          {answer.flops / 1e9:,.0f} GFLOP"
@@ -89,11 +90,21 @@ def lines(answer: Answer, *, model: str) -> list[str]:
         f"{chip.clock_hz / 1e9:.2f} GHz), {answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
         f"                ({A_MODEL})",
     ]
-    if tpu.devices > MOST_REPLICAS:
-        text.append(f"                (the sum over replicas is that of {MOST_REPLICAS} devices, one host's)")
+    if compiled.collective_cycles:
+        share = compiled.collective_cycles / compiled.estimated_cycles
+        text.append(
+            f"  exchange      {compiled.collective_cycles / 1e6:.1f} M of these cycles, {share:.0%}, between devices"
+        )
     if chip.note:
         text.append(f"  note          {chip.note}")
     return text
+
+
+def _devices(question: Question) -> str:
+    """Return the devices in words."""
+    if question.shard == 1:
+        return f"{question.tpu.devices} device{'s'[: question.tpu.devices != 1]}"
+    return f"{question.replicas} replica{'s'[: question.replicas != 1]} of {question.shard} devices"
 
 
 def advice_line(words: str, answer: Answer) -> str:

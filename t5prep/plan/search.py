@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from t5prep.plan.chips import CHIPS, Tpu
-from t5prep.plan.question import Answer, Question, ask
+from t5prep.plan.question import Answer, Question, ask, widths
 
 Ask = Callable[[Question], Answer]
 
@@ -52,7 +52,8 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
 def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
     """What makes a question fit that does not, from what costs least: one advice of each kind that works.
 
-    Smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths, Adafactor, a larger chip.
+    Smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths, Adafactor, the model
+    split over several devices, a larger chip.
     """
     here = asking(question)
     if _state_fits(here):
@@ -66,6 +67,10 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
                 break
             if not _state_fits(answer):
                 break
+    for wider in widths(question):
+        if wider.shard > question.shard and (answer := asking(wider)).fits:
+            yield Advice(f"--set shard={wider.shard} (a replica of the model on {wider.shard} devices)", answer)
+            break
     larger = sorted(
         (
             chip
@@ -106,7 +111,7 @@ def _smaller(question: Question, *, asking: Ask) -> Iterator[Advice]:
 
 def _state(answer: Answer) -> int:
     """Weights and optimizer, which no smaller batch makes smaller."""
-    return answer.weight_bytes + answer.slot_bytes
+    return answer.compiled.weight_bytes + answer.compiled.slot_bytes
 
 
 def _state_fits(answer: Answer) -> bool:

@@ -1,31 +1,33 @@
 """Checkpoints of a run, local or gs://: whole or not there, the last few and the best, and never another run's.
 
 RUN/checkpoints/00001200/
-  state.index, state.data-...   TensorFlow's own checkpoint: weights, optimizer, step
+  state.index, state.data-...   TensorFlow's own checkpoint: weights, optimizer, step (`checkpoint_tensors`)
   checkpoint.json               written last, so a directory without it is not a checkpoint: what a restart must know
 
 The position in the data is the step: the reader's order is a pure function of (seed, step), so nothing else is kept.
 """
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from t5prep import __version__
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import byte_sizes
 from t5prep.train import config as configs
+from t5prep.train.runtime import hosts
 
 SCHEMA = 1
 MARKER = "checkpoint.json"
+TENSORS = "state"  # how the names of the tensors' files begin
 LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 
 
@@ -47,7 +49,7 @@ class State:
     schema: int = SCHEMA
 
     def judge(self, value: float) -> tuple[bool, int]:
-        """Whether `value` is the best so far (an equal one is: it is trained longer), and evaluations since a better one."""
+        """Return whether `value` is the best so far (an equal one is: it is trained longer), and evaluations since a better."""
         if value != value:
             return False, self.stale + 1
         if self.best is None or value == self.best:
@@ -57,18 +59,19 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """What decides the arithmetic besides the configuration."""
+    """Return what decides the arithmetic besides the configuration."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"t5prep": __version__, "tensorflow": tf.__version__, "python": python}
+    jax = importlib.metadata.version("jax")
+    return {"t5prep": __version__, "tensorflow": tf.__version__, "jax": jax, "python": python}
 
 
 def folder(run: str) -> str:
-    """Where a run keeps its checkpoints."""
+    """Return where a run keeps its checkpoints."""
     return f"{run.rstrip('/')}/checkpoints"
 
 
 def found(run: str) -> list[tuple[str, State]]:
-    """Every whole checkpoint of a run, `(path, state)`, oldest first.
+    """Return every whole checkpoint of a run, `(path, state)`, oldest first.
 
     Raises OutputError for one that was cut short or comes from a newer version.
     """
@@ -80,13 +83,13 @@ def found(run: str) -> list[tuple[str, State]]:
 
 
 def last(run: str) -> tuple[str, State] | None:
-    """The newest whole checkpoint, or None."""
+    """Return the newest whole checkpoint, or None."""
     every = found(run)
     return every[-1] if every else None
 
 
 def best(run: str) -> tuple[str, State]:
-    """The checkpoint with the best metric (the latest of equals); the newest where none was evaluated.
+    """Return the checkpoint with the best metric (the latest of equals); the newest where none was evaluated.
 
     Raises UsageError where the run has no checkpoint.
     """
@@ -103,7 +106,7 @@ def best(run: str) -> tuple[str, State]:
 
 
 def choose(run: str, *, which: str = "best") -> tuple[str, State]:
-    """`best`, `last`, or a step's number. Raises UsageError naming the steps there are."""
+    """Return the `best` checkpoint, the `last`, or that of a step's number. Raises UsageError naming the steps there are."""
     if which == "best":
         return best(run)
     every = found(run)
@@ -116,67 +119,50 @@ def choose(run: str, *, which: str = "best") -> tuple[str, State]:
     raise UsageError(f'{run} has no checkpoint "{which}". There are: {there}; also "best" and "last".')
 
 
-def save(run: str, checkpoint: tf.train.Checkpoint, *, state: State, keep: int) -> str:
+def save(run: str, write: Callable[[str], None], *, state: State, keep: int) -> str:
     """Write one checkpoint, whole or not at all, then delete those that are neither best nor among the last `keep`.
 
-    Raises OutputError when it cannot be written; what was there before is untouched.
+    `write` writes the tensors of this host: files whose names begin as it is told. Every host calls this; the first one
+    makes the directory and says at the end what is in it. Raises OutputError when it cannot be written; what was there
+    before is untouched.
     """
     path = f"{folder(run)}/{state.step:08d}"
     try:
-        if tf.io.gfile.exists(path):  # a half of it, from a run that was killed
-            remove(path)
-        tf.io.gfile.makedirs(path)
-        checkpoint.write(f"{path}/state")
-        files = {name: tf.io.gfile.stat(f"{path}/{name}").length for name in sorted(tf.io.gfile.listdir(path))}
-        for name in files:
-            _to_disk(f"{path}/{name}")
-        _mark(path, dataclasses.replace(state, files=files))
+        if hosts.writes():
+            if tf.io.gfile.exists(path):  # a half of it, from a run that was killed
+                remove(path)
+            tf.io.gfile.makedirs(path)
+        hosts.wait(f"{path} begun")
+        write(f"{path}/{TENSORS}")
+        if hosts.writes():
+            files = {name: tf.io.gfile.stat(f"{path}/{name}").length for name in sorted(tf.io.gfile.listdir(path))}
+            for name in files:
+                _to_disk(f"{path}/{name}")
+            _mark(path, dataclasses.replace(state, files=files))
+            _prune(run, keep=keep)
+        hosts.wait(f"{path} written")
     except (tf.errors.OpError, OSError) as error:
-        raise OutputError(f"The checkpoint {path} cannot be written: {_reason(error)}") from error
-    _prune(run, keep=keep)
+        raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
     return path
 
 
 def describe(run: str, *, state: State, keep: int) -> None:
-    """What a checkpoint that is there says of itself, anew: it has been evaluated. Then delete as `save` does.
+    """Write anew what a checkpoint says of itself, after its evaluation. Then delete as `save` does.
 
     Raises OutputError when it cannot be written.
     """
     path = f"{folder(run)}/{state.step:08d}"
     try:
-        _mark(path, dataclasses.replace(state, files=_state(path).files))
+        if hosts.writes():
+            _mark(path, dataclasses.replace(state, files=_state(path).files))
+            _prune(run, keep=keep)
+        hosts.wait(f"{path} described")
     except (tf.errors.OpError, OSError) as error:
-        raise OutputError(f"The checkpoint {path} cannot be written: {_reason(error)}") from error
-    _prune(run, keep=keep)
-
-
-def restore(path: str, checkpoint: tf.train.Checkpoint) -> None:
-    """Read a checkpoint's tensors into live variables, every one of them. Raises OutputError when they do not fit."""
-    try:
-        checkpoint.read(f"{path}/state").assert_consumed()
-    except (tf.errors.OpError, AssertionError, ValueError) as error:
-        raise OutputError(f"The checkpoint {path} does not fit this model: {_reason(error)}") from error
-
-
-def read_weights(path: str, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """The weights alone, of a checkpoint made of `tf.train.Checkpoint(weights=...)`. Raises OutputError."""
-    try:
-        reader = tf.train.load_checkpoint(f"{path}/state")
-        return {name: reader.get_tensor(_key(name)) for name in names}
-    except (tf.errors.OpError, ValueError) as error:
-        raise OutputError(f"The weights of {path} cannot be read: {_reason(error)}") from error
-
-
-def has_weight(path: str, name: str) -> bool:
-    """Whether a checkpoint holds the weight of that name. Raises OutputError."""
-    try:
-        return bool(tf.train.load_checkpoint(f"{path}/state").has_tensor(_key(name)))
-    except (tf.errors.OpError, ValueError) as error:
-        raise OutputError(f"The weights of {path} cannot be read: {_reason(error)}") from error
+        raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
 
 
 def check(path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, Any]], tokenizer: str) -> None:
-    """Raise a sentence unless going on from this checkpoint is the same run: configuration, data, versions."""
+    """Raise UsageError or DatasetError unless going on from this checkpoint is the same run: settings, data, versions."""
     start_anew = "start another run from its weights with --model RUN --out NEW"
     different = configs.differing(config, state.config)
     if different:
@@ -199,7 +185,7 @@ def check(path: str, state: State, *, config: configs.TrainConfig, data: list[di
 
 
 def check_space(run: str, *, size: int, keep: int) -> str:
-    """One sentence about the bytes that checkpoints will need. Raises OutputError when they cannot fit on the disk.
+    """Return a sentence about the bytes that checkpoints will need. Raises OutputError when they cannot fit on the disk.
 
     `size` is one checkpoint's; the last `keep` stay, the best, and the one being written.
     """
@@ -219,13 +205,8 @@ def check_space(run: str, *, size: int, keep: int) -> str:
     return f"{said}; {byte_sizes.text(free)} are free."
 
 
-def size_of(variables: Iterable[tf.Variable]) -> int:
-    """Bytes that a checkpoint of these variables takes."""
-    return sum(int(variable.shape.num_elements() or 0) * variable.dtype.size for variable in variables)
-
-
 def write_text(path: str, text: str) -> None:
-    """A small file that appears whole or not at all, local or gs:// (where objects do so by themselves)."""
+    """Write a small file that appears whole or not at all, local or gs:// (where objects do so by themselves)."""
     if "://" in path:
         with tf.io.gfile.GFile(path, "w") as file:
             file.write(text)
@@ -274,11 +255,6 @@ def _state(path: str) -> State:
     return state
 
 
-def _key(weight: str) -> str:
-    """Of a weight in TensorFlow's checkpoint, which writes a dot as two."""
-    return f"weights/{weight.replace('.', '..')}/.ATTRIBUTES/VARIABLE_VALUE"
-
-
 def _to_disk(path: str) -> None:
     if "://" in path:
         return
@@ -289,5 +265,6 @@ def _to_disk(path: str) -> None:
         os.close(handle)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return the first line of what an error says, at most 300 characters."""
     return str(getattr(error, "message", None) or error).splitlines()[0][:300]

@@ -56,6 +56,7 @@ class TrainConfig:
     label_smoothing: float = 0.0  # T5X base.gin
     z_loss: float = 1e-4  # T5X base.gin
     dtype: str = "auto"  # of matrix products: bfloat16, or float32 on a CPU; norms, softmax, logits, loss are float32
+    shard: str = "1"  # devices that one copy of the model is split over; auto: as many as the compiler says it needs
     remat: bool = False  # recompute each layer in the backward pass: less memory, a third more work
 
     # Evaluation, best checkpoint, early stopping
@@ -70,7 +71,6 @@ class TrainConfig:
     # Checkpoints, loop, log
     save_every: int = 0  # steps; 0: with each evaluation
     keep: int = 3  # last checkpoints kept; the best is kept besides (seed 004: keep_ck_num 3)
-    steps_per_loop: int = 10  # steps in one call from the host; on a TPU, 100 and more
     log_every: int = 10
     tensorboard: bool = True
 
@@ -79,7 +79,8 @@ class TrainConfig:
 FREE = frozenset(
     {
         *("data", "out", "tokenizer", "generate", "beams", "patience", "keep", "tensorboard"),
-        *("eval_split", "eval_every", "eval_batch", "save_every", "steps_per_loop", "log_every"),
+        *("eval_split", "eval_every", "eval_batch", "save_every", "log_every"),
+        "shard",
     }
 )
 
@@ -201,12 +202,14 @@ def _check(config: TrainConfig) -> None:
             f'metric is "{config.metric}".{did_you_mean(config.metric, metrics.NUMBERS)} '
             f"It can be auto, {', '.join(metrics.NUMBERS)}."
         )
-    for key in ("batch", "accumulate", "steps_per_loop", "keep", "log_every", "beams"):
+    for key in ("batch", "accumulate", "keep", "log_every", "beams"):
         if getattr(config, key) < 1:
             raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 1.")
     for key in ("steps", "epochs", "warmup", "eval_every", "eval_batch", "patience", "save_every", "clip_norm"):
         if getattr(config, key) < 0:
             raise UsageError(f"{key} is {getattr(config, key)}, and cannot be negative.")
+    if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
+        raise UsageError(f'shard is "{config.shard}". It can be auto, or a number of devices: --set shard=4')
     if not 0 <= config.seed < 2**31:  # dropout's masks are drawn from an int32
         raise UsageError(f"seed is {config.seed}, and must be at least 0 and below {2**31:,}.")
     if not 0 <= config.dropout < 1:

@@ -1,4 +1,4 @@
-"""Every record of a split scored once: loss, token accuracy, and what the task asks of its answers.
+"""Score every record of a split once: loss, token accuracy, and what the task asks of its answers.
 
 Where every target is one token (and EOS), one forward pass answers: the argmax of the first position, taken on the device,
 over the whole vocabulary, as seed 000 scores it. Else answers are generated. Only ids and a loss for each row leave the
@@ -8,7 +8,7 @@ device.
 import dataclasses
 import functools
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,15 @@ from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import metrics, run
 from t5prep.train.data import eval_batches, opening
-from t5prep.train.device import on_replicas
-from t5prep.train.device import strategy as strategy_for
 from t5prep.train.loss import token_losses
 from t5prep.train.model.generate import generate
 from t5prep.train.model.t5 import forward
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weights import create_variables
+from t5prep.train.parts import dtype_of
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.rows import Rows, each, on_rows
+from t5prep.train.runtime.state import put_weights
 
 MOST_CLASSES = 100  # more different words than this are answers, and a confusion matrix of them no help
 DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
@@ -35,7 +37,7 @@ DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
 
 @dataclasses.dataclass(frozen=True)
 class Worst:
-    """A wrong answer that the model was sure of: the highest losses of a split."""
+    """Describe a wrong answer that the model was sure of: one of the highest losses of a split."""
 
     id: str
     input: str
@@ -46,30 +48,30 @@ class Worst:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """`metrics` holds numbers, and for classes `labels` and `confusion`; `predictions` each record's id and answer."""
+    """Hold an evaluation's numbers (for classes `labels` and `confusion` too), and each record's id and answer."""
 
     metrics: dict[str, Any]
     predictions: list[dict[str, Any]]
     worst: list[Worst]
 
     def numbers(self) -> dict[str, float]:
-        """The metrics that can be drawn as curves."""
+        """Return the metrics that can be drawn as curves."""
         return {name: float(value) for name, value in self.metrics.items() if isinstance(value, int | float)}
 
 
 class Evaluator:
-    """Scores one split of one dataset with live weights; compiled once, called as often as one likes.
+    """Score one split of one dataset with the weights of the moment; compiled once, called as often as one likes.
 
     `generating`: also generate where targets are longer than a token (None) or never (False). `batch` is over all
-    replicas. Raises DatasetError where the split is missing, UsageError where the batch does not divide.
+    replicas. `place`: where compiled programs are kept.
+    Raises DatasetError where the split is missing, UsageError where the batch does not divide.
     """
 
     def __init__(
         self,
-        weights: Mapping[str, tf.Variable],
         config: ModelConfig,
         *,
-        strategy: tf.distribute.Strategy,
+        layout: Layout,
         data: str,
         split: str,
         batch: int,
@@ -78,8 +80,9 @@ class Evaluator:
         generating: bool = True,
         beams: int = 1,
         bootstrap: bool = False,
+        place: str = "",
     ) -> None:
-        replicas = strategy.num_replicas_in_sync
+        replicas = layout.replicas
         if batch % replicas:
             raise UsageError(
                 f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: eval_batch=…"
@@ -96,19 +99,18 @@ class Evaluator:
         # A task that asks for nothing but loss and token accuracy (span corruption) has no answers to look at.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
         self._generating = generating and of_answers and not self._packed
-        self._batches = functools.partial(
-            eval_batches, data, split=split, batch=batch, with_ids=True, with_references=True
-        )
+        batches = functools.partial(eval_batches, data, split=split, batch=batch, with_ids=True, with_references=True)
+        self._batches: Callable[[], Iterator[Rows]] = lambda: batches().as_numpy_iterator()
         score = functools.partial(_score, config=config, dtype=dtype)
         search = functools.partial(_search, config=config, dtype=dtype, length=self._opened.target_length, beams=beams)
-        self._score = on_replicas(strategy, score, weights)
-        self._search = on_replicas(strategy, search, weights)
+        self._score = on_rows("score", score, shape=config, layout=layout, place=place)
+        self._search = on_rows("generate", search, shape=config, layout=layout, place=place)
 
-    def __call__(self, *, worst: int = 0) -> Evaluation:
-        """Score every record. `worst`: how many of the wrong answers with the highest loss to keep."""
+    def __call__(self, weights: Mapping[str, Any], *, worst: int = 0) -> Evaluation:
+        """Score every record by these weights on the devices. `worst`: how many of the wrong answers to keep."""
         rows = _Rows(worst)
-        for batch in self._batches():
-            rows.add(batch, self._score({name: x for name, x in batch.items() if x.dtype == tf.int32}))
+        for batch, scored in each(self._score, weights, self._batches()):
+            rows.add(batch, scored)
         labels, ids = np.concatenate(rows.labels), np.concatenate(rows.predicted)
         values: dict[str, Any] = metrics.perplexity(rows.losses, (labels != IGNORED_LABEL).sum(axis=1))
         values |= metrics.token_accuracy(labels, ids) | {"records": len(labels)}
@@ -124,7 +126,7 @@ class Evaluator:
                 values |= self._of_texts([[text] for text in right], answers)
             references: list[list[str]] = [[text] for text in right]
         else:
-            answers = [self._decode(row) for batch in self._batches() for row in self._generated(batch)]
+            answers = [self._decode(row) for row in self._generated(weights)]
             references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
             values |= self._of_texts(references, answers)
             if self._labels and all(len(own) == 1 for own in references):  # classes whose names are several tokens
@@ -140,13 +142,12 @@ class Evaluator:
         ]
         return Evaluation(values, predictions, wrong)
 
-    def _generated(self, batch: Mapping[str, tf.Tensor]) -> np.ndarray:
-        """Ids of one batch's answers, without the rows that fill it up."""
-        found = self._search({name: batch[name] for name in ("input_ids", "attention_mask")})["ids"]
-        kept: np.ndarray = found[_is_record(batch)]
-        return kept
+    def _generated(self, weights: Mapping[str, Any]) -> Iterator[np.ndarray]:
+        """Yield the ids of every record's answer."""
+        for batch, found in each(self._search, weights, self._batches(), columns=("input_ids", "attention_mask")):
+            yield from found["ids"][_is_record(batch)]
 
-    def _decode(self, ids: Sequence[int]) -> str:
+    def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Text of a target, without its EOS and padding."""
         eos, pad = self._tokenizer.eos_id, self._tokenizer.pad_id
         return self._text([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
@@ -175,21 +176,21 @@ class _Rows:
         self.losses: list[float] = []
         self.highest: list[tuple[float, int, list[int]]] = []  # (loss, row, inputs) of wrong rows; a heap
 
-    def add(self, batch: Mapping[str, tf.Tensor], scored: Mapping[str, np.ndarray]) -> None:
+    def add(self, batch: Mapping[str, np.ndarray], scored: Mapping[str, np.ndarray]) -> None:
         kept = _is_record(batch)
-        labels, predicted = batch["labels"].numpy()[kept], scored["ids"][kept]
+        labels, predicted = batch["labels"][kept], scored["ids"][kept]
         first = len(self.losses)
         self.labels.append(labels)
         self.predicted.append(predicted)
         self.losses += [float(loss) for loss in scored["loss"][kept]]
-        if batch["id"].shape.rank == 1:
-            self.ids += [id.decode() for id in batch["id"].numpy()[kept]]
-        texts = batch["references"].numpy()[kept] if "references" in batch else [[]] * len(labels)
+        if batch["id"].ndim == 1:
+            self.ids += [id.decode() for id in batch["id"][kept]]
+        texts = batch["references"][kept] if "references" in batch else [[]] * len(labels)
         self.references += [[text.decode() for text in own if text] for own in texts]
         if not self._worst:
             return
         wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
-        inputs = batch["input_ids"].numpy()[kept]
+        inputs = batch["input_ids"][kept]
         for row in np.flatnonzero(wrong):
             entry = (self.losses[first + row], first + int(row), [int(token) for token in inputs[row] if token])
             (heapq.heappush if len(self.highest) < self._worst else heapq.heappushpop)(self.highest, entry)
@@ -210,16 +211,16 @@ class _OneToken:
         return self._tokenizer.piece(token) if word in self._words.values() or not word else word
 
 
-def _is_record(batch: Mapping[str, tf.Tensor]) -> np.ndarray:
-    """bool[batch]: which rows are records; the others fill up the last batch, with no label at all."""
-    kept: np.ndarray = (batch["labels"].numpy() != IGNORED_LABEL).any(axis=1)
+def _is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return bool[batch]: which rows are records; the others fill up the last batch, with no label at all."""
+    kept: np.ndarray = (batch["labels"] != IGNORED_LABEL).any(axis=1)
     return kept
 
 
 def _score(
     weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor], *, config: ModelConfig, dtype: tf.DType
 ) -> dict[str, tf.Tensor]:
-    """Of each row, `loss`: float32[rows], summed over its targets, and `ids`: the likeliest, int32[rows, length]."""
+    """Return of each row its `loss`, float32[rows], summed over its targets, and the likeliest `ids`, int32[rows, length]."""
     scores = forward(weights, config, batch, dtype=dtype)
     losses, _ = token_losses(scores, batch["labels"], tf.constant(0.0), tf.constant(0.0))
     summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
@@ -256,36 +257,35 @@ def evaluate(
     tpu: str | None = None,
     gpus: bool = False,
 ) -> tuple[str, Evaluation]:
-    """Score a run's checkpoint, a Hugging Face directory or a Hub model on one split: what was scored, and how well.
+    """Score a run's checkpoint, a Hugging Face directory or a Hub model on one split; return what was scored, and how well.
 
     Each prediction has its own `scores` too, where the task's metrics are means over records.
     `data` may be left out for a run: the first dataset that it was trained on. Raises T5prepError.
     """
-    strategy = strategy_for(tpu=tpu, gpus=gpus)
     opened = run.open_model(model, which=which)
     if not data and not opened.state:
         raise UsageError(f"{model} is no run of t5prep, so its data is not known: --data DIR")
     data = data or str(opened.state.data[0]["uri"] if opened.state else "")
     words = opened.tokenizer or run.open_tokenizer(manifest.load(data), name=tokenizer)
-    with strategy.scope():
-        weights = create_variables(opened.weights)
+    layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=run.weight_bytes(opened))
     evaluator = Evaluator(
-        weights,
         opened.config,
-        strategy=strategy,
+        layout=layout,
         data=data,
         split=split,
         batch=batch,
         tokenizer=words,
-        dtype=tf.as_dtype(dtype if dtype != "auto" else "float32" if tpu is None and not gpus else "bfloat16"),
+        dtype=dtype_of(dtype, platform=layout.platform),
         beams=beams,
         bootstrap=bootstrap,
     )
-    found = evaluator(worst=worst)
-    each = metrics.of_each(
+    found = evaluator(put_weights(opened.weights, opened.config, layout), worst=worst)
+    of_each = metrics.of_each(
         evaluator.wanted,
         references=[one["references"] for one in found.predictions],
         predictions=[one["prediction"] for one in found.predictions],
     )
-    scored = [one | ({"scores": scores} if scores else {}) for one, scores in zip(found.predictions, each, strict=True)]
+    scored = [
+        one | ({"scores": scores} if scores else {}) for one, scores in zip(found.predictions, of_each, strict=True)
+    ]
     return opened.name, dataclasses.replace(found, predictions=scored)

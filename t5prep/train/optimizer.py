@@ -146,14 +146,3 @@ def root_mean(sums: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
     """Sums of squares, one for each weight in a stack, as root mean squares that multiply the stack."""
     weight = layout.shape[layout.stacked_axes :]
     return tf.reshape(tf.sqrt(sums / math.prod(weight)), [*sums.shape, *(1 for _ in weight)])
-
-
-def create_slots(optimizer: Optimizer, layouts: Mapping[str, WeightLayout]) -> dict[str, dict[str, tf.Variable]]:
-    """The optimizer's whole state, zeros: variable name → slot name → float32 variable, for tf.train.Checkpoint."""
-    return {
-        name: {
-            slot: tf.Variable(tf.zeros(shape), trainable=False, name=f"{name}_{slot}".replace(".", "_"))
-            for slot, shape in optimizer.slot_shapes(layout).items()
-        }
-        for name, layout in layouts.items()
-    }

@@ -1,4 +1,4 @@
-"""The parts of a training step that a configuration names, for whoever builds one: the trainer, and what plans it."""
+"""The parts of a training step that a configuration names, for `runtime.programs` to put together."""
 
 import tensorflow as tf
 
@@ -9,20 +9,27 @@ from t5prep.train.step import StepOptions
 
 
 def optimizer_of(config: TrainConfig) -> Optimizer:
-    """The optimizer with its settings."""
+    """Return the optimizer with its settings."""
     if config.optimizer == "adafactor":
         return Adafactor(decay_rate=config.decay_rate, multiply_by_parameter_scale=config.parameter_scale)
     return AdamW(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon, weight_decay=config.weight_decay)
 
 
 def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
-    """The learning rate over so many steps; a warmup below 1 is a share of them."""
+    """Return the learning rate over so many steps; a warmup below 1 is a share of them."""
     warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
     return schedule(config.schedule, learning_rate=config.learning_rate, total_steps=steps, warmup_steps=warmup)
 
 
+def dtype_of(name: str, *, platform: str) -> tf.DType:
+    """Return the precision of matrix products: `auto` is float32 on a CPU, bfloat16 on a TPU ("tpu") or GPU ("cuda")."""
+    if name == "auto":
+        return tf.float32 if platform == "cpu" else tf.bfloat16
+    return tf.as_dtype(name)
+
+
 def options_of(config: TrainConfig, *, dtype: tf.DType) -> StepOptions:
-    """What a step does besides."""
+    """Return what a step does besides model and optimizer."""
     return StepOptions(
         dtype=dtype,
         label_smoothing=config.label_smoothing,

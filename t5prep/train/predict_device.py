@@ -9,12 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train.device import on_replicas, strategy
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weights import create_variables
-from t5prep.train.run import Model
+from t5prep.train.parts import dtype_of
+from t5prep.train.run import Model, weight_bytes
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.rows import on_rows
+from t5prep.train.runtime.state import put_weights
 
 
 class Device:
@@ -30,15 +32,13 @@ class Device:
         tpu: str | None = None,
         gpus: bool = False,
     ) -> None:
-        place = strategy(tpu=tpu, gpus=gpus)
-        replicas = place.num_replicas_in_sync
-        self.rows = -(-rows // replicas) * replicas
+        layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=weight_bytes(opened))
+        self.rows = -(-rows // layout.replicas) * layout.replicas
         self._generation, self._tokenizer = generation, tokenizer
-        with place.scope():
-            weights = create_variables(opened.weights)
-        dtype = tf.float32 if tpu is None and not gpus else tf.bfloat16
+        self._weights = put_weights(opened.weights, opened.config, layout)
+        dtype = dtype_of("auto", platform=layout.platform)
         answers = functools.partial(_answers, config=opened.config, options=generation, dtype=dtype)
-        self._answers = on_replicas(place, answers, weights)
+        self._answers = on_rows("generate", answers, shape=opened.config, layout=layout)
 
     def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
@@ -50,10 +50,10 @@ class Device:
         for row in range(self.rows):
             own = inputs[row] if row < len(inputs) else np.array([self._tokenizer.eos_id])
             ids[row, : len(own)], mask[row, : len(own)] = own, 1
-        batch = {"input_ids": tf.constant(ids), "attention_mask": tf.constant(mask)}
+        batch = {"input_ids": ids, "attention_mask": mask}
         if self._generation.sample:
-            batch["uniform"] = tf.constant(self._drawn(ids))
-        found = self._answers(batch)
+            batch["uniform"] = self._drawn(ids)
+        found = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
         return found["ids"][: len(inputs)], found["scores"][: len(inputs)]
 
     def _drawn(self, ids: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a run says while it works: metrics.jsonl, TensorBoard, and one line on stderr.
+"""The log of a run while it works: metrics.jsonl, TensorBoard, and one line on stderr.
 
 metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and started again
 writes the same numbers as one that was not. How fast it was is a line of its own, as often as people read one:
@@ -14,15 +14,18 @@ from typing import TextIO
 import tensorflow as tf
 
 from t5prep.train.checkpoint import write_text
+from t5prep.train.runtime import hosts
 
 SELDOM = 10.0  # seconds between two lines
 INPUT_BOUND = 0.2  # of the time waiting for a batch: above it, faster compute would not help much
 
 
 class RunLog:
-    """The log of one run, from its directory and the step where it (re)starts."""
+    """Keep the log of one run, from its directory and the step where it (re)starts. Of several hosts one writes."""
 
     def __init__(self, run: str, *, step: int, steps: int, tokens_per_step: float, tensorboard: bool) -> None:
+        self._writing = hosts.writes()
+        tensorboard = tensorboard and self._writing
         self._path = f"{run.rstrip('/')}/metrics.jsonl"
         self._remote, self._written = "://" in run, False
         self._lines = _lines_until(self._path, step=step)
@@ -30,12 +33,13 @@ class RunLog:
         self._tokens_per_step = tokens_per_step
         self._writer = tf.summary.create_file_writer(f"{run.rstrip('/')}/tensorboard") if tensorboard else None
         self._since, self._at = time.monotonic(), step
-        self._compiling = True
         self._seconds, self._made, self._waited = 0.0, 0, 0.0
         self.flush()
 
     def record(self, step: int, values: Mapping[str, float], *, prefix: str) -> None:
-        """Values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
+        """Write the values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
+        if not self._writing:
+            return
         line = json.dumps({"step": step, **{f"{prefix}{name}": value for name, value in values.items()}})
         self._lines.append(line)
         if not self._remote:
@@ -49,20 +53,14 @@ class RunLog:
     def line(self, step: int, *, loss: float, learning_rate: float, waited: float) -> None:
         """Say where the run is and how fast it was since it last said so, at most once in a while.
 
-        `waited`: seconds since the last call in which the device had no batch to work on. The first call's time is
-        left out: it is the compiler's.
+        `waited`: seconds since the last call in which the devices had no batch to work on.
         """
         seconds, steps = time.monotonic() - self._since, step - self._at
         self.restart(step)
-        if not self._compiling:
-            self._seconds, self._made, self._waited = self._seconds + seconds, self._made + steps, self._waited + waited
-        if not self._compiling and self._seconds < SELDOM and step < self._steps:
+        self._seconds, self._made, self._waited = self._seconds + seconds, self._made + steps, self._waited + waited
+        if self._seconds < SELDOM and step < self._steps:
             return
         said = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
-        if self._compiling:
-            self._compiling = False
-            say(f"{said}  {duration(seconds)} with compiling")
-            return
         rate = self._made / max(self._seconds, 1e-9)
         share = min(self._waited / max(self._seconds, 1e-9), 1.0)
         self.record(step, {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}, prefix="")
@@ -81,18 +79,19 @@ class RunLog:
         """Make everything recorded so far readable, whole."""
         if self._writer:
             self._writer.flush()
-        if self._remote or not self._written:
+        if self._writing and (self._remote or not self._written):
             write_text(self._path, "".join(line + "\n" for line in self._lines))
             self._written = True
 
 
 def say(text: str, *, to: TextIO | None = None) -> None:
-    """One line for people, on stderr."""
-    print(text, file=to or sys.stderr, flush=True)
+    """Print one line for people, on stderr; of several hosts, one prints."""
+    if hosts.writes():
+        print(text, file=to or sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
-    """Time for people.
+    """Return a time for people.
 
     >>> duration(42), duration(250), duration(7300)
     ('42 s', '4 min 10 s', '2 h 1 min')
@@ -106,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def _lines_until(path: str, *, step: int) -> list[str]:
-    """What an earlier start wrote, up to the step that was restored; a last line cut short is dropped with the rest."""
+    """Return what an earlier start wrote, up to the step that was restored; a last line cut short is dropped with the rest."""
     if not tf.io.gfile.exists(path):
         return []
     with tf.io.gfile.GFile(path, "rb") as file:

@@ -9,6 +9,7 @@ RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,12 +24,14 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
 from t5prep.train import checkpoint as checkpoints
+from t5prep.train import checkpoint_tensors
 from t5prep.train import config as configs
 from t5prep.train.checkpoint import State, write_text
 from t5prep.train.config import TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, load_weights, random_weights
+from t5prep.train.runtime import hosts
 
 # How a model is given its inputs where nothing says how those that it was trained on were made.
 UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
@@ -70,26 +73,35 @@ def is_run(name: str) -> bool:
     return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
 
 
+def check_begin(out: str) -> None:
+    """Raise OutputError where a run's directory would hold something that is no run."""
+    there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
+    ours = (SETTINGS, SHAPE, WORDS, "manifest-", "programs")
+    strange = [name for name in there if not name.startswith(ours)]
+    if strange:  # else it is the beginning of a run that was killed
+        raise OutputError(f"{out} holds something that is no run ({strange[0]}). Choose another --out.")
+
+
 def begin(
     out: str, *, config: TrainConfig, shape: ModelConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
 ) -> None:
-    """Make a run's directory, or leave the one that is there as it is. Raises OutputError where something else is."""
-    if is_run(out):
-        return
-    there = tf.io.gfile.listdir(out) if tf.io.gfile.isdir(out) else []
-    strange = [name for name in there if not name.startswith((SETTINGS, SHAPE, WORDS, "manifest-"))]
-    if strange:  # else it is the beginning of a run that was killed
-        raise OutputError(f"{out} holds something that is no run ({strange[0]}). Choose another --out.")
-    try:
-        tf.io.gfile.makedirs(out)
-        write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
-        with tf.io.gfile.GFile(f"{out}/{WORDS}", "wb") as file:
-            file.write(tokenizer.model)
-        for number, one in enumerate(manifests):
-            write_text(f"{out}/manifest-{number}.json", one.dumps())
-        write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last: it is what makes it a run
-    except (OSError, tf.errors.OpError) as error:
-        raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
+    """Make a run's directory, or leave the one that is there as it is; of several hosts, one does.
+
+    Raises OutputError where something else is there, or it cannot be written.
+    """
+    if hosts.writes() and not is_run(out):
+        check_begin(out)
+        try:
+            tf.io.gfile.makedirs(out)
+            write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
+            with tf.io.gfile.GFile(f"{out}/{WORDS}", "wb") as file:
+                file.write(tokenizer.model)
+            for number, one in enumerate(manifests):
+                write_text(f"{out}/manifest-{number}.json", one.dumps())
+            write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last: it is what makes it a run
+        except (OSError, tf.errors.OpError) as error:
+            raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
+    hosts.wait(f"{out} begun")
 
 
 def open_model(name: str, *, which: str = "best") -> Model:
@@ -105,11 +117,16 @@ def open_model(name: str, *, which: str = "best") -> Model:
     # As of a model.safetensors, its tensors settle what a config cannot say of T5 1.1: whether it has one matrix or two.
     config = dataclasses.replace(
         ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}"),
-        tie_word_embeddings=not checkpoints.has_weight(path, "lm_head"),
+        tie_word_embeddings=not checkpoint_tensors.has_weight(path, "lm_head"),
     )
-    weights = checkpoints.read_weights(path, weight_layouts(config))
+    weights = checkpoint_tensors.read_weights(path, weight_layouts(config))
     words = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
     return Model(path, config, weights, words, manifests_of_run(name), state)
+
+
+def weight_bytes(model: Model) -> int:
+    """Return the bytes of a model's weights in float32."""
+    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(model.config).values())
 
 
 def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str, np.ndarray], Tokenizer | None]:

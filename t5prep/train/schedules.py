@@ -7,17 +7,15 @@ above the full one; decay would reach zero one step after the last.
 import math
 from collections.abc import Callable
 
-import tensorflow as tf
-
 from t5prep.errors import UsageError, did_you_mean
 
-Schedule = Callable[[tf.Tensor], tf.Tensor]  # int step → float32 learning rate
+Schedule = Callable[[int], float]  # step → learning rate
 
 NAMES = ("constant", "warmup_constant", "linear", "inverse_sqrt", "cosine")
 
 
 def schedule(name: str, *, learning_rate: float, total_steps: int, warmup_steps: int = 0) -> Schedule:
-    """One of `NAMES`.
+    """Return one of `NAMES`.
 
     constant: always `learning_rate`. warmup_constant: up to it in `warmup_steps`, then always. linear: warmup, then
     down in a straight line. cosine: warmup, then down along half a cosine. inverse_sqrt: `learning_rate` for
@@ -27,7 +25,7 @@ def schedule(name: str, *, learning_rate: float, total_steps: int, warmup_steps:
     Raises UsageError for another name, or a warmup that is longer than the training.
 
     >>> rate = schedule("linear", learning_rate=1.0, total_steps=6, warmup_steps=2)
-    >>> [float(rate(step)) for step in range(6)]
+    >>> [rate(step) for step in range(6)]
     [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
     if name not in NAMES:
@@ -40,20 +38,17 @@ def schedule(name: str, *, learning_rate: float, total_steps: int, warmup_steps:
     warmup = float(max(warmup_steps, 1))
     remaining = float(max(total_steps - warmup_steps, 1))
 
-    def rate(step: tf.Tensor) -> tf.Tensor:
-        made = tf.cast(step, tf.float32)
-        rise = tf.minimum(1.0, (made + 1.0) / warmup)
-        left = tf.clip_by_value((total_steps - made) / remaining, 0.0, 1.0)
+    def rate(step: int) -> float:
+        rise = min(1.0, (step + 1) / warmup)
+        left = min(max((total_steps - step) / remaining, 0.0), 1.0)
         if name == "constant":
-            factor = tf.ones_like(made)
-        elif name == "warmup_constant":
-            factor = rise
-        elif name == "linear":
-            factor = tf.minimum(rise, left)
-        elif name == "cosine":
-            factor = tf.minimum(rise, 0.5 - 0.5 * tf.cos(math.pi * left))
-        else:
-            factor = tf.math.rsqrt(tf.maximum(made + 1.0, warmup) / warmup)
-        return learning_rate * factor
+            return learning_rate
+        if name == "warmup_constant":
+            return learning_rate * rise
+        if name == "linear":
+            return learning_rate * min(rise, left)
+        if name == "cosine":
+            return learning_rate * min(rise, 0.5 - 0.5 * math.cos(math.pi * left))
+        return learning_rate / math.sqrt(max(step + 1, warmup) / warmup)
 
     return rate

@@ -42,7 +42,7 @@ def arithmetic(state: float, row: float, *, remat: float = 0.25):
         each = row * (remat if question.settings.remat else 1) * question.input_length / 512
         needed = int((state + rows * each) * GIB)
         fits = needed <= question.tpu.chip.hbm_bytes
-        return Answer(question, Compiled(fits, needed, estimated_cycles=1000), weight_bytes=0, slot_bytes=0)
+        return Answer(question, Compiled(fits, needed, estimated_cycles=1000))
 
     return ask, asked
 
@@ -94,7 +94,7 @@ def test_a_state_that_does_not_fit_is_answered_by_another_optimizer_and_nothing_
         needed = (6 + slots + (8 if not question.settings.remat else 1)) * GIB
         fits = needed <= question.tpu.chip.hbm_bytes
         state = Compiled(fits, needed, estimated_cycles=1000)
-        return Answer(question, state, weight_bytes=6 * GIB, slot_bytes=slots * GIB)
+        return Answer(question, dataclasses.replace(state, weight_bytes=6 * GIB, slot_bytes=slots * GIB))
 
     question = a_question(optimizer="adamw")
     assert words(question, ask) == ["--set optimizer=adafactor", "--tpu v6e-1"]
@@ -292,7 +292,7 @@ def test_replicas_and_every_option_compile(tiny, tpu):
     )[0]  # fmt: skip
     answer = planner.ask(question)
     assert answer.fits
-    assert answer.slot_bytes == 2 * answer.weight_bytes
+    assert answer.compiled.slot_bytes == 2 * answer.compiled.weight_bytes
 
 
 @real
@@ -345,7 +345,7 @@ def answered(monkeypatch):
         check(question)
         tokens = question.rows * (question.input_length + question.target_length)
         said = Compiled(True, 3 * GIB, estimated_cycles=int(tokens * 1e-6 * question.tpu.chip.clock_hz))
-        return Answer(question, said, weight_bytes=GIB, slot_bytes=0)
+        return Answer(question, dataclasses.replace(said, weight_bytes=GIB))
 
     for module in (question_module, planner):
         monkeypatch.setattr(module, "ask", ask)

@@ -1,18 +1,29 @@
 """Checkpoints: whole or not there, the last and the best, and never another run's."""
 
 import dataclasses
+import functools
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+jax = pytest.importorskip("jax", reason="jax is not installed")
+
+from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
 
 from t5prep.errors import DatasetError, OutputError, UsageError  # noqa: E402
 from t5prep.train import checkpoint as checkpoints  # noqa: E402
+from t5prep.train import checkpoint_tensors  # noqa: E402
 from t5prep.train import config as configs  # noqa: E402
 from t5prep.train.checkpoint import State  # noqa: E402
+from t5prep.train.runtime.devices import open_layout  # noqa: E402
+from t5prep.train.runtime.layout import PARTS  # noqa: E402
+from t5prep.train.runtime.state import Variables  # noqa: E402
 
 CONFIG = configs.build({"data": ("d",), "model": "m", "out": "o"})
 DATA = [{"uri": "d", "task": "t", "digest": "1" * 64}]
@@ -23,8 +34,17 @@ def _state(step: int, **values) -> State:
     return State(step=step, **{**fields, **values})
 
 
-def _tensors(value: float = 1.0) -> tf.train.Checkpoint:
-    return tf.train.Checkpoint(weights={"a.b": tf.Variable([value, 2.0])}, step=tf.Variable(3))
+def _variables(value: float = 1.0, *, shard: int = 1, replicas: int = 1, **names: str) -> Variables:
+    """Two rows of four, split by columns."""
+    layout = open_layout(replicas=replicas, shard=shard)
+    columns = NamedSharding(layout.mesh, PartitionSpec(None, PARTS))
+    whole = np.arange(8, dtype=np.float32).reshape(2, 4) + value
+    slots = {"a.b": {names.get("slot", "rows"): jax.device_put(np.array([value, 2.0], np.float32), layout.everywhere)}}
+    return Variables({"a.b": jax.device_put(whole, columns)}, slots, jax.device_put(np.int32(3), layout.everywhere))
+
+
+def _tensors(value: float = 1.0, **how: Any) -> Callable[[str], None]:
+    return functools.partial(checkpoint_tensors.write, variables=_variables(value, **how))
 
 
 def test_last_and_best_are_kept(tmp_path: Path) -> None:
@@ -55,14 +75,33 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert found
     assert found[0] == path
     assert dataclasses.replace(found[1], files={}) == state
-    live = _tensors(0.0)
-    checkpoints.restore(path, live)
-    assert live.weights["a.b"].numpy().tolist() == [7.0, 2.0]
-    assert checkpoints.read_weights(path, ["a.b"])["a.b"].tolist() == [7.0, 2.0]
-    with pytest.raises(OutputError, match="does not fit this model"):
-        checkpoints.restore(path, tf.train.Checkpoint(weights={"a.b": tf.Variable([1.0])}, step=tf.Variable(0)))
-    with pytest.raises(OutputError, match="does not fit this model"):
-        checkpoints.restore(path, tf.train.Checkpoint(other=tf.Variable([1.0])))
+    restored = checkpoint_tensors.restore(path, _variables(0.0))
+    assert np.asarray(restored.weights["a.b"]).tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
+    assert np.asarray(restored.slots["a.b"]["rows"]).tolist() == [7.0, 2.0]
+    assert int(restored.step) == 3
+    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"].tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
+    assert checkpoint_tensors.has_weight(path, "a.b")
+    assert not checkpoint_tensors.has_weight(path, "a.c")
+    smaller = _variables()._replace(weights={"a.b": jax.numpy.zeros(1)})
+    with pytest.raises(OutputError, match=r"does not fit this model: weights/a\.b is \(2, 4\) in it.*should be \(1,\)"):
+        checkpoint_tensors.restore(path, smaller)
+    with pytest.raises(OutputError, match=r"does not fit this model: slots/a\.b/columns is missing"):
+        checkpoint_tensors.restore(path, _variables(slot="columns"))
+
+
+@pytest.mark.parametrize(("written", "read"), [((1, 1), (1, 4)), ((2, 4), (1, 2)), ((1, 4), (4, 1)), ((1, 4), (2, 2))])
+def test_what_some_devices_wrote_is_read_onto_others(
+    tmp_path: Path, written: tuple[int, int], read: tuple[int, int]
+) -> None:
+    """(replicas, shard) before and after; each part is written once, by the first device that holds it."""
+    there = _tensors(5.0, replicas=written[0], shard=written[1])
+    path = checkpoints.save(str(tmp_path), there, state=_state(1), keep=1)
+    expected = _variables(5.0, replicas=read[0], shard=read[1])
+    restored = checkpoint_tensors.restore(path, _variables(0.0, replicas=read[0], shard=read[1]))
+    assert np.array_equal(restored.weights["a.b"], expected.weights["a.b"])
+    assert restored.weights["a.b"].sharding == expected.weights["a.b"].sharding
+    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
+    assert sum(file.stat().st_size for file in Path(path).glob("state.data*")) < 2 * 44
 
 
 @pytest.mark.parametrize("half", ["no marker", "no data", "nothing"])
@@ -76,7 +115,7 @@ def test_a_half_written_checkpoint_is_none(tmp_path: Path, half: str) -> None:
         (path / "state.index").unlink()
     assert checkpoints.last(str(tmp_path))[1].step == 1  # type: ignore[index]
     checkpoints.save(str(tmp_path), _tensors(5.0), state=_state(2), keep=3)
-    assert checkpoints.read_weights(str(path), ["a.b"])["a.b"][0] == 5.0
+    assert checkpoint_tensors.read_weights(str(path), ["a.b"])["a.b"][0, 0] == 5.0
 
 
 def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:

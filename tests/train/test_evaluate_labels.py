@@ -14,15 +14,16 @@ from t5prep.sources import sample  # noqa: E402
 from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
 from t5prep.train import evaluate  # noqa: E402
 from t5prep.train.run import TINY  # noqa: E402
+from t5prep.train.runtime.devices import open_layout  # noqa: E402
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 
 
-def echo(*_: Any) -> Any:
+def echo(*_: Any, **__: Any) -> Any:
     """In place of a model: every input is its own answer."""
 
-    def answered(batch: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
-        ids = batch.get("labels", batch["input_ids"]).numpy()
+    def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        ids = batch.get("labels", batch["input_ids"])
         return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
 
     return answered
@@ -37,15 +38,15 @@ def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.M
     )  # fmt: skip
     sizes = []
 
-    def counted(*given: Any) -> Any:
-        return lambda batch: (sizes.append(len(batch["input_ids"])), echo()(batch))[1]
+    def counted(*_: Any, **__: Any) -> Any:
+        return lambda weights, batch: (sizes.append(len(batch["input_ids"])), echo()(weights, batch))[1]
 
-    monkeypatch.setattr(evaluate, "on_replicas", counted)
+    monkeypatch.setattr(evaluate, "on_rows", counted)
     score = evaluate.Evaluator(
-        {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation",
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation",
         batch=10**11, tokenizer=WORDS, dtype=tf.float32,
     )  # fmt: skip
-    assert score().metrics["records"] == 5
+    assert score({}).metrics["records"] == 5
     assert set(sizes) == {5}
 
 
@@ -60,12 +61,12 @@ def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab
         options={"inputs_column": "q", "targets_column": "a"},
         splits={"validation": 1.0}, input_length=16, target_length=16,
     )  # fmt: skip
-    monkeypatch.setattr(evaluate, "on_replicas", echo)
+    monkeypatch.setattr(evaluate, "on_rows", echo)
     score = evaluate.Evaluator(
-        {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation", batch=4,
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
         tokenizer=WORDS, dtype=tf.float32,
     )  # fmt: skip
-    metrics = score().metrics
+    metrics = score({}).metrics
     if not labelled:
         assert "confusion" not in metrics
         return

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import training
 from torch_t5 import FAMILIES, draw_batch
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -21,7 +22,7 @@ from t5prep.train.export import export_hf, export_saved_model  # noqa: E402
 from t5prep.train.model.generate import generate  # noqa: E402
 from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
-from t5prep.train.model.weights import create_variables, load_weights, random_weights, save_weights  # noqa: E402
+from t5prep.train.model.weights import load_weights, random_weights, save_weights  # noqa: E402
 
 LENGTH = 6
 CONFIGS = {family: ModelConfig.from_json(config) for family, config in FAMILIES.items()}
@@ -118,7 +119,7 @@ def test_a_runs_best_checkpoint_is_opened_and_exported_as_the_model_that_it_is(t
     worse = {name: value + 1 for name, value in weights.items()}
     for step, loss, values in ((1, 0.5, weights), (2, 0.7, worse)):
         reached = dataclasses.replace(state, step=step, value=loss)
-        checkpoints.save(out, tf.train.Checkpoint(weights=create_variables(values)), state=reached, keep=1)
+        checkpoints.save(out, training.writer(values), state=reached, keep=1)
     opened = run.open_model(out)
     assert opened.config == config
     assert all(np.array_equal(opened.weights[name], weights[name]) for name in weights)

@@ -19,7 +19,7 @@ from t5prep.train import checkpoint as checkpoints
 from t5prep.train import config as configs
 from t5prep.train import run, trainer
 from t5prep.train.config import TrainConfig
-from t5prep.train.model.weights import create_variables, load_config, random_weights
+from t5prep.train.model.weights import load_config, random_weights
 
 CASES = 60
 # Numbers that are one by their type, and not by their size. Beyond ODD, which has what is no number at all.
@@ -88,10 +88,7 @@ def test_no_damaged_run_ends_in_a_traceback(name: str, line: list[str], toys: Pa
     config = configs.build({"weights": "random", "batch": 8, "steps": 4, "data": ("d",), "model": "m", "out": "o"})
     run.begin(str(whole), config=config, shape=shape, tokenizer=loading.load("sample:"), manifests=())
     state = checkpoints.State(step=2, config=json.loads(configs.dumps(config)), data=[], tokenizer="", metric="loss")
-    import tensorflow as tf
-
-    weights = tf.train.Checkpoint(weights=create_variables(random_weights(shape)))
-    checkpoints.save(str(whole), weights, state=state, keep=1)
+    checkpoints.save(str(whole), training.writer(random_weights(shape)), state=state, keep=1)
     (whole / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
     for content in DAMAGE:
         shutil.rmtree(out, ignore_errors=True)

@@ -26,9 +26,8 @@ def test_speed_is_that_of_training_alone(
     tmp_path: Path, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = log_in(tmp_path)
-    clock[0] += 60
-    log.line(10, loss=2.0, learning_rate=0.1, waited=50.0)
-    assert "step 10/1,000  loss 2.0000  lr 1.00e-01  1 min 0 s with compiling" in capsys.readouterr().err
+    clock[0] += 60  # the compiler's
+    log.restart(10)
     clock[0] += 4
     log.line(50, loss=2.0, learning_rate=0.1, waited=1.0)
     clock[0] += 500  # an evaluation

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,11 +21,12 @@ from t5prep import cli  # noqa: E402
 from t5prep.dataset import manifest  # noqa: E402
 from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError  # noqa: E402
 from t5prep.train import checkpoint as checkpoints  # noqa: E402
-from t5prep.train import device, export, progress, run, trainer  # noqa: E402
+from t5prep.train import export, progress, run, trainer  # noqa: E402
 from t5prep.train.evaluate import evaluate  # noqa: E402
 from t5prep.train.model.weights import load_weights  # noqa: E402
 from t5prep.train.predict import answer  # noqa: E402
 from t5prep.train.predict_source import Asking  # noqa: E402
+from t5prep.train.runtime import devices  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,9 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
             raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
 
     monkeypatch.setattr(progress.RunLog, "line", terminated)
-    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 3, saved"):
+    with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
         trainer.train(config)
-    assert checkpoints.last(config.out)[1].step == 3  # type: ignore[index]
+    assert checkpoints.last(config.out)[1].step == 4  # type: ignore[index]
     monkeypatch.setattr(progress.RunLog, "line", killed)
     with pytest.raises(KeyboardInterrupt):
         trainer.train(config)
@@ -212,7 +212,7 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     from t5prep.train.data import eval_batches
 
     data = training.sentences(toys / "sentences")
-    long = {"steps": 150, "eval_every": 150, "steps_per_loop": 50, "log_every": 50}
+    long = {"steps": 150, "eval_every": 150, "log_every": 50}
     config = training.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
     done = trainer.train(config)
     export.export_hf(done.run, out=str(tmp_path / "exported"))
@@ -241,7 +241,7 @@ def test_eight_sentences_of_sst2_are_learnt_to_zero_loss(toys: Path, shape: str,
     made = preparing.prepared(toys / "eight.tsv", toys / "eight", shards=1, **choices)
     assert made.splits["train"].records == 8
     assert len(made.splits["train"].labels) == 2
-    long = {"steps": 300, "steps_per_loop": 50, "log_every": 50}
+    long = {"steps": 300, "log_every": 50}
     config = training.config(str(toys / "eight"), shape, toys / "learnt", learning_rate=0.02, z_loss=0.0, **long)
     trainer.train(config)
     assert training.losses(config.out)[300] < 1e-3
@@ -299,24 +299,19 @@ def test_what_is_refused_before_the_first_step(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tpu_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TPU_NAME", raising=False)
+def test_a_tpu_that_is_not_there_is_one_sentence() -> None:
     arguments = ["train", "--recipe", "tiny", "--data", "d", "--out", "o", "--tpu"]
     result = CliRunner().invoke(cli.main, arguments)
     if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
         pytest.skip("this machine has a TPU")
     assert result.exit_code == 1
     assert "no TPU here: there is no chip among /dev/accel*" in result.output
-    assert "TPU_NAME is not set" in result.output
-    assert "--tpu NAME" in result.output
     assert len(result.output.strip().splitlines()) == 1
 
 
-def test_a_tpu_that_does_not_answer_is_one_sentence() -> None:
-    with socket.socket() as closed:  # a port that is bound and not listened at refuses
-        closed.bind(("127.0.0.1", 0))
-        with pytest.raises(UsageError, match=r'the TPU "grpc://.*" does not answer: .*Connection refused'):
-            device.strategy(tpu=f"grpc://127.0.0.1:{closed.getsockname()[1]}")
+def test_a_tpu_is_used_from_its_own_vm() -> None:
+    with pytest.raises(UsageError, match=r"tpu-vm ssh t5 --worker=all .* with --tpu local"):
+        devices.open_layout(tpu="t5")
 
 
 def test_gpus_that_are_not_there_are_one_sentence() -> None:
@@ -325,7 +320,7 @@ def test_gpus_that_are_not_there_are_one_sentence() -> None:
     arguments = ["train", "--recipe", "tiny", "--data", "d", "--out", "o", "--gpus"]
     result = CliRunner().invoke(cli.main, arguments)
     assert result.exit_code == 1
-    assert "TensorFlow sees no GPU here" in result.output
+    assert "jax sees no GPU here" in result.output
     result = CliRunner().invoke(cli.main, [*arguments, "--tpu"])
     assert "Both --tpu and --gpus were given" in result.output
 

@@ -19,7 +19,7 @@ from t5prep.train.config import build
 data, shape, out, local = sys.argv[1:]
 toy = {
     "data": (data,), "model": shape, "weights": "random", "batch": 8, "learning_rate": 0.01, "eval_every": 2,
-    "dropout": 0.0, "steps_per_loop": 2, "log_every": 1, "keep": 1,
+    "dropout": 0.0, "log_every": 1, "keep": 1,
 }
 trainer.train(build(toy, {"out": out, "steps": 4}))
 gone_on = trainer.train(build(toy, {"out": out, "steps": 6}))

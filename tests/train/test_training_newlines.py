@@ -16,15 +16,16 @@ from t5prep.tokens import newlines  # noqa: E402
 from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
 from t5prep.train import evaluate, predict, predict_source, run  # noqa: E402
 from t5prep.train.run import TINY, Model  # noqa: E402
+from t5prep.train.runtime.devices import open_layout  # noqa: E402
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 
 
-def echo(*_: Any) -> Any:
+def echo(*_: Any, **__: Any) -> Any:
     """In place of a model: every input is its own answer, and every label right."""
 
-    def answered(batch: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
-        ids = batch.get("labels", batch["input_ids"]).numpy()
+    def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        ids = batch.get("labels", batch["input_ids"])
         return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
 
     return answered
@@ -48,12 +49,13 @@ def test_lines_come_back_in_scores_and_predictions(
         splits={"validation": 1.0}, input_length=16, target_length=8,
     )  # fmt: skip
     newline = "\n" if keep_newlines else " "
-    monkeypatch.setattr(evaluate, "on_replicas", echo)
+    monkeypatch.setattr(evaluate, "on_rows", echo)
+    monkeypatch.setattr(evaluate, "put_weights", lambda *_: {})
     score = evaluate.Evaluator(
-        {}, TINY, strategy=tf.distribute.get_strategy(), data=str(tmp_path / "data"), split="validation", batch=4,
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
         tokenizer=WORDS, dtype=tf.float32,
     )  # fmt: skip
-    scored = score().predictions
+    scored = score({}).predictions
     assert len(scored) == 12
     for one in scored:
         assert one["references"] == [f"because{newline}of {one['id']}"]

@@ -34,7 +34,7 @@ def shape(toys: Path) -> str:
 def _command(data: str, shape: str, out: Path, **settings: object) -> list[str]:
     values = {
         **{"weights": "random", "batch": 8, "steps": 40, "learning_rate": 0.01, "eval_every": 10, "save_every": 2},
-        **{"steps_per_loop": 2, "log_every": 1, "tensorboard": "false", "dropout": 0.1},
+        **{"log_every": 1, "tensorboard": "false", "dropout": 0.1},
         **settings,
     }
     replicas = str(values.pop("replicas", 1))

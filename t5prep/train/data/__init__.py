@@ -13,7 +13,7 @@ from t5prep.errors import UsageError
 from t5prep.train.data import features, lanes, order
 from t5prep.train.data.opening import Opened, open_all, open_split
 
-__all__ = ["eval_batches", "eval_steps", "steps_per_epoch", "train_batches"]
+__all__ = ["eval_batches", "steps_per_epoch", "train_batches"]
 
 
 def train_batches(
@@ -66,7 +66,7 @@ def eval_batches(
     with_references: bool = False,
     tokenizer: str | None = None,
 ) -> tf.data.Dataset:
-    """Every record of a split once, in the order of its shards, as `eval_steps` batches of `batch / hosts` rows.
+    """Every record of a split once, in the order of its shards, as batches of `batch / hosts` rows.
 
     The last ones are filled up with rows that weigh nothing: their labels are all -100, their `id` is "". Each host
     gets a contiguous part. `with_references` adds string[rows, most], "" where a record has fewer (none are written
@@ -83,11 +83,6 @@ def eval_batches(
     text = [name for name, wanted in (("id", with_ids), ("references", with_references)) if wanted and name in known]
     parse = features.parser(opened, rows=rows, text=text)
     return _served(whole.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
-
-
-def eval_steps(data: str, *, split: str = "validation", batch: int) -> int:
-    """How many batches `eval_batches` gives."""
-    return -(-sum(open_split(data, split=split).counts) // batch)
 
 
 def steps_per_epoch(data: str | Sequence[str], *, split: str = "train", global_batch: int) -> int:
@@ -117,8 +112,7 @@ def _check_rows(batch: int, *, host: int, hosts: int) -> None:
 
 
 def _served(batches: Any) -> tf.data.Dataset:
-    """Prefetched, in order, and left alone by tf.distribute: each host has its own rows already."""
+    """Return the batches prefetched and in order."""
     options = tf.data.Options()
     options.deterministic = True
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return batches.prefetch(tf.data.AUTOTUNE).with_options(options)

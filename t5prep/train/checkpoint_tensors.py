@@ -1,0 +1,140 @@
+"""A checkpoint's tensors: written by each host for the parts it holds, read back onto any number of devices and hosts.
+
+They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may lie in slices.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import tensorflow as tf
+
+from t5prep.errors import OutputError
+from t5prep.train.checkpoint import TENSORS, reason
+from t5prep.train.runtime import hosts
+from t5prep.train.runtime.state import Index, Variables, place
+
+STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def write(prefix: str, variables: Variables) -> None:
+    """Write what this host holds of a run's variables; `prefix.index` appears when all hosts have written."""
+    own = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
+    names, specs, values = zip(*_parts(variables), strict=True)
+    tf.raw_ops.SaveV2(prefix=own, tensor_names=list(names), shape_and_slices=list(specs), tensors=list(values))
+    if own == prefix:
+        return
+    hosts.wait(f"{prefix} parts")
+    if hosts.writes():
+        every = [f"{prefix}-{number:05d}" for number in range(hosts.count())]
+        tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=every, destination_prefix=prefix, delete_old_dirs=False, allow_missing_files=False
+        )
+
+
+def restore(path: str, variables: Variables) -> Variables:
+    """Return a checkpoint's tensors, placed as those of `variables` are.
+
+    Raises OutputError when they are not of the same names and shapes.
+    """
+    reader = _reader(path)
+    wanted = {name: tuple(array.shape) for name, array in _named(variables)}
+    there = {
+        name: tuple(shape)
+        for name, shape in reader.get_variable_to_shape_map().items()
+        if not name.startswith(("_CHECKPOINTABLE", "save_counter"))
+    }
+    if wanted != there:
+        odd = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))[0]
+        raise OutputError(
+            f"The checkpoint {path} does not fit this model: {_plain(odd)} is {there.get(odd, 'missing')} in it, "
+            f"and should be {wanted.get(odd, 'missing')}."
+        )
+    arrays = iter([_read_array(path, name, array) for name, array in _named(variables)])
+    weights = {name: next(arrays) for name in variables.weights}
+    slots = {name: {slot: next(arrays) for slot in own} for name, own in variables.slots.items()}
+    return Variables(weights, slots, next(arrays))
+
+
+def read_weights(path: str, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return the weights of a checkpoint alone, whole. Raises OutputError."""
+    reader = _reader(path)
+    try:
+        return {name: reader.get_tensor(_key("weights", name)) for name in names}
+    except (tf.errors.OpError, ValueError) as error:
+        raise OutputError(f"The weights of {path} cannot be read: {reason(error)}") from error
+
+
+def has_weight(path: str, name: str) -> bool:
+    """Return whether a checkpoint holds the weight of that name. Raises OutputError."""
+    return bool(_reader(path).has_tensor(_key("weights", name)))
+
+
+def size_of(variables: Variables) -> int:
+    """Return the bytes that a checkpoint of these variables takes."""
+    return sum(int(np.prod(array.shape)) * array.dtype.itemsize for _, array in _named(variables))
+
+
+def slice_spec(shape: tuple[int, ...], index: Index) -> str:
+    """Return how TensorFlow's checkpoints write a part of a tensor; "" is the whole.
+
+    >>> slice_spec((8, 6), (slice(0, 4), slice(None))), slice_spec((8, 6), (slice(None), slice(None)))
+    ('8 6 0,4:-', '')
+    """
+    spans = [part.indices(size) for part, size in zip(index, shape, strict=True)]
+    if all((begin, end) == (0, size) for (begin, end, _), size in zip(spans, shape, strict=True)):
+        return ""
+    parts = [
+        "-" if end - begin == size else f"{begin},{end - begin}"
+        for (begin, end, _), size in zip(spans, shape, strict=True)
+    ]
+    return f"{' '.join(map(str, shape))} {':'.join(parts)}"
+
+
+def _parts(variables: Variables) -> Iterator[tuple[str, str, Any]]:
+    """Yield each part that this host writes: (name, slice, values). Of equal parts only one host has the first copy."""
+    for name, array in _named(variables):
+        for shard in array.addressable_shards:
+            if shard.replica_id == 0:
+                yield name, slice_spec(array.shape, shard.index), tf.constant(np.asarray(shard.data))
+
+
+def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
+    """Yield every tensor under its name in the checkpoint."""
+    for name, array in variables.weights.items():
+        yield _key("weights", name), array
+    for name, own in variables.slots.items():
+        for slot, array in own.items():
+            yield _key("slots", name, slot), array
+    yield STEP, variables.step
+
+
+def _read_array(path: str, name: str, like: Any) -> Any:
+    def read(index: Index) -> np.ndarray:
+        spec = slice_spec(like.shape, index) if index else ""
+        (value,) = tf.raw_ops.RestoreV2(
+            prefix=f"{path}/{TENSORS}", tensor_names=[name], shape_and_slices=[spec], dtypes=[tf.as_dtype(like.dtype)]
+        )
+        return np.asarray(value)
+
+    try:
+        return place(read, like.shape, like.sharding)
+    except tf.errors.OpError as error:
+        raise OutputError(f"The checkpoint {path} cannot be read: {reason(error)}") from error
+
+
+def _reader(path: str) -> Any:
+    try:
+        return tf.train.load_checkpoint(f"{path}/{TENSORS}")
+    except (tf.errors.OpError, ValueError) as error:
+        raise OutputError(f"The weights of {path} cannot be read: {reason(error)}") from error
+
+
+def _key(*names: str) -> str:
+    """Return the name in TensorFlow's checkpoint, which writes a dot as two."""
+    return "/".join(name.replace(".", "..") for name in names) + "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def _plain(key: str) -> str:
+    return key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE").replace("..", ".")

@@ -1,0 +1,94 @@
+"""The loop's inside: steps are handed to the devices before those ahead of them have ended, and looked at afterwards."""
+
+import collections
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from t5prep.errors import T5prepError
+from t5prep.train.runtime.programs import METRICS
+from t5prep.train.runtime.state import Variables
+
+# Steps that the devices have been given and that nobody has waited for. One is being computed, the next one's input is
+# on its way; more would only hold more batches in memory.
+AHEAD = 3
+
+Step = Callable[..., tuple[Any, ...]]  # (weights, slots, step, batch, rate) → (weights, slots, step, metrics)
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A step that has ended: its number, counted from 1, and its metrics where they were wanted."""
+
+    number: int
+    metrics: dict[str, float] | None
+
+
+class Stepper:
+    """Make steps one after the other, the host always ahead of the devices.
+
+    `batches` gives batches that are on their way to the devices; `wanted(number)` says whether a step's metrics will be
+    looked at. Only then are they fetched.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        variables: Variables,
+        batches: Iterator[Mapping[str, Any]],
+        *,
+        rate: Callable[[int], float],
+        wanted: Callable[[int], bool],
+        number: int = 0,
+    ) -> None:
+        self.variables = variables
+        self.number = number  # of the last step that was begun
+        self._waited = 0.0
+        self._step, self._batches, self._rate, self._wanted = step, batches, rate, wanted
+        self._begun: collections.deque[tuple[int, Any]] = collections.deque()
+        self._unseen: list[tuple[int, Any]] = []  # since the last metrics that were looked at
+
+    def begin(self) -> None:
+        """Hand one step to the devices."""
+        since = time.monotonic()
+        batch = next(self._batches)
+        if not self._begun or self._begun[-1][1].is_ready():
+            self._waited += time.monotonic() - since
+        rate = np.float32(self._rate(self.number))
+        weights, slots, step, metrics = self._step(*self.variables, batch, rate)
+        self.variables = Variables(weights, slots, step)
+        self.number += 1
+        self._begun.append((self.number, metrics))
+
+    def take_waited(self) -> float:
+        """Return the seconds since the last call in which the devices had nothing to do but wait for a batch."""
+        waited, self._waited = self._waited, 0.0
+        return waited
+
+    def ended(self, *, ahead: int = AHEAD) -> Iterator[Made]:
+        """Yield steps in their order until no more than `ahead` are begun and not yet yielded.
+
+        Raises T5prepError naming the first step whose loss is no number.
+        """
+        while len(self._begun) > ahead:
+            number, metrics = self._begun.popleft()
+            self._unseen.append((number, metrics))
+            if not self._wanted(number) and ahead:
+                metrics.block_until_ready()
+                yield Made(number, None)
+                continue
+            values = np.asarray(metrics)
+            if not math.isfinite(values[0]):
+                self._refuse()
+            self._unseen.clear()
+            named = dict(zip(METRICS, values.tolist(), strict=True)) | {"learning_rate": self._rate(number - 1)}
+            yield Made(number, named if self._wanted(number) else None)
+
+    def _refuse(self) -> None:
+        losses = ((number, float(np.asarray(metrics)[0])) for number, metrics in self._unseen)
+        number, loss = next((number, loss) for number, loss in losses if not math.isfinite(loss))
+        raise T5prepError(f"The loss of step {number:,} is {loss}: lower learning_rate, or set clip_norm.")

@@ -1,0 +1,76 @@
+"""The step of a run, compiled: for the layout that is asked for, or the first that fits."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from t5prep.errors import UsageError
+from t5prep.train.config import TrainConfig
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.progress import duration, say
+from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_program
+from t5prep.train.runtime.layout import Layout, arrange
+from t5prep.train.runtime.programs import step_program
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledStep:
+    """A step that can be run, and the shapes of the slots that it wants."""
+
+    run: Callable[..., tuple[Any, ...]]
+    slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
+    digest: str
+
+
+def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator[Layout]:
+    """Yield the layouts of the devices to try: the one of `config.shard`, or with `auto` one wider than the other.
+
+    Raises UsageError where a batch cannot be cut for one.
+    """
+    given = 1 if config.shard == "auto" else int(config.shard)
+    layout = open_layout(shard=given)
+    while True:
+        check_batch(config, layout.replicas)
+        yield layout
+        if config.shard != "auto" or len(layout.devices) % (2 * layout.shard):
+            return
+        layout = arrange(layout.devices, shard=2 * layout.shard)
+
+
+def check_batch(config: TrainConfig, replicas: int) -> None:
+    """Raise UsageError where a batch cannot be cut into equal parts."""
+    if config.batch % (replicas * config.accumulate):
+        raise UsageError(
+            f"A batch of {config.batch} cannot be cut into {replicas} replicas × accumulate={config.accumulate}."
+        )
+
+
+def compile_step(
+    shape: ModelConfig,
+    config: TrainConfig,
+    layout: Layout,
+    wider: Iterator[Layout],
+    *,
+    input_length: int,
+    target_length: int,
+    packed: bool,
+    place: str,
+) -> tuple[CompiledStep, Layout]:
+    """Return the step compiled for `layout`, or for the first of those after it that fits. Raises T5prepError."""
+    while True:
+        since = time.monotonic()
+        made = step_program(
+            shape, config, layout=layout, input_length=input_length, target_length=target_length, packed=packed
+        )
+        try:
+            run = compile_program(made.program, place=place, say=say)
+        except DoesNotFitError as error:
+            if (following := next(wider, None)) is None:
+                raise
+            say(f"It does not fit {layout.words}: trying {following.words}.")
+            layout = following
+            del error
+            continue
+        say(f"The step is compiled ({duration(time.monotonic() - since)}).")
+        return CompiledStep(run, made.slot_shapes, made.program.digest), layout

@@ -1,0 +1,86 @@
+"""Where a run computes: a TPU, GPUs, or the CPU, as devices of PJRT; and one sentence where there is none."""
+
+import glob
+import importlib.util
+import os
+from typing import Any
+
+from t5prep.errors import UsageError
+from t5prep.train.runtime import hosts
+from t5prep.train.runtime.layout import Layout, arrange, fitting_shard
+
+# How a TPU chip shows itself on a TPU VM: v2 to v4 as accel devices, v5 and later through vfio.
+_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
+
+
+def open_layout(
+    *, tpu: str | None = None, gpus: bool = False, replicas: int = 1, shard: int | None = 1, weight_bytes: int = 0
+) -> Layout:
+    """Return the devices for `--tpu`, `--gpus` or the CPU, `shard` of them to a replica of the model.
+
+    `tpu` is None for no TPU, `auto` or `local` for the one of this machine. `replicas` counts those of the CPU, whose
+    devices are logical ones (for tests). `shard` None: as many as `weight_bytes` need.
+    Raises UsageError when what was asked for is not there.
+    """
+    if tpu is not None and gpus:
+        raise UsageError("Both --tpu and --gpus were given; a run is on one of them.")
+    devices = _tpu(tpu) if tpu is not None else _gpus() if gpus else _cpus(replicas * (shard or 1))
+    return arrange(devices, shard=shard or fitting_shard(devices, weight_bytes=weight_bytes))
+
+
+def chips() -> list[str]:
+    """Return the files of the TPU chips of this machine, none where there is no chip."""
+    return sorted(path for pattern in _CHIPS for path in glob.glob(pattern))
+
+
+def _tpu(name: str) -> list[Any]:
+    """Return the devices of the TPU of this machine and its slice."""
+    if name not in ("auto", "local"):
+        raise UsageError(
+            f"--tpu {name}: a TPU is used from its own VM. Go there (gcloud compute tpus tpu-vm ssh {name} --worker=all "
+            "--command=...) and give the same command with --tpu local."
+        )
+    if not chips():  # looked at first: libtpu asks the network what machine this is, and waits for an answer
+        raise UsageError(
+            f"--tpu: no TPU here: there is no chip among {' '.join(_CHIPS)}. "
+            "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU."
+        )
+    if importlib.util.find_spec("libtpu") is None:
+        raise UsageError("--tpu: this machine has TPU chips, and libtpu is not installed: pip install 't5prep[tpu]'")
+    return _devices("tpu", "--tpu: the TPU does not answer")
+
+
+def _gpus() -> list[Any]:
+    return _devices(
+        "cuda", '--gpus: jax sees no GPU here (it looked for CUDA devices). pip install "jax[cuda12]==0.10.2"'
+    )
+
+
+def _cpus(count: int) -> list[Any]:
+    """Return so many logical devices of the CPU of this host, or those of all hosts where there are several."""
+    import jax
+
+    if jax.config.jax_num_cpu_devices < count and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        try:
+            jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError as error:  # devices cannot be added to those that are in use
+            raise UsageError(f"{count} CPU devices were asked for after the first were in use: start anew.") from error
+    found = _devices("cpu", "The CPU cannot be used")
+    if jax.process_count() > 1:
+        return found
+    if len(found) < count:
+        raise UsageError(f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(found)}: change it.")
+    return found[:count]
+
+
+def _devices(platform: str, sentence: str) -> list[Any]:
+    """Return all devices of a platform, those of the other hosts too. Raises UsageError with the sentence."""
+    import jax
+
+    jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
+    hosts.join(platform)
+    try:
+        return list(jax.devices(platform))
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise UsageError(f"{sentence}: {reason[0][:200]}") from error

@@ -1,0 +1,95 @@
+"""Lowered programs as functions of jax. This is the one file that uses private parts of jax (tested with 0.10.2).
+
+A module of TensorFlow comes as a serialized HloModuleProto, because protocol buffers outlive versions, while StableHLO
+text that TensorFlow 2.20 writes is not always text that a newer parser reads (large boolean constants are not). jax has
+no public way from HLO to StableHLO: `hlo_to_stablehlo` and `make_ir_context` are private. The rest is public:
+`jax.export` calls a StableHLO module as it calls any other.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jax._src.interpreters.mlir import make_ir_context
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import stablehlo
+from jaxlib._jax.mlir import hlo_to_stablehlo
+
+Arrays = Sequence[Any]
+
+_COPY = re.compile(r"= mhlo\.copy (%\S+) : (tensor<\S+>)")
+_PHILOX = re.compile(
+    r"%(\S+), %(\S+) = stablehlo\.rng_bit_generator (%\S+), algorithm = +PHILOX : "
+    r"\(tensor<3xui64>\) -> \(tensor<3xui64>, (tensor<\S+>)\)"
+)
+_DTYPES = {
+    **{"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16, "f64": np.float64, "i1": np.bool_},
+    **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"ui{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+}
+
+
+def embed(module: bytes, *, platform: str) -> Callable[..., list[Any]]:
+    """Return a serialized HloModuleProto as a function that jax can trace: arrays in, the list of its results out.
+
+    platform: "tpu", "cpu" or "cuda"; random bits are another operation on a TPU (`for_tpu`).
+    """
+    with make_ir_context():
+        text = ir.Module.parse(hlo_to_stablehlo(module)).operation.get_asm(enable_debug_info=True)
+        text = for_tpu(text) if platform == "tpu" else without_copies(text)
+        parsed = ir.Module.parse(text)
+        (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
+        inputs, outputs = _shapes(main.type.inputs), _shapes(main.type.results)
+        portable = stablehlo.serialize_portable_artifact(parsed, stablehlo.get_current_version())
+
+    def like_it(*_: Any) -> list[Any]:
+        return [jnp.zeros(output.shape, output.dtype) for output in outputs]
+
+    with jax.enable_x64(any(np.dtype(one.dtype).itemsize == 8 for one in (*inputs, *outputs))):
+        likeness = jax.export.export(jax.jit(like_it, keep_unused=True), platforms=[platform])(*inputs)
+    exported = dataclasses.replace(likeness, mlir_module_serialized=portable)
+    call: Callable[..., list[Any]] = exported.call
+    return call
+
+
+def input_shapes(module: bytes) -> list[jax.ShapeDtypeStruct]:
+    """Return the shape and dtype of each argument of a serialized HloModuleProto."""
+    with make_ir_context():
+        parsed = ir.Module.parse(hlo_to_stablehlo(module))
+        (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
+        return _shapes(main.type.inputs)
+
+
+def without_copies(module: str) -> str:
+    """Return a module's text with copies of another dialect, which do nothing, as reshapes that StableHLO knows."""
+    return _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", module)
+
+
+def for_tpu(module: str) -> str:
+    """Return the text of a module lowered for a CPU as TensorFlow lowers it for a TPU, both in StableHLO.
+
+    `without_copies`. Random bits: `auto_select` means Philox on CPU and GPU; on a TPU it means the chip's own
+    generator, keyed by the key and the first word of the counter
+    (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
+    """
+    return _PHILOX.sub(
+        lambda m: (
+            f"%{m[1]}_in = stablehlo.slice {m[3]} [0:2] : (tensor<3xui64>) -> tensor<2xui64>\n"
+            f"%{m[1]}_two, %{m[2]} = stablehlo.rng_bit_generator %{m[1]}_in, algorithm = DEFAULT : "
+            f"(tensor<2xui64>) -> (tensor<2xui64>, {m[4]})\n"
+            f"%{m[1]}_one = stablehlo.slice %{m[1]}_two [1:2] : (tensor<2xui64>) -> tensor<1xui64>\n"
+            f"%{m[1]} = stablehlo.concatenate %{m[1]}_two, %{m[1]}_one, dim = 0 : "
+            f"(tensor<2xui64>, tensor<1xui64>) -> tensor<3xui64>\n"
+        ),
+        without_copies(module),
+    )
+
+
+def _shapes(types: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+    ranked = [ir.RankedTensorType(one) for one in types]
+    return [jax.ShapeDtypeStruct(tuple(one.shape), _DTYPES[str(one.element_type)]) for one in ranked]

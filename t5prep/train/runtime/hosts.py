@@ -1,0 +1,101 @@
+"""Several hosts that train together: how they find each other, wait for each other, and who writes."""
+
+import os
+import socket
+import urllib.request
+from typing import Any
+
+from t5prep.errors import T5prepError, UsageError
+
+# What a TPU VM of a slice knows of its workers (https://cloud.google.com/compute/docs/metadata/overview).
+_WORKERS = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/worker-network-endpoints"
+_SECONDS = 5.0
+
+
+def join(platform: str) -> None:
+    """Join the other hosts of a run, once: those of a TPU slice, or those that JAX_COORDINATOR_ADDRESS names.
+
+    Raises T5prepError where they do not answer.
+    """
+    import jax
+
+    given = "JAX_COORDINATOR_ADDRESS" in os.environ
+    if jax.distributed.is_initialized() or not (given or (platform == "tpu" and _workers() > 1)):
+        return
+    numbers: dict[str, Any] = {}
+    if given:
+        numbers = {
+            "num_processes": _number("JAX_NUM_PROCESSES"),
+            "process_id": _number("JAX_PROCESS_ID"),
+        }
+    try:
+        jax.distributed.initialize(**numbers, initialization_timeout=300)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise T5prepError(
+            f"The hosts of this run do not find each other ({reason[0][:200]}). Start the same command on all of them: "
+            "gcloud compute tpus tpu-vm ssh NAME --worker=all --command=..."
+        ) from error
+
+
+def count() -> int:
+    """Return how many processes train together."""
+    import jax
+
+    return int(jax.process_count())
+
+
+def writes() -> bool:
+    """Return whether this is the process that writes logs and settings."""
+    import jax
+
+    return bool(jax.process_index() == 0)
+
+
+def wait(name: str) -> None:
+    """Return when all processes are at the wait of that name."""
+    if count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(name)
+
+
+def check_places(*places: str) -> None:
+    """Raise UsageError where several machines were given a directory of one of them."""
+    local = [place for place in places if place and "://" not in place]
+    if local and (machines := _machines()) > 1:
+        raise UsageError(
+            f"{local[0]} is a directory of one machine, and {machines} machines train together: put it on gs://BUCKET/..."
+        )
+
+
+def _machines() -> int:
+    """Return on how many machines the processes are."""
+    if count() == 1:
+        return 1
+    import zlib
+
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    own = np.uint32(zlib.crc32(socket.gethostname().encode()))
+    return len(set(np.asarray(multihost_utils.process_allgather(own)).tolist()))
+
+
+def _workers() -> int:
+    """Return how many hosts the TPU slice of this machine has; 1 where nobody says."""
+    if names := os.environ.get("TPU_WORKER_HOSTNAMES"):
+        return len(names.split(","))
+    request = urllib.request.Request(_WORKERS, headers={"Metadata-Flavor": "Google"})
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+            return len(answer.read().decode().split(","))
+    except (OSError, ValueError):
+        return 1
+
+
+def _number(name: str) -> int:
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"JAX_COORDINATOR_ADDRESS is set, so {name} must be a number, too.") from error

@@ -1,0 +1,177 @@
+"""Compiled programs, kept: under the digest of the program, and of what compiled it for which devices.
+
+PLACE/DIGEST-ENVIRONMENT.executable   the compiled program, as jax writes it (it is machine code: keep it where you trust)
+PLACE/DIGEST-ENVIRONMENT.json         what compiled it, in words
+
+PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import tensorflow as tf
+from jax.experimental import serialize_executable
+
+from t5prep.errors import OutputError, T5prepError
+from t5prep.io import atomic_files, cache_folder
+from t5prep.train.runtime import hosts
+from t5prep.train.runtime.programs import Program
+
+MOST_KEPT = 64  # programs in the cache's folder; the oldest go first
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+
+Say = Callable[[str], None]
+
+
+def place_of(out: str = "") -> str:
+    """Return where the programs of a run are kept: beside it on gs://, else in the cache."""
+    return f"{out.rstrip('/')}/programs" if "://" in out else str(cache_folder.root() / "programs")
+
+
+def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> Any:
+    """Return the program compiled for the devices of its layout: from where it is kept, or now, and then kept.
+
+    Raises T5prepError where it does not compile; `does_not_fit` says whether for want of memory.
+    """
+    place = place or place_of()
+    path = path_of(program, place)
+    if (kept := _load(path, program)) is not None:
+        return kept
+    if say and (others := _made_otherwise(place, program)):
+        say(f"{program.name} was compiled before by {others}; compiling it again by {_words(environment(program))}.")
+    compiled = compile_now(program)
+    if hosts.writes():
+        save(compiled, program, path)
+    return compiled
+
+
+def compile_now(program: Program) -> Any:
+    """Return the program compiled. Raises T5prepError, or DoesNotFitError."""
+    try:
+        return program.lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        reason = " ".join(str(error).split("\n")[0].split())[:300]
+        if "RESOURCE_EXHAUSTED" in reason:
+            raise DoesNotFitError(reason) from error
+        raise T5prepError(f"{program.name} does not compile for {program.layout.platform}: {reason}.") from error
+
+
+class DoesNotFitError(T5prepError):
+    """A program needs more memory than a device has."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The program does not fit into the memory of a device ({reason}). Split the model over several: "
+            "--set shard=auto; or see what else would fit: t5prep plan"
+        )
+
+
+def save(compiled: Any, program: Program, path: str) -> str:
+    """Write a compiled program, whole or not at all, and return where; "" where the compiler's result cannot be kept."""
+    try:
+        content, _, _ = serialize_executable.serialize(compiled)
+    except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
+        return ""
+    said = {"program": program.name, "digest": program.digest, **environment(program)}
+    try:
+        _write(f"{path}.json", json.dumps(said, indent=2).encode())
+        _write(f"{path}.executable", content)
+        if "://" not in path:
+            _prune(Path(path).parent)
+    except (OSError, OutputError, tf.errors.OpError):
+        return ""  # a full disk or a bucket that cannot be written to costs the next start its time, no more
+    return f"{path}.executable"
+
+
+def path_of(program: Program, place: str) -> str:
+    """Return the path, without its ending, that a program is kept at."""
+    return f"{place}/{program.digest[:32]}-{environment_digest(program)[:16]}"
+
+
+def environment(program: Program) -> dict[str, Any]:
+    """Return what decides a compiled program besides the program: versions, options, and the devices it is for."""
+    devices = program.layout.devices
+    said: dict[str, Any] = {
+        "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
+        "platform": program.layout.platform,
+        "devices": sorted({str(device.device_kind) for device in devices}),
+        "order": [[int(device.id), int(device.process_index)] for device in devices],
+        "options": {name: os.environ[name] for name in _FLAGS if name in os.environ},
+    }
+    if program.layout.platform == "tpu":
+        said["libtpu"] = importlib.metadata.version("libtpu")
+    if program.layout.platform == "cpu":
+        said["processor"] = _processor()
+    return said
+
+
+def environment_digest(program: Program) -> str:
+    """Return the SHA-256 of `environment`."""
+    return hashlib.sha256(json.dumps(environment(program), sort_keys=True).encode()).hexdigest()
+
+
+def _load(path: str, program: Program) -> Any | None:
+    """Return the compiled program that is kept at a path, or None where there is none or it cannot be used."""
+    if not tf.io.gfile.exists(f"{path}.executable"):
+        return None
+    with tf.io.gfile.GFile(f"{path}.executable", "rb") as file:
+        content = file.read()
+    lowered = program.lowered
+    in_tree, out_tree = jax.tree.structure((program.arguments, {})), lowered.out_tree
+    try:
+        return serialize_executable.deserialize_and_load(
+            content, in_tree, out_tree, execution_devices=program.layout.devices
+        )
+    except (ValueError, TypeError, EOFError, pickle.UnpicklingError, jax.errors.JaxRuntimeError):
+        return None  # cut short, or of a runtime that takes it back no more
+
+
+def _made_otherwise(place: str, program: Program) -> str:
+    """Return what compiled the same program before with other versions or for other devices, in words, or ""."""
+    for path in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.json")):
+        with tf.io.gfile.GFile(path, "rb") as file:
+            try:
+                return _words(json.loads(file.read()))
+            except ValueError:
+                continue
+    return ""
+
+
+def _words(said: dict[str, Any]) -> str:
+    versions = [f"{name} {said[name]}" for name in ("jax", "libtpu") if name in said]
+    return f"{' with '.join(versions)} for {len(said.get('order', []))} × {', '.join(said.get('devices', []))}"
+
+
+def _processor() -> str:
+    """Return a digest of what this processor can do: a program for another may use instructions that it has not."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return hashlib.sha256(flags.encode()).hexdigest()[:16]
+
+
+def _write(path: str, content: bytes) -> None:
+    if "://" in path:
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(content)
+        return
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    atomic_files.write_whole(Path(path), content)
+
+
+def _prune(folder: Path) -> None:
+    """Delete the oldest programs of the cache beyond `MOST_KEPT`."""
+    kept = sorted(folder.glob("*.executable"), key=lambda path: path.stat().st_mtime)
+    for path in kept[:-MOST_KEPT]:
+        path.unlink(missing_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)

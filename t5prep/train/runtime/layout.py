@@ -1,0 +1,167 @@
+"""Which device holds what: replicas of the model, each split over some devices, as a mesh of jax.
+
+Every step takes a batch by its rows, one part for each replica. What is split inside a replica is one table, `SPLIT`.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from t5prep.errors import UsageError
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
+
+ROWS, PARTS = "data", "shard"  # the mesh's axes
+
+# Which dimension of each variable is split over the devices of a replica, as Megatron-LM splits a layer (Shoeybi et al.
+# 2019, section 3): the embeddings by vocabulary, attention by heads, feed-forward by its width. What is not here is
+# whole on every device: the scales of norms, which are small.
+SPLIT = {
+    "shared": ("vocabulary", 0),
+    "lm_head": ("vocabulary", 0),
+    "relative_bias": ("heads", 1),  # [buckets, heads]
+    "q": ("heads", 2),  # [layers, d_model, heads * d_kv]
+    "kv": ("heads", 3),  # [layers, 2, d_model, heads * d_kv]
+    "cross_q": ("heads", 2),
+    "cross_kv": ("heads", 3),
+    "out": ("heads", 2),  # [layers, 1 or 2, heads * d_kv, d_model]
+    "wi": ("width", 3),  # [layers, 1 or 2, d_model, d_ff]
+    "wo": ("width", 1),  # [layers, d_ff, d_model]
+}
+# The axis of its weight that an optimizer slot does not have (`optimizer.Adafactor.slot_shapes`).
+MISSING_AXIS = {"rows": -1, "columns": -2}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Devices in `replicas` groups of `shard`; each group holds the weights once."""
+
+    mesh: Mesh
+
+    @property
+    def replicas(self) -> int:
+        """Return into how many parts a batch is cut."""
+        return int(self.mesh.shape[ROWS])
+
+    @property
+    def shard(self) -> int:
+        """Return over how many devices the weights are split."""
+        return int(self.mesh.shape[PARTS])
+
+    @property
+    def devices(self) -> list[Any]:
+        """Return all devices, replica by replica."""
+        return list(self.mesh.devices.flat)
+
+    @property
+    def platform(self) -> str:
+        """Return "tpu", "cpu" or "cuda"."""
+        name = str(self.devices[0].platform)
+        return "cuda" if name == "gpu" else name
+
+    @property
+    def words(self) -> str:
+        """Return the layout in words."""
+        copies = f"{self.replicas} replica{'s' if self.replicas > 1 else ''}"
+        return copies if self.shard == 1 else f"{copies} of {self.shard} devices each"
+
+    @property
+    def everywhere(self) -> NamedSharding:
+        """Return the sharding of what every device holds whole."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    @property
+    def by_rows(self) -> NamedSharding:
+        """Return the sharding of a batch: each replica's rows, in order."""
+        return NamedSharding(self.mesh, PartitionSpec(ROWS))
+
+    @property
+    def row_reader(self) -> tuple[int, int]:
+        """Return which part of every batch this process reads, and how many parts there are: `(host, hosts)`.
+
+        Processes that hold parts of the same replica read the same rows.
+        """
+        here = jax.process_index()
+        own = [number for number, group in enumerate(self.mesh.devices) if any(d.process_index == here for d in group)]
+        if not own or self.replicas % len(own) or own[0] % len(own) or own[-1] - own[0] + 1 != len(own):
+            raise UsageError(
+                f"{self.replicas} replicas of {self.shard} devices cannot be dealt to {jax.process_count()} hosts in equal "
+                "parts: choose another shard."
+            )
+        return own[0] // len(own), self.replicas // len(own)
+
+    def weights(self, config: ModelConfig) -> dict[str, NamedSharding]:
+        """Return the sharding of every variable of a model."""
+        return {
+            name: self._along(split_axis(name, config, self.shard), len(layout.shape))
+            for name, layout in weight_layouts(config).items()
+        }
+
+    def slots(
+        self, config: ModelConfig, shapes: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, dict[str, NamedSharding]]:
+        """Return the sharding of every optimizer slot: as its weight's, without the axis that the slot has not."""
+        layouts = weight_layouts(config)
+        return {
+            name: {
+                slot: self._along(slot_axis(slot, layouts[name], split_axis(name, config, self.shard)), len(shape))
+                for slot, shape in own.items()
+            }
+            for name, own in shapes.items()
+        }
+
+    def _along(self, axis: int | None, rank: int) -> NamedSharding:
+        names = [PARTS if number == axis else None for number in range(rank)]
+        return NamedSharding(self.mesh, PartitionSpec(*names) if axis is not None else PartitionSpec())
+
+
+def arrange(devices: list[Any], *, shard: int = 1) -> Layout:
+    """Return all devices as replicas of `shard` devices each. Raises UsageError where they do not come out even.
+
+    >>> import jax
+    >>> arrange(jax.devices("cpu")[:1]).replicas
+    1
+    """
+    if len(devices) % shard:
+        raise UsageError(
+            f"shard is {shard}, and the {len(devices)} devices here are no multiple of it: choose a divisor."
+        )
+    return Layout(Mesh(np.array(devices).reshape(-1, shard), (ROWS, PARTS)))
+
+
+def split_axis(name: str, config: ModelConfig, shard: int) -> int | None:
+    """Return the axis of a variable that is split over `shard` devices, or None where it stays whole.
+
+    >>> split_axis("encoder.kv", ModelConfig(), 4), split_axis("encoder.norms", ModelConfig(), 4)
+    (3, None)
+    >>> split_axis("encoder.kv", ModelConfig(num_heads=6), 4)  # heads are not cut
+    """
+    what, axis = SPLIT.get(name.rpartition(".")[2], ("", None))
+    size = {"vocabulary": config.vocab_size, "heads": config.num_heads, "width": config.d_ff}.get(what, 1)
+    return axis if shard > 1 and size % shard == 0 else None
+
+
+def slot_axis(slot: str, layout: WeightLayout, axis: int | None) -> int | None:
+    """Return the axis of an optimizer slot that its weight's split `axis` is, or None where the slot has it not.
+
+    >>> kv = WeightLayout((6, 2, 512, 64), 2, 1.0, ("encoder.kv",))
+    >>> slot_axis("rows", kv, 3), slot_axis("columns", kv, 3), slot_axis("squares", kv, 3)
+    (None, 2, 3)
+    """
+    if axis is None or slot not in MISSING_AXIS:
+        return axis
+    missing = MISSING_AXIS[slot] % len(layout.shape)
+    return None if axis == missing else axis - (axis > missing)
+
+
+def fitting_shard(devices: list[Any], *, weight_bytes: int) -> int:
+    """Return over how few devices float32 weights fit beside their copies in bfloat16 and a program; 1 on a CPU."""
+    memory: dict[str, int] = devices[0].memory_stats() or {}
+    limit, shard = memory.get("bytes_limit"), 1
+    while limit and 2 * weight_bytes / shard > limit and len(devices) % (2 * shard) == 0:
+        shard *= 2
+    return shard

@@ -1,0 +1,180 @@
+"""From settings to programs: the training step, and functions of rows (scores, answers), as `train` and `plan` both run them."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import tensorflow as tf
+from jax.sharding import PartitionSpec
+
+from t5prep.train.config import TrainConfig
+from t5prep.train.loss import Sums
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.parts import dtype_of, optimizer_of, options_of
+from t5prep.train.runtime.embedding import embed
+from t5prep.train.runtime.layout import ROWS, Layout
+from t5prep.train.runtime.lowered import Lowered, lower, specs
+from t5prep.train.step import TrainStep, batch_specs
+
+METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step gives
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One program of jax for the devices of a layout.
+
+    `arguments` is nested like the function's arguments, a jax.ShapeDtypeStruct with its sharding for each; `results`
+    are the shardings of what it gives; `donated` are the arguments whose memory the results take.
+    """
+
+    name: str
+    layout: Layout
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    results: Any
+    donated: tuple[int, ...] = ()
+
+    @functools.cached_property
+    def lowered(self) -> Any:
+        """Return the program as jax lowers it: a jax.stages.Lowered, to be compiled."""
+        jitted = jax.jit(self.function, out_shardings=self.results, donate_argnums=self.donated, keep_unused=True)
+        return jitted.lower(*self.arguments)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 of the program's text, which holds its layout and not its machine."""
+        return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class StepProgram:
+    """A training step: (weights, slots, step, batch, learning_rate) → (weights, slots, step, float32[3] `METRICS`).
+
+    Weights, slots and the number of the step are donated. Byte counts are those of all weights and all slots, whole.
+    """
+
+    program: Program
+    slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
+
+
+def step_program(
+    shape: ModelConfig,
+    config: TrainConfig,
+    *,
+    layout: Layout,
+    input_length: int,
+    target_length: int,
+    packed: bool = False,
+) -> StepProgram:
+    """Return the step that trains a model of that shape, `config.batch` rows over all replicas of the layout.
+
+    `auto` precision is float32 on a CPU, else bfloat16.
+    """
+    shape = dataclasses.replace(shape, dropout_rate=config.dropout)
+    optimizer, layouts = optimizer_of(config), weight_layouts(shape)
+    step = TrainStep(shape, optimizer, options_of(config, dtype=dtype_of(config.dtype, platform=layout.platform)))
+    slot_shapes = {name: optimizer.slot_shapes(own) for name, own in layouts.items()}
+    weights = specs({name: own.shape for name, own in layouts.items()})
+    slots, number, rate = specs(slot_shapes), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
+    rows = batch_specs(
+        config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
+    )
+    gradients = lower(step.gradients, weights, rows, number)
+    # All replicas' gradients are added up in float32; alone, they stay in the precision they were found in.
+    widened = gradients.outputs if layout.replicas == 1 else (weights, gradients.outputs[1])
+    update = lower(step.update, weights, slots, *widened, number, rate)
+    placed = (layout.weights(shape), layout.slots(shape, slot_shapes), layout.everywhere)
+    whole = {name: tf.TensorSpec([config.batch, *spec.shape[1:]], spec.dtype) for name, spec in rows.items()}
+    arguments = (
+        _placed(weights, placed[0]),
+        _placed(slots, placed[1]),
+        _placed(number, layout.everywhere),
+        _placed(whole, layout.by_rows),
+        _placed(rate, layout.everywhere),
+    )
+    function = _step(gradients, update, layout)
+    program = Program("train_step", layout, function, arguments, (*placed, layout.everywhere), donated=(0, 1, 2))
+    return StepProgram(program, slot_shapes)
+
+
+def rows_program(
+    name: str,
+    function: Callable[..., Mapping[str, Any]],
+    *,
+    shape: ModelConfig,
+    layout: Layout,
+    batch: Mapping[str, tf.TensorSpec],
+) -> Program:
+    """Return `function(weights, batch)`, a dict of results whose first axis is the batch's rows, as a program.
+
+    Each replica computes its own rows; every device has all results.
+    """
+    weights = specs({name: own.shape for name, own in weight_layouts(shape).items()})
+    own = {
+        name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
+        for name, spec in batch.items()
+    }
+    run = _function(lower(function, weights, own), layout)
+    if layout.replicas > 1:
+        whole, rows = PartitionSpec(), PartitionSpec(ROWS)
+        run = jax.shard_map(
+            run, mesh=layout.mesh, in_specs=(whole, rows), out_specs=rows, axis_names={ROWS}, check_vma=False
+        )
+    arguments = (_placed(weights, layout.weights(shape)), _placed(dict(batch), layout.by_rows))
+    return Program(name, layout, run, arguments, layout.everywhere)
+
+
+def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Any]:
+    """Return the two halves of a step with the sum over the replicas between them."""
+    gradients_of, updated = _function(gradients, layout), _function(update, layout)
+    replicas = layout.replicas
+
+    def run(weights: Any, slots: Any, step: Any, batch: Any, rate: Any, replica: Any) -> tuple[Any, ...]:
+        of_weights, sums = gradients_of(weights, batch, step * replicas + replica[0])
+        if replicas > 1:
+            of_weights = {name: one.astype(jnp.float32) for name, one in of_weights.items()}
+            of_weights, sums = jax.lax.psum((of_weights, sums), ROWS)
+        weights, slots, metrics = updated(weights, slots, of_weights, Sums(*sums), step, rate)
+        return weights, slots, step + 1, jnp.stack([metrics[name] for name in METRICS])
+
+    if replicas > 1:
+        whole, rows = PartitionSpec(), PartitionSpec(ROWS)
+        run = jax.shard_map(
+            run,
+            mesh=layout.mesh,
+            in_specs=(whole, whole, whole, rows, whole, rows),
+            out_specs=whole,
+            axis_names={ROWS},
+            check_vma=False,
+        )
+
+    def train_step(weights: Any, slots: Any, step: Any, batch: Any, rate: Any) -> tuple[Any, ...]:
+        return run(weights, slots, step, batch, rate, jnp.arange(replicas, dtype=jnp.int32))
+
+    return train_step
+
+
+def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
+    """Return a lowered function that takes and gives what the function of TensorFlow does."""
+    run, structure = embed(lowered.module, platform=layout.platform), jax.tree.structure(lowered.outputs)
+
+    def call(*inputs: Any) -> Any:
+        return jax.tree.unflatten(structure, run(*jax.tree.leaves(inputs)))
+
+    return call
+
+
+def _placed(like: Any, sharding: Any) -> Any:
+    """Return tf.TensorSpecs as shapes of jax with their shardings: one for all, or nested as they are."""
+
+    def place(spec: tf.TensorSpec, own: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=own)
+
+    if isinstance(sharding, dict):
+        return jax.tree.map(place, like, sharding)
+    return jax.tree.map(lambda spec: place(spec, sharding), like)

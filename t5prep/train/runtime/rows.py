@@ -1,0 +1,58 @@
+"""Functions of rows on the devices: scores and answers, a batch at a time, compiled for each shape of batch once."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.runtime.kept_programs import compile_program
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.programs import rows_program
+from t5prep.train.runtime.state import put_whole_rows
+
+Rows = Mapping[str, np.ndarray]
+OnRows = Callable[[Mapping[str, Any], Rows], dict[str, Any]]
+
+
+def on_rows(
+    name: str,
+    function: Callable[..., Mapping[str, Any]],
+    *,
+    shape: ModelConfig,
+    layout: Layout,
+    place: str = "",
+) -> OnRows:
+    """Return `function(weights, batch)` on the devices: its results are begun, and there when somebody looks at them.
+
+    Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
+    `place`: where compiled programs are kept (`kept_programs.place_of`).
+    """
+    compiled: dict[tuple[Any, ...], Any] = {}
+
+    def call(weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+        key = tuple((column, rows.shape) for column, rows in sorted(batch.items()))
+        if key not in compiled:
+            specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
+            program = rows_program(name, function, shape=shape, layout=layout, batch=specs)
+            compiled[key] = compile_program(program, place=place)
+        results: dict[str, Any] = compiled[key](dict(weights), put_whole_rows(batch, layout))
+        return results
+
+    return call
+
+
+def each(
+    function: OnRows, weights: Mapping[str, Any], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
+) -> Iterator[tuple[Rows, dict[str, np.ndarray]]]:
+    """Yield every batch with what `function` makes of its `columns` (None: all of int32); the next one is begun before."""
+    before: tuple[Rows, dict[str, Any]] | None = None
+    for batch in batches:
+        chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]
+        begun = (batch, function(weights, {name: batch[name] for name in chosen}))
+        if before:
+            yield before[0], {name: np.asarray(value) for name, value in before[1].items()}
+        before = begun
+    if before:
+        yield before[0], {name: np.asarray(value) for name, value in before[1].items()}
