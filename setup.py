@@ -42,7 +42,12 @@ BASE = [
 LANGUAGE = ["py3langid>=0.4,<0.5"]
 # Pages and their drawings; not in the base, because workers that prepare draw nothing.
 REPORT = ["jinja2>=3.1,<4", "matplotlib>=3.9,<4"]
+JAX = "jax==0.10.2"  # programs run by its PJRT client; train/runtime/embedding.py uses private parts of this version
+LIBTPU = "libtpu==0.0.51"  # the TPU compiler, on a TPU VM also the driver
 TRAIN = [
+    # TensorFlow has no wheel for Python 3.14: there the extra installs the rest, and `train` says so in a sentence.
+    "tensorflow>=2.20,<2.22; python_version < '3.14'",
+    JAX,
     "sacrebleu>=2.5,<3",
     "rouge-score>=0.1.2,<0.2",
     "safetensors>=0.5,<1",
@@ -92,11 +97,10 @@ setup(
     install_requires=BASE,
     extras_require={
         "dataflow": ["apache-beam[gcp]>=2.77,<2.78"],
-        # TensorFlow has no wheel for Python 3.14: there the extra installs the rest, and `train` says so in a sentence.
-        "train": ["tensorflow>=2.20,<2.21; python_version < '3.14'", *TRAIN],
-        # The last tensorflow-tpu there is; it is what holds the project at TensorFlow 2.20.
-        "tpu": ["tensorflow-tpu==2.20.0; python_version < '3.14'", *TRAIN],
-        "plan": ["jax==0.10.2", "libtpu==0.0.51"],
+        "train": TRAIN,
+        # TensorFlow reads data and lowers the model on the CPU; jax runs it with the libtpu that `plan` compiles with.
+        "tpu": [*TRAIN, LIBTPU],
+        "plan": [JAX, LIBTPU],
         "language": LANGUAGE,
         "report": REPORT,
         "dev": [

@@ -41,12 +41,11 @@ kinds = [device.device_type for device in tf.config.list_physical_devices()]
 print(json.dumps({"version": tf.__version__, "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))}}))
 """
 _TPU = """
-import json, sys
+import json
 from t5prep.errors import T5prepError
-from t5prep.train import device
+from t5prep.train.runtime import devices, probe
 try:
-    found = device.strategy(tpu=sys.argv[1]).num_replicas_in_sync
-    print(json.dumps({"cores": found}))
+    print(json.dumps(probe.look(devices.open_layout(tpu="local"))))
 except T5prepError as error:
     print(json.dumps({"error": str(error)}))
 """
@@ -65,9 +64,10 @@ class Finding:
 def examine(
     *, tpu: str | None = None, bucket: str | None = None, zone: str = "", service_account: str = ""
 ) -> Iterator[Finding]:
-    """Looks at one thing after the other. What was asked for and does not work is wrong, what nobody needs is absent.
+    """Look at one thing after the other. What was asked for and does not work is wrong, what nobody needs is absent.
 
-    `tpu` is a TPU's name, or "local"; `bucket` is gs://NAME[/prefix], looked at from `zone` for `service_account`.
+    `tpu` is "local" to look at the TPU of this machine, also where it has none. `bucket` is gs://NAME[/prefix],
+    looked at from `zone` for `service_account`.
     """
     yield from _packages()
     yield _encoder()
@@ -167,7 +167,7 @@ def _runners() -> Iterator[Finding]:
 
 
 def _tensorflow() -> Iterator[Finding]:
-    if _version("tensorflow") is None and _version("tensorflow-tpu") is None:
+    if _version("tensorflow") is None:
         yield Finding(
             "TensorFlow", "absent", "not installed; preparing does not need it", "pip install 't5prep[train]'"
         )
@@ -181,19 +181,28 @@ def _tensorflow() -> Iterator[Finding]:
 
 
 def _tpus(name: str | None) -> Iterator[Finding]:
-    chips = sorted(path for pattern in ("accel*", "vfio/[0-9]*") for path in map(str, Path("/dev").glob(pattern)))
-    if name is None:
-        runtime = f"libtpu {_version('libtpu')}" if _version("libtpu") else "no libtpu"
-        if not chips:
-            yield Finding("TPU", "absent", f"no TPU chip on this machine ({runtime})", "t5prep doctor --tpu NAME")
-            return
-        name = "local"
-    said = _asked(_TPU, name)
-    mend = "gcloud compute tpus tpu-vm list --zone=ZONE"
+    """Look at chips first: without one, libtpu would ask the network what machine this is, and wait."""
+    chips = [path for pattern in ("accel*", "vfio/[0-9]*") for path in Path("/dev").glob(pattern)]
+    runtime = f"libtpu {_version('libtpu')}" if _version("libtpu") else "no libtpu"
+    if name not in (None, "auto", "local"):
+        mend = f"gcloud compute tpus tpu-vm ssh {name} --worker=all --command='t5prep doctor --tpu local'"
+        yield Finding(f"TPU {name}", "wrong", "a TPU is looked at from its own VM", mend)
+        return
+    if not chips:
+        state = "absent" if name is None else "wrong"
+        yield Finding("TPU", state, f"no TPU chip on this machine ({runtime})", "gcloud compute tpus tpu-vm ssh NAME")
+        return
+    yield Finding("TPU chips", "ok", f"{len(chips)} on this machine")
+    if not _version("libtpu"):
+        yield Finding("libtpu", "wrong", "not installed", "pip install 't5prep[tpu]'")
+        return
+    said = _asked(_TPU)
     if "error" in said:
-        yield Finding(f"TPU {name}", "wrong", str(said["error"]), mend)
-    else:
-        yield Finding(f"TPU {name}", "ok", f"{said['cores']} cores answer")
+        yield Finding("TPU", "wrong", str(said["error"]), "sudo lsof /dev/accel* /dev/vfio/*")
+        return
+    yield Finding("TPU runtime", "ok", ", ".join(f"{what} {version}" for what, version in said["versions"].items()))
+    memory = f", {said['memory'] / 2**30:.1f} GiB each" if said["memory"] else ""
+    yield Finding("TPU", "ok", f"{said['devices']} devices ({said['kind']}{memory}); a tiny step ran on them")
 
 
 def _asked(code: str, *arguments: str) -> dict:

@@ -11,7 +11,7 @@ from t5prep.errors import UsageError
 
 
 def need_tensorflow() -> None:
-    """Says what to install where TensorFlow is missing, and keeps its notes about its own build to itself."""
+    """Say what to install where TensorFlow is missing, and keeps its notes about its own build to itself."""
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError(
             'TensorFlow is not installed here. Install it with the trainer: pip install "t5prep[train]" '
@@ -21,13 +21,13 @@ def need_tensorflow() -> None:
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--tpu [NAME]` and `--gpus`."""
+    """Add `--tpu [local]` and `--gpus`."""
     tpu = click.option(
         "--tpu",
         is_flag=False,
         flag_value="auto",
-        metavar="[NAME]",
-        help='On a TPU: its name, "local" on a TPU VM, or nothing to look for one.',
+        metavar="[local]",
+        help="On the TPU of this machine, and of all others of its slice.",
     )
     gpus = click.option("--gpus", is_flag=True, help="On all GPUs of this machine.")
     return tpu(gpus(command))

@@ -10,7 +10,8 @@ from t5prep.errors import T5prepError
 _EXTRAS = {
     **dict.fromkeys(("tensorflow", "keras", "transformers", "safetensors", "tensorboard"), "train"),
     **dict.fromkeys(("sacrebleu", "rouge_score"), "train"),
-    **dict.fromkeys(("jax", "jaxlib", "libtpu"), "plan"),
+    **dict.fromkeys(("jax", "jaxlib"), "train"),
+    "libtpu": "plan",
     **dict.fromkeys(("matplotlib", "jinja2"), "report"),
 }
 

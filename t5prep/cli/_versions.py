@@ -10,7 +10,7 @@ from t5prep import __version__
 
 # In the order in which one asks for them in a bug report; those that are not installed are left out.
 _NAMED = (
-    *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "tensorflow-tpu", "transformers"),
+    *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "transformers"),
     *("jax", "libtpu"),
 )
 

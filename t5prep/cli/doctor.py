@@ -11,7 +11,7 @@ _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong",
 
 
 @click.command("doctor")
-@click.option("--tpu", metavar="NAME", help='Also reach this TPU; "local" on a TPU VM.')
+@click.option("--tpu", metavar="local", help="The TPU of this machine must work: one tiny step is trained on it.")
 @click.option("--bucket", metavar="gs://...", help="Also list, write, read and remove an object there.")
 @click.option("--zone", default="", help="The TPU's zone, to see whether --bucket lies beside it.")
 @click.option(

@@ -61,6 +61,7 @@ def command(
     """
     _device.need_tensorflow()
     from t5prep.train import config as configs
+    from t5prep.train.runtime import hosts
     from t5prep.train.trainer import train
 
     given = {"data": data, "model": model, "out": out, "tokenizer": tokenizer}
@@ -75,6 +76,8 @@ def command(
     if tpu is not None:
         _plan.warn(config, tpu=tpu)
     result = train(config, tpu=tpu, gpus=gpus, replicas=replicas)
+    if not hosts.writes():
+        return  # of several hosts one says how it ended
     metrics = result.evaluation.metrics if result.evaluation else {}
     if as_json:
         _output.print_json({"run": result.run, "steps": result.steps, "best": result.best, "metrics": metrics})

@@ -14,6 +14,7 @@ KINDS = {
     "tokenized": "tokenized blocks, for runs that begin again",
     "sources": "downloaded corpora",
     "plan": "answers of the TPU compiler",
+    "programs": "compiled programs of training and predicting",
 }
 
 

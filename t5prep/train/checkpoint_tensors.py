@@ -21,13 +21,15 @@ STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"
 def write(prefix: str, variables: Variables) -> None:
     """Write what this host holds of a run's variables; `prefix.index` appears when all hosts have written."""
     own = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
-    names, specs, values = zip(*_parts(variables), strict=True)
-    tf.raw_ops.SaveV2(prefix=own, tensor_names=list(names), shape_and_slices=list(specs), tensors=list(values))
+    if parts := list(_parts(variables)):  # replicas on another host may hold the first copy of everything
+        names, specs, values = map(list, zip(*parts, strict=True))
+        tf.raw_ops.SaveV2(prefix=own, tensor_names=names, shape_and_slices=specs, tensors=values)
     if own == prefix:
         return
     hosts.wait(f"{prefix} parts")
     if hosts.writes():
         every = [f"{prefix}-{number:05d}" for number in range(hosts.count())]
+        every = [one for one in every if tf.io.gfile.exists(f"{one}.index")]
         tf.raw_ops.MergeV2Checkpoints(
             checkpoint_prefixes=every, destination_prefix=prefix, delete_old_dirs=False, allow_missing_files=False
         )

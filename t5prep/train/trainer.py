@@ -7,6 +7,7 @@ import operator
 import signal
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from t5prep.errors import T5prepError, TokenizerError, UsageError
@@ -24,6 +25,7 @@ from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.kept_programs import place_of
+from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import Variables, put_step, put_weights, zero_slots
 
 
@@ -41,16 +43,22 @@ class Result:
 def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1) -> Result:
     """Train, or go on with the run that is in `config.out`; same data, same settings, same losses.
 
-    `tpu`, `gpus`, `replicas`: see `devices.open_layout`. Raises T5prepError, also when SIGTERM or SIGINT stopped it,
-    after saving: the same call then goes on from there.
+    Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. Raises T5prepError, also when
+    SIGTERM or SIGINT stopped it, after saving: the same call then goes on from there.
     """
+    with hosts.together():
+        return _train(config, functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas))
+
+
+def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
+    """Train, as `train`, on the devices that are opened."""
     began = time.monotonic()
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
         if not getattr(config, key):
             raise UsageError(f"A run needs {key}: {example}")
 
     # ────────────────────────────────────────────────────────────────────────────────────────────── Devices, input ──
-    layouts = compiling.layouts(config, functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas))
+    layouts = compiling.layouts(config, open_devices)
     layout = next(layouts)
     hosts.check_places(config.out, *config.data)
     opened = opening.open_all(config.data, split=config.split)
@@ -86,7 +94,7 @@ def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, re
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
     lengths = {"input_length": opened[0].input_length, "target_length": opened[0].target_length}
-    packed = manifests[0].layout == "packed"
+    packed = manifests[0].settings.layout == "packed"
     step, layout = compiling.compile_step(shape, config, layout, layouts, **lengths, packed=packed, place=place)
     variables = Variables(
         put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), put_step(0, layout)
@@ -219,10 +227,12 @@ class _Signals:
 
     def __init__(self) -> None:
         self.received = ""
+        self._asked = -1
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "_Signals":
-        if threading.current_thread() is threading.main_thread():
+        # Of several hosts all end after the same step: jax tells them when one has received a signal.
+        if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._remember)
         return self
@@ -233,6 +243,9 @@ class _Signals:
 
     def stop(self, step: int) -> bool:
         """Return whether the run ends after this step."""
+        if step > self._asked and hosts.count() > 1:
+            self._asked = step
+            self.received = self.received or ("SIGTERM" if hosts.stopping(step) else "")
         return bool(self.received)
 
     def _remember(self, number: int, _: object) -> None:

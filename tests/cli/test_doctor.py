@@ -26,7 +26,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("CLOUDSDK_CONFIG", "HF_HOME", "KAGGLE_CONFIG_DIR", "T5PREP_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(_checks, "_asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}, "cores": 8})
+    monkeypatch.setattr(_checks, "_asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
 
 
 def _found(**asked: str) -> dict[str, _checks.Finding]:
@@ -95,12 +95,34 @@ def test_runners_come_with_what_gets_them(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert found["runner flink"].mend
 
 
-def test_a_tpu_that_was_asked_for_is_wrong_where_it_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _found(tpu="mine")["TPU mine"].seen == "8 cores answer"
-    monkeypatch.setattr(_checks, "_asked", lambda *_: {"error": "no such TPU"})
-    found = _found(tpu="mine")
-    assert found["TPU mine"].state == "wrong"
-    assert found["TensorFlow"].state == "wrong"
+def test_a_tpu_is_looked_at_chips_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(_checks.Path, "glob", lambda *_: iter(()))
+    monkeypatch.setattr(_checks, "_asked", lambda code, *_: asked.append(code) or {"version": "2.20.0", "devices": {}})
+    assert _found()["TPU"].state == "absent"
+    said = _found(tpu="local")["TPU"]
+    assert said.state == "wrong"
+    assert said.seen.startswith("no TPU chip on this machine (")
+    assert _checks._TPU not in asked  # libtpu would wait for an answer of the network
+    assert "--worker=all" in _found(tpu="mine")["TPU mine"].mend
+
+
+def test_a_tpu_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"versions": {"jax": "0.10.2"}, "devices": 4, "kind": "TPU v5 lite", "memory": 16 << 30, "loss": 5.0}
+    monkeypatch.setattr(_checks.Path, "glob", lambda *_: iter([Path("/dev/accel0")]))
+    monkeypatch.setattr(_checks, "_version", lambda name: "1.0")
+    monkeypatch.setattr(
+        _checks, "_asked", lambda code, *_: answer | {"version": "2.20.0"} if code == _checks._TPU else {"error": "x"}
+    )
+    found = _found(tpu="local")
+    assert found["TPU chips"].seen == "2 on this machine"
+    assert found["TPU runtime"].seen == "jax 0.10.2"
+    assert found["TPU"].seen == "4 devices (TPU v5 lite, 16.0 GiB each); a tiny step ran on them"
+    monkeypatch.setattr(_checks, "_asked", lambda *_: {"error": "in use by process 7"})
+    found = _found(tpu="local")
+    assert (found["TPU"].state, found["TPU"].seen) == ("wrong", "in use by process 7")
+    monkeypatch.setattr(_checks, "_version", lambda name: None)
+    assert _found(tpu="local")["libtpu"].mend == "pip install 't5prep[tpu]'"
 
 
 def test_a_small_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ def test_two_shapes_part_where_an_epoch_is_cheapest():
 
 def test_an_epoch_is_whole_steps_on_all_chips():
     question = dataclasses.replace(a_question(batch=64), tpu=parse("v3-8"))
-    answer = Answer(question, Compiled(True, GIB, flops=10**12, estimated_cycles=940_000_000), 0, 0)
+    answer = Answer(question, Compiled(True, GIB, flops=10**12, estimated_cycles=940_000_000))
     one = report.epoch(answer, rows=6401, price=2.0)
     assert (one.steps, one.rows) == (101, 6401)
     assert one.hours == pytest.approx(101 / 3600)

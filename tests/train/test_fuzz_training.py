@@ -19,7 +19,12 @@ from t5prep.train import checkpoint as checkpoints
 from t5prep.train import config as configs
 from t5prep.train import run, trainer
 from t5prep.train.config import TrainConfig
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, random_weights
+from t5prep.train.parts import optimizer_of
+from t5prep.train.runtime.compiling import CompiledStep
+from t5prep.train.runtime.layout import Layout
 
 CASES = 60
 # Numbers that are one by their type, and not by their size. Beyond ODD, which has what is no number at all.
@@ -46,7 +51,12 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     def stop(*_: object) -> None:
         raise UsageError("here the first step would be made")
 
+    def uncompiled(shape: ModelConfig, config: TrainConfig, layout: Layout, *_: object, **__: object) -> object:
+        slots = {name: optimizer_of(config).slot_shapes(own) for name, own in weight_layouts(shape).items()}
+        return CompiledStep(stop, slots, ""), layout
+
     monkeypatch.setattr(trainer, "_Signals", stop)
+    monkeypatch.setattr(trainer.compiling, "compile_step", uncompiled)  # minutes for hundreds of steps
     said = ["--set=weights=random", "--set=batch=8", "--set=epochs=1", "--set=tensorboard=false"]
     return [
         "train",

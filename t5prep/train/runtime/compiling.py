@@ -39,7 +39,9 @@ def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator
 
 
 def check_batch(config: TrainConfig, replicas: int) -> None:
-    """Raise UsageError where a batch cannot be cut into equal parts."""
+    """Raise UsageError where a batch cannot be cut into equal parts, or is too large for any program."""
+    if config.batch >= 2**31:
+        raise UsageError(f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.")
     if config.batch % (replicas * config.accumulate):
         raise UsageError(
             f"A batch of {config.batch} cannot be cut into {replicas} replicas × accumulate={config.accumulate}."

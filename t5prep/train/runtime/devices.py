@@ -60,14 +60,17 @@ def _cpus(count: int) -> list[Any]:
     """Return so many logical devices of the CPU of this host, or those of all hosts where there are several."""
     import jax
 
+    processes = hosts.given_processes()
+    count = -(-count // processes)
     if jax.config.jax_num_cpu_devices < count and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         try:
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError as error:  # devices cannot be added to those that are in use
             raise UsageError(f"{count} CPU devices were asked for after the first were in use: start anew.") from error
     found = _devices("cpu", "The CPU cannot be used")
-    if jax.process_count() > 1:
-        return found
+    if processes > 1:
+        own = {number: [one for one in found if one.process_index == number][:count] for number in range(processes)}
+        return [device for devices in own.values() for device in devices]
     if len(found) < count:
         raise UsageError(f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(found)}: change it.")
     return found[:count]

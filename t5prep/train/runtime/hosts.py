@@ -1,15 +1,22 @@
 """Several hosts that train together: how they find each other, wait for each other, and who writes."""
 
+import atexit
+import contextlib
 import os
 import socket
+import sys
+import time
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 from t5prep.errors import T5prepError, UsageError
+from t5prep.train.runtime import pulse
 
 # What a TPU VM of a slice knows of its workers (https://cloud.google.com/compute/docs/metadata/overview).
 _WORKERS = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/worker-network-endpoints"
 _SECONDS = 5.0
+_pulses: list[pulse.Pulse] = []  # at most one: that of this process
 
 
 def join(platform: str) -> None:
@@ -30,12 +37,20 @@ def join(platform: str) -> None:
         }
     try:
         jax.distributed.initialize(**numbers, initialization_timeout=300)
-    except (RuntimeError, ValueError) as error:
+        jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
+        if count() > 1:
+            _pulses.append(pulse.begin(number=jax.process_index(), count=count(), tell=_tell))
+    except (RuntimeError, ValueError, OSError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise T5prepError(
             f"The hosts of this run do not find each other ({reason[0][:200]}). Start the same command on all of them: "
             "gcloud compute tpus tpu-vm ssh NAME --worker=all --command=..."
         ) from error
+
+
+def given_processes() -> int:
+    """Return how many processes JAX_NUM_PROCESSES says, where JAX_COORDINATOR_ADDRESS is set; else 1."""
+    return _number("JAX_NUM_PROCESSES") if "JAX_COORDINATOR_ADDRESS" in os.environ else 1
 
 
 def count() -> int:
@@ -60,6 +75,53 @@ def wait(name: str) -> None:
         multihost_utils.sync_global_devices(name)
 
 
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Run what all hosts do together: when it ends on one by an error, it ends on all. Raises T5prepError."""
+    import jax
+
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        leave(failed=True)
+        if count() == 1:
+            raise
+        time.sleep(_SECONDS)  # the pulse says it, if a host has ended
+        raise T5prepError(f"The devices of this run failed ({str(error).splitlines()[0][:200]}).") from error
+    except BaseException:
+        leave(failed=True)
+        raise
+    leave(failed=False)
+
+
+def leave(*, failed: bool) -> None:
+    """End this host's part of a run: quietly, or so that the others end, too."""
+    import jax
+
+    for own in _pulses:
+        if not failed:
+            wait("the run has ended")
+            own.leave()
+            jax.distributed.shutdown()  # here, where the others do it too: later each would wait for the other's prints
+    if failed and _pulses:
+        atexit.unregister(jax.distributed.shutdown)  # it would wait minutes for the others
+        atexit.register(_end_now)
+
+
+def _end_now() -> None:
+    """End this process with all that it has said: what is left to do would wait for the other hosts."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def stopping(step: int) -> bool:
+    """Return whether all hosts end after this step because one of them was told to (SIGTERM); each asks at every step."""
+    from jax.experimental import multihost_utils
+
+    return count() > 1 and bool(multihost_utils.reached_preemption_sync_point(step))
+
+
 def check_places(*places: str) -> None:
     """Raise UsageError where several machines were given a directory of one of them."""
     local = [place for place in places if place and "://" not in place]
@@ -67,6 +129,14 @@ def check_places(*places: str) -> None:
         raise UsageError(
             f"{local[0]} is a directory of one machine, and {machines} machines train together: put it on gs://BUCKET/..."
         )
+
+
+def _tell(numbers: Any) -> Any:
+    """Return the first host's numbers to all hosts."""
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers, np.int32))).tolist()
 
 
 def _machines() -> int:

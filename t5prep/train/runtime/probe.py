@@ -1,0 +1,52 @@
+"""One look at the devices of a machine: what they are, and whether one tiny training step runs on them."""
+
+import importlib.metadata
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from t5prep.errors import T5prepError
+from t5prep.train.config import TrainConfig
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weights import random_weights
+from t5prep.train.runtime.kept_programs import compile_now
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.programs import step_program
+from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
+
+TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_decoder_layers=1, num_heads=2)
+
+
+def look(layout: Layout) -> dict[str, Any]:
+    """Return what is there: `devices`, `kind`, `memory` (bytes of one device, 0 where it is not known), `versions`.
+
+    One step of a toy is made on all devices before. Raises T5prepError where its loss is no number.
+    """
+    loss = tiny_step(layout)
+    if not math.isfinite(loss):
+        raise T5prepError(f"A tiny training step ran on {layout.words} and its loss is {loss}: the devices are broken.")
+    memory = [device.memory_stats() or {} for device in layout.devices if device.process_index == jax.process_index()]
+    names = ("jax", "libtpu") if layout.platform == "tpu" else ("jax",)
+    return {
+        "devices": len(layout.devices),
+        "kind": str(layout.devices[0].device_kind),
+        "memory": min((int(own.get("bytes_limit", 0)) for own in memory), default=0),
+        "versions": {name: importlib.metadata.version(name) for name in names},
+        "loss": loss,
+    }
+
+
+def tiny_step(layout: Layout) -> float:
+    """Return the loss of one training step of a toy, one row on each replica."""
+    config = TrainConfig(batch=layout.replicas, dtype="float32", dropout=0.0)
+    made = step_program(TOY, config, layout=layout, input_length=8, target_length=4)
+    variables = Variables(
+        put_weights(random_weights(TOY), TOY, layout), zero_slots(made.slot_shapes, TOY, layout), put_step(0, layout)
+    )
+    _, hosts = layout.row_reader
+    ids = np.full([config.batch // hosts, 8], 5, np.int32)
+    rows = put_rows({"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": ids[:, :4]}, layout)
+    *_, metrics = compile_now(made.program)(*variables, rows, np.float32(1e-3))
+    return float(np.asarray(metrics)[0])

@@ -1,0 +1,164 @@
+"""One step, many layouts: 20 steps on one device, eight replicas, split over eight, and two by four, beside PyTorch's."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytest.importorskip("jax", reason="jax is not installed")
+
+from t5prep.train.config import TrainConfig
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weights import random_weights, save_weights
+from t5prep.train.runtime import kept_programs
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.programs import METRICS, step_program
+from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
+
+STEPS, ROWS, INPUT, TARGET = 20, 8, 12, 6
+SHAPE = {
+    "vocab_size": 128,
+    "d_model": 32,
+    "d_kv": 4,
+    "d_ff": 48,
+    "num_layers": 1,
+    "num_decoder_layers": 1,
+    "num_heads": 8,
+}
+MODELS = {
+    "t5": ModelConfig(**SHAPE),
+    "t5_1_1": ModelConfig(
+        **SHAPE, feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False
+    ),
+    "tied gated": ModelConfig(**SHAPE, feed_forward_proj="gated-gelu"),
+}
+LAYOUTS = {"one": (1, 1), "replicas": (8, 1), "split": (1, 8), "both": (2, 4)}
+CONFIG = TrainConfig(batch=ROWS, optimizer="adamw", dtype="float32", dropout=0.0, z_loss=0.0)
+RATE = 1e-3
+
+
+def batches() -> list[dict[str, np.ndarray]]:
+    """Rows with padding, without; with all targets, some, and none."""
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(STEPS):
+        mask = np.arange(INPUT) < rng.integers(3, INPUT + 1, (ROWS, 1))
+        labels = rng.integers(2, 128, (ROWS, TARGET))
+        labels[np.arange(TARGET) >= rng.integers(0, TARGET + 1, (ROWS, 1))] = -100
+        labels[0, 0] = 3
+        batch = {"input_ids": rng.integers(2, 128, (ROWS, INPUT)) * mask, "attention_mask": mask, "labels": labels}
+        made.append({name: value.astype(np.int32) for name, value in batch.items()})
+    return made
+
+
+def losses(shape: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> list[float]:
+    made = step_program(shape, config, layout=layout, input_length=INPUT, target_length=TARGET)
+    step = kept_programs.compile_program(made.program)
+    variables = Variables(
+        put_weights(random_weights(shape), shape, layout),
+        zero_slots(made.slot_shapes, shape, layout),
+        put_step(0, layout),
+    )
+    found = []
+    for batch in batches():
+        *state, metrics = step(*variables, put_rows(batch, layout), np.float32(RATE))
+        variables = Variables(*state)
+        found.append(float(np.asarray(metrics)[METRICS.index("loss")]))
+    assert int(variables.step) == STEPS
+    return found
+
+
+THEIRS = """
+import json, sys
+import numpy as np, torch
+from transformers import AutoModelForSeq2SeqLM
+model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1]).eval()
+optimizer = torch.optim.AdamW(model.parameters(), lr=float(sys.argv[3]), weight_decay=0.0)
+losses = []
+for batch in json.load(open(sys.argv[2])):
+    optimizer.zero_grad()
+    loss = model(**{name: torch.tensor(value) for name, value in batch.items()}).loss
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+print(json.dumps(losses))
+"""
+
+
+def losses_of_torch(shape: ModelConfig, place: Path) -> list[float]:
+    save_weights(place, shape, random_weights(shape))
+    (place / "config.json").write_text(json.dumps(shape.to_json() | {"dropout_rate": 0.0}))
+    (place / "batches.json").write_text(json.dumps([{k: v.tolist() for k, v in one.items()} for one in batches()]))
+    command = [sys.executable, "-c", THEIRS, str(place), str(place / "batches.json"), str(RATE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, tmp_path: Path) -> None:
+    shape = MODELS[model]
+    found = {
+        name: losses(shape, open_layout(replicas=replicas, shard=shard)) for name, (replicas, shard) in LAYOUTS.items()
+    }
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
+        found["torch"] = losses_of_torch(shape, tmp_path)
+    assert found["one"][-1] < found["one"][0]
+    for name, own in found.items():
+        assert own == pytest.approx(found["one"], abs=1e-5), name
+
+
+@pytest.mark.slow
+def test_with_dropout_a_layout_makes_the_same_losses_again_bit_by_bit() -> None:
+    import dataclasses
+
+    dropping = dataclasses.replace(CONFIG, dropout=0.1, optimizer="adafactor")
+    for replicas, shard in ((2, 4), (8, 1)):
+        layout = open_layout(replicas=replicas, shard=shard)
+        once, again = (losses(MODELS["t5"], layout, dropping) for _ in range(2))
+        assert once == again
+        assert once != losses(MODELS["t5"], layout)
+
+
+def test_each_device_holds_its_part() -> None:
+    """Of what is split, an eighth; the norms whole."""
+    shape, layout = MODELS["t5"], open_layout(replicas=1, shard=8)
+    weights = put_weights(random_weights(shape), shape, layout)
+    whole = {name: value.size for name, value in weights.items()}
+    held = {name: value.addressable_shards[3].data.size for name, value in weights.items()}
+    assert {name for name in whole if held[name] == whole[name]} == {
+        *("encoder.norms", "encoder.final_norm", "decoder.norms", "decoder.final_norm"),
+    }
+    assert all(held[name] * 8 == whole[name] for name in whole if "norm" not in name)
+    again = {name: np.asarray(value) for name, value in weights.items()}
+    assert all(np.array_equal(again[name], value) for name, value in random_weights(shape).items())
+
+
+def test_a_program_has_the_same_digest_in_another_process() -> None:
+    """And after others were lowered, which TensorFlow numbers."""
+    code = (
+        "from t5prep.train.runtime import probe\n"
+        "from t5prep.train.runtime.devices import open_layout\n"
+        "from t5prep.train.runtime.programs import step_program\n"
+        "from t5prep.train.config import TrainConfig\n"
+        "layout = open_layout(replicas=2, shard=2)\n"
+        "made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)\n"
+        "print(made.program.digest)"
+    )
+    from t5prep.train.runtime import probe
+
+    layout = open_layout(replicas=2, shard=2)
+    made = [
+        step_program(
+            probe.TOY, TrainConfig(batch=4), layout=layout, input_length=length, target_length=4
+        ).program.digest
+        for length in (9, 8)
+    ]
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[-1] == made[1] != made[0]
