@@ -20,21 +20,22 @@ LENGTHS = (512, 64)
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What planning needs of a prepared dataset."""
+    """Hold what planning needs of a prepared dataset; `embeddings` is how many a model of its tokenizer has."""
 
     where: str
     lengths: planner.Lengths
     packed: bool
     split: Split
+    embeddings: int
 
 
 def read(data: str, *, split: str) -> Data:
-    """A dataset's lengths and rows, from its manifest alone. Raises DatasetError."""
+    """Return a dataset's lengths and rows, from its manifest alone. Raises DatasetError."""
     made = manifest.load(data)
     if split not in made.splits:
         raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(made.splits)}.')
     lengths = (made.settings.input_length, made.settings.target_length)
-    return Data(data, lengths, made.settings.layout == "packed", made.splits[split])
+    return Data(data, lengths, made.settings.layout == "packed", made.splits[split], made.tokenizer.padded_vocab_size)
 
 
 def questions(
@@ -47,12 +48,14 @@ def questions(
     packed: bool = False,
     settings: Sequence[Mapping[str, Any]] = (),
 ) -> list[Question]:
-    """Each TPU with each batch; no batch is the recipe's or trainer's own. Raises UsageError."""
+    """Return each TPU with each batch; no batch is the recipe's or trainer's own. Raises UsageError."""
     own = configs.build(*settings)
     name = model or own.model
     if not name:
         raise UsageError("Which model? Name one, such as --model t5-base, or a --recipe that has one.")
     shape = shape_of(name)
+    if data and own.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
+        shape = dataclasses.replace(shape, vocab_size=data.embeddings)
     given = data.lengths if data else LENGTHS
     inputs, targets = (said or default for said, default in zip(lengths, given, strict=True))
     return [

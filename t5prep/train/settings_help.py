@@ -41,7 +41,6 @@ HELP: Final[dict[str, str]] = {
     "beams": "when generating; 1 is greedy",
     "save_every": "steps between two checkpoints; 0: with each evaluation",
     "keep": "how many of the last checkpoints stay, besides the best one",
-    "steps_per_loop": "steps in one call of the device; on a TPU 100 and more",
     "log_every": "steps between two lines of metrics.jsonl",
     "tensorboard": "write curves for TensorBoard too",
 }

@@ -1,0 +1,41 @@
+"""The README's commands for a TPU VM, word for word, in a clean environment on a machine that has no TPU."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_the_commands_for_a_tpu_end_with_a_sentence_where_there_is_none(tmp_path: Path) -> None:
+    """Minutes: it installs TensorFlow, jax and libtpu."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = [one for one in blocks if "doctor --tpu local" in one]
+    if list(Path("/dev").glob("accel*")) or list(Path("/dev").glob("vfio/[0-9]*")):
+        pytest.skip("this machine has a TPU")
+    clone = tmp_path / "clone"
+    ignored = shutil.ignore_patterns(".venv", ".git", "*.egg-info", "__pycache__", "data", "runs")
+    shutil.copytree(ROOT, clone, ignore=ignored)
+    python = tmp_path / "python"  # Ubuntu's python3, into which uv is installed
+    subprocess.run([sys.executable, "-m", "venv", str(python)], check=True)
+    environment = {**os.environ, "PATH": f"{python / 'bin'}:{os.environ['PATH']}"}
+    for name in ("PYTHONPATH", "VIRTUAL_ENV"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        ["bash", "-c", block], cwd=clone, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    assert re.search(r"^wrong +TPU +no TPU chip on this machine \(libtpu 0\.0\.51\)$", done.stdout, re.MULTILINE)
+    assert len(re.findall(r"^wrong", done.stdout, re.MULTILINE)) == 1, done.stdout
+    assert "Traceback" not in done.stderr
+    # And what is installed there trains nothing on a TPU, with one sentence.
+    command = f"{clone}/.venv/bin/t5prep train --recipe tiny --data d --out o --tpu local"
+    said = subprocess.run(command.split(), cwd=clone, env=environment, capture_output=True, text=True, check=False)
+    assert (said.returncode, len(said.stderr.strip().splitlines())) == (1, 1), said.stderr
+    assert said.stderr.startswith("Error: --tpu: no TPU here")
