@@ -1,4 +1,4 @@
-"""One CPU training step of t5prep against PyTorch `transformers` T5 of the same size, on the same batch, as a ratio.
+"""One CPU training step of t5prep against PyTorch's and against TensorFlow's own XLA, on the same batch, as ratios.
 
     python -m tests.benchmarks.bench_step [--rounds 5] [--steps 4]
 
@@ -35,28 +35,66 @@ def draw_batch() -> dict[str, np.ndarray]:
 
 
 def tensorflow_step():
+    from t5prep.train.config import TrainConfig
+    from t5prep.train.model.t5_config import ModelConfig
+    from t5prep.train.model.weights import random_weights
+    from t5prep.train.runtime.devices import open_layout
+    from t5prep.train.runtime.kept_programs import compile_now
+    from t5prep.train.runtime.programs import step_program
+    from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
+
+    shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
+    config = TrainConfig(batch=ROWS, optimizer="adamw", dropout=0.1, z_loss=0.0)
+    made = step_program(shape, config, layout=layout, input_length=INPUT_LENGTH, target_length=TARGET_LENGTH)
+    step, batch = compile_now(made.program), put_rows(draw_batch(), layout)
+    state = [
+        Variables(
+            put_weights(random_weights(shape), shape, layout),
+            zero_slots(made.slot_shapes, shape, layout),
+            put_step(0, layout),
+        )
+    ]
+
+    def run() -> float:
+        *variables, metrics = step(*state[0], batch, np.float32(1e-4))
+        state[0] = Variables(*variables)
+        return float(np.asarray(metrics)[0])
+
+    return run
+
+
+def xla_step():
+    """The same two halves in one program of TensorFlow's own XLA: what the runtime is compared with."""
     import tensorflow as tf
 
     from t5prep.train.model.t5_config import ModelConfig
     from t5prep.train.model.weight_layout import weight_layouts
     from t5prep.train.model.weights import create_variables, random_weights
-    from t5prep.train.optimizer import AdamW, create_slots
-    from t5prep.train.schedules import schedule
+    from t5prep.train.optimizer import AdamW
     from t5prep.train.step import StepOptions, TrainStep
 
-    config = ModelConfig.from_json({"model_type": "t5", **SHAPE})
-    step = TrainStep(
-        config=config,
-        weights=create_variables(random_weights(config)),
-        optimizer=AdamW(),
-        slots=create_slots(AdamW(), weight_layouts(config)),
-        step=tf.Variable(0, dtype=tf.int64),
-        schedule=schedule("constant", learning_rate=1e-4, total_steps=1000),
-        options=StepOptions(),
-    )
-    run = tf.function(step.__call__, jit_compile=True, autograph=False)
-    batch = {name: tf.constant(value) for name, value in draw_batch().items()}
-    return lambda: float(run(batch)["loss"])
+    shape = ModelConfig.from_json({"model_type": "t5", **SHAPE})
+    step = TrainStep(shape, AdamW(), StepOptions())
+    weights = create_variables(random_weights(shape))
+    sizes = {name: AdamW().slot_shapes(layout) for name, layout in weight_layouts(shape).items()}
+    slots = {name: {slot: tf.Variable(tf.zeros(size)) for slot, size in own.items()} for name, own in sizes.items()}
+    made, batch = tf.Variable(0), {name: tf.constant(value) for name, value in draw_batch().items()}
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run():
+        number = tf.convert_to_tensor(made)
+        now = {name: tf.convert_to_tensor(one) for name, one in weights.items()}
+        gradients, sums = step.gradients(now, batch, number)
+        kept = {name: {slot: tf.convert_to_tensor(one) for slot, one in own.items()} for name, own in slots.items()}
+        after, kept, metrics = step.update(now, kept, gradients, sums, number, tf.constant(1e-4))
+        for name, one in weights.items():
+            one.assign(after[name])
+            for slot, own in slots[name].items():
+                own.assign(kept[name][slot])
+        made.assign_add(1)
+        return metrics["loss"]
+
+    return lambda: float(run())
 
 
 def torch_step():
@@ -79,7 +117,7 @@ def torch_step():
 
 def serve(side: str) -> None:
     """Answer each line on stdin, a number of steps, with the wall-clock and processor seconds that they took."""
-    step = {"t5prep": tensorflow_step, "torch": torch_step}[side]()
+    step = {"t5prep": tensorflow_step, "xla": xla_step, "torch": torch_step}[side]()
     step()
     print("ready", flush=True)
     for line in sys.stdin:
@@ -93,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--serve", choices=["t5prep", "torch"], help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=["t5prep", "xla", "torch"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(options.serve)
@@ -102,7 +140,7 @@ def main() -> None:
         print("bench_step: PyTorch is not here to compare with. pip install torch transformers")
         return
     sides = {}
-    for side in ("t5prep", "torch"):
+    for side in ("t5prep", "xla", "torch"):
         command = [sys.executable, __file__, "--serve", side]
         environment = {
             **os.environ,
@@ -133,12 +171,15 @@ def main() -> None:
     wall, worked = ({side: statistics.median(pair[i] for pair in taken[side]) for side in sides} for i in (0, 1))
     result = {f"{side}_seconds_per_step": round(value, 4) for side, value in wall.items()}
     result |= {f"{side}_cpu_seconds_per_step": round(value, 4) for side, value in worked.items()}
+    result["ratio_to_xla"] = round(wall["t5prep"] / wall["xla"], 3)
+    result["cpu_ratio_to_xla"] = round(worked["t5prep"] / worked["xla"], 3)
     result["ratio"] = round(wall["t5prep"] / wall["torch"], 3)
     result["cpu_ratio"] = round(worked["t5prep"] / worked["torch"], 3)
     print(json.dumps(result))
     print(
         f"For one training step t5prep takes {result['ratio']:.2f} of the time that PyTorch's transformers takes"
-        f" ({result['cpu_ratio']:.2f} of its processor time); below 1, t5prep is faster."
+        f" ({result['cpu_ratio']:.2f} of its processor time), and {result['ratio_to_xla']:.2f} of the time of TensorFlow's own XLA;"
+        " below 1, t5prep is faster."
     )
 
 

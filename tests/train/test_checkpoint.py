@@ -153,7 +153,7 @@ def test_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     run = str(tmp_path / "not" / "there")
     assert "100 bytes each, 500 bytes at most" in checkpoints.check_space(run, size=100, keep=3)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1000, 900, 100))
-    with pytest.raises(OutputError, match="has 100 B free"):
+    with pytest.raises(OutputError, match="has 100 bytes free"):
         checkpoints.check_space(run, size=100, keep=3)
     assert "gs://b/r" in checkpoints.check_space("gs://b/r", size=10**12, keep=3)
 
