@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import json
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -82,18 +83,15 @@ class Placer:
         self._write = RecordWriter(settings, pad_id=pad_id, bare=built_when_written(settings, task))
 
     def __call__(self, table: pa.Table, block: Block) -> Run:
-        """The run of a block's table (feature_table.SCHEMA), its bytes inside."""
-        rows = table["row"].to_numpy()
-        given = table["id"].to_pylist()
+        """Return the run of a block's table (feature_table.SCHEMA), its bytes inside."""
         if self._whole:
             table = only_whole(table)
-        reasons = table["reason"].to_pylist()
-        rejected = [i for i, reason in enumerate(reasons) if reason is not None]
-        kept = table.filter(table["reason"].is_null()) if rejected else table
-        kept_rows = kept["row"].to_numpy() + block.first_row
+        rejected = _rejected(table, block)
+        kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
+        rows = kept["row"].to_numpy() + block.first_row
         ids = [
             f"{block.file.name}:{row}" if id is None else id
-            for id, row in zip(kept["id"].to_pylist(), kept_rows.tolist(), strict=True)
+            for id, row in zip(kept["id"].to_pylist(), rows.tolist(), strict=True)
         ]
         keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
         digests = placement.digests(keys, seed=self._settings.seed)
@@ -101,58 +99,42 @@ class Placer:
         positions = placement.positions(digests)
         order = np.lexsort((positions["low"], positions["high"], of))
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
-        references = self._references(kept, names, of)
-        targets = _target_digests(labels)
-        own_sketch = self._sketch(kept, block, kept_rows, ids, [names[split] for split in of.tolist()], positions)
+        references, targets = self._references(kept, names, of), _target_digests(labels)
+        own_sketch = self._sketch(kept, block, rows, ids, [names[split] for split in of.tolist()], positions)
         if self._several:
             ids = [
                 f"{id}#{target:08x}" if names[split] == "train" else id
                 for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
             ]
         data, sizes = self._write(ids, inputs, labels, references, order=order)
-        entries = np.empty(len(ids), ENTRY)
-        entries["high"], entries["low"] = positions["high"][order], positions["low"][order]
-        entries["size"], entries["begin"] = sizes, np.cumsum(sizes, dtype=np.uint64) - sizes
-        entries["row"] = kept_rows[order]
-        entries["inputs"], entries["targets"] = np.diff(inputs[1])[order], np.diff(labels[1])[order]
-        entries["tokens"], entries["target_tokens"] = (
-            _column(kept, "tokens")[order],
-            _column(kept, "target_tokens")[order],
-        )
-        entries["unknown"] = _count(inputs, self._unk_id)[order]
-        entries["target"] = targets[order]
-        entries["markup"] = _column(kept, "markup")[order]
+        columns = {
+            "high": positions["high"],
+            "low": positions["low"],
+            "row": rows,
+            "inputs": np.diff(inputs[1]),
+            "targets": np.diff(labels[1]),
+            "unknown": _count(inputs, self._unk_id),
+            "target": targets,
+            **{name: kept[name].to_numpy() for name in ("tokens", "target_tokens", "markup")},
+        }
         bounds = np.searchsorted(of[order], np.arange(len(names) + 1))
         splits = {
             name: (int(bounds[i]), int(bounds[i + 1])) for i, name in enumerate(names) if bounds[i] < bounds[i + 1]
         }
-        lines = [
-            json.dumps(
-                {"file": block.file.name, "row": int(rows[i]) + block.first_row, "id": given[i], "reason": reasons[i]},
-                ensure_ascii=False,
-            )
-            for i in rejected
-        ]
-        tokens = table["tokens"].to_pylist() if rejected else []
-        counts, lost = collections.Counter[str](), collections.Counter[str]()
-        for i in rejected:
-            reason = reasons[i].partition(":")[0]
-            counts[reason] += 1
-            lost[reason] += tokens[i]
         return Run(
             file=block.file.name,
             first_row=block.first_row,
             rows=block.rows,
-            blank=block.rows - len(rows),
+            blank=block.rows - len(table),
             records=len(ids),
             splits=splits,
             sizes={name: int(sizes[a:b].sum()) for name, (a, b) in splits.items()},
-            rejected="".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"),
-            reasons=dict(counts),
-            reason_tokens=dict(+lost),
+            rejected=rejected.lines,
+            reasons=rejected.reasons,
+            reason_tokens=rejected.tokens,
             changed=collections.Counter(pc.list_flatten(kept["changed"]).to_pylist()),
             references=any(references),
-            data=b"".join((entries.tobytes(), data)),
+            data=b"".join((_entries(columns, order=order, sizes=sizes).tobytes(), data)),
             sketch=own_sketch,
         )
 
@@ -189,6 +171,37 @@ class Placer:
         return [[] if split == training else answers for answers, split in zip(said, of.tolist(), strict=True)]
 
 
+class _Rejected(NamedTuple):
+    """Hold finished JSON lines of rejected rows, and how many rows and tokens were rejected for each reason."""
+
+    lines: bytes
+    reasons: dict[str, int]
+    tokens: dict[str, int]
+
+
+def _rejected(table: pa.Table, block: Block) -> _Rejected:
+    """Return the rows of a table that made no example."""
+    rejected = table.filter(table["reason"].is_valid()).select(["row", "id", "reason", "tokens"]).to_pylist()
+    rows, tokens = collections.Counter[str](), collections.Counter[str]()
+    lines = []
+    for row in rejected:
+        place = {"file": block.file.name, "row": row["row"] + block.first_row}
+        lines.append(json.dumps({**place, "id": row["id"], "reason": row["reason"]}, ensure_ascii=False) + "\n")
+        kind = row["reason"].partition(":")[0]
+        rows[kind] += 1
+        tokens[kind] += row["tokens"]
+    return _Rejected("".join(lines).encode("utf-8", "surrogatepass"), dict(rows), dict(+tokens))
+
+
+def _entries(columns: Mapping[str, np.ndarray], *, order: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the index of a run, ENTRY[n], from its columns in the order of rows and the sizes of its sorted records."""
+    entries = np.empty(len(order), ENTRY)
+    for name, column in columns.items():
+        entries[name] = column[order]
+    entries["size"], entries["begin"] = sizes, np.cumsum(sizes, dtype=np.uint64) - sizes
+    return entries
+
+
 def only_whole(table: pa.Table) -> pa.Table:
     """A table in which rows that were cut, on either side, are rejected: `too long`."""
     sides = (("tokens", "inputs"), ("target_tokens", "labels"))
@@ -206,10 +219,6 @@ def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], column.type)
     offsets = lists.offsets.to_numpy().astype(np.int64)
     return lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
-
-
-def _column(table: pa.Table, name: str) -> np.ndarray:
-    return table[name].to_numpy()
 
 
 def _count(lists: tuple[np.ndarray, np.ndarray], token: int) -> np.ndarray:
