@@ -21,9 +21,9 @@ from t5prep.prepare import evaluation_sets, leaks, memory_budget, output_folder,
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
-from t5prep.reading import blocks, parallel_files
+from t5prep.reading import blocks, formats, parallel_files
 from t5prep.reading.blocks import Block
-from t5prep.sources import Resolved
+from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import columns as task_columns
 from t5prep.tasks import registry
 from t5prep.tasks.chosen_task import ChosenTask
@@ -73,6 +73,7 @@ def prepare(
     if settings.decontaminate:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
         against = leaks.collect(sets, words=settings.decontaminate_words)
+    output_folder.refuse_inside(out, source=source.uri)
     with output_folder.claimed(out, same=_identity(settings, task, source, loaded)):
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
@@ -187,7 +188,10 @@ def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: 
                 f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
                 f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
             )
-    first = parallel_files.match(source.files, task.task.corpus.pairs)[0]
+    elements = parallel_files.match(source.files, task.task.corpus.pairs)
+    if not settings.format and not task.task.corpus.format:
+        formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
+    first = elements[0]
     found = parallel_files.scan(
         first, kind=settings.format, encoding=settings.encoding, otherwise=task.task.corpus.format
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import shlex
 import time
 from typing import Any
 
@@ -152,7 +153,7 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
         )
     for warning in made.warnings:
         click.echo(_output.colour(f"  warning       {warning}", fg="yellow"))
-    click.echo(f"next: t5prep inspect {out}")
+    click.echo(f"next: t5prep inspect {shlex.quote(out)}")
 
 
 def _balance(made: Any) -> str:

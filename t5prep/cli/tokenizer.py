@@ -1,6 +1,7 @@
 """`t5prep tokenizer train` and `t5prep tokenizer check`."""
 
 import logging
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,8 @@ def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None
     )
     if trained.broken:
         click.echo(f"  passed over   {trained.broken:,} of {trained.rows:,} rows that cannot be read")
-    columns = "".join(f" --column {column}" for column in given["columns"])
-    click.echo(f"next: t5prep tokenizer check {out} --source {source}{columns}")
+    columns = "".join(f" --column {shlex.quote(column)}" for column in given["columns"])
+    click.echo(f"next: t5prep tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{columns}")
 
 
 @command.command("check")

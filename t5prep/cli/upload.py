@@ -1,6 +1,7 @@
 """`t5prep upload`."""
 
 import dataclasses
+import shlex
 
 import click
 
@@ -43,4 +44,4 @@ def command(data: str, to: str, workers: int, delete_stale: bool, as_json: bool)
             f"  warning       {len(done.stale)} shards there are not this dataset's ({done.stale[0]}). "
             "Remove them: --delete-stale"
         )
-    click.echo(f"next: t5prep verify {done.uri}")
+    click.echo(f"next: t5prep verify {shlex.quote(done.uri)}")

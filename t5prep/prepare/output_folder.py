@@ -34,6 +34,17 @@ class Identity(NamedTuple):
     files: list[tuple[str, int]]
 
 
+def refuse_inside(out: str, *, source: str) -> None:
+    """Raise OutputError for a place inside the folder that is read: the next run would read what this one writes."""
+    if gcs.is_gs(out) or not os.path.isdir(source):
+        return
+    if Path(out).resolve().is_relative_to(Path(source).resolve()):
+        raise OutputError(
+            f"--out {out} lies inside the source {source}, and the next run would read what this one writes. Choose a "
+            "place beside it."
+        )
+
+
 @contextlib.contextmanager
 def claimed(out: str | Path, *, same: Identity) -> Iterator[None]:
     """A directory or prefix, swept of an earlier run and claimed; `same` is held against what a dataset there says.

@@ -1,6 +1,7 @@
 """Which formats there are, and which one a file is in."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from t5prep.errors import UsageError
 
@@ -45,10 +46,31 @@ def detect(name: str, *, kind: str = "", encoding: str = "utf-8") -> Format:
     """Return the format of a file by its name, or `kind` where the user names it. Raises UsageError."""
     if kind and kind not in KINDS:
         raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
-    stem = name.lower()
-    for suffix in PACKED:
-        stem = stem.removesuffix(suffix)
-    known = kind or next((kind for suffix, kind in SUFFIXES.items() if stem.endswith(suffix)), "")
+    known = kind or _kind(name)
     if not known:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
     return Format(known, encoding)
+
+
+def check_names(names: Sequence[str], *, uri: str) -> None:
+    """Raise UsageError where some files of a source say their format by their names and others, a LICENSE, do not."""
+    strangers = [name for name in names if not _kind(name)]
+    known = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
+    if strangers and known:
+        raise UsageError(
+            f"the name {strangers[0]} does not say what format it is in, and {len(names) - len(strangers):,} files beside "
+            f'it do. Leave it out by a glob in quotes: --source "{uri.rstrip("/")}/**/{known[0]}"'
+        )
+
+
+def unpacked(name: str) -> str:
+    """Return a name in small letters, without the suffix of a compressed file."""
+    stem = name.lower()
+    for suffix in PACKED:
+        stem = stem.removesuffix(suffix)
+    return stem
+
+
+def _kind(name: str) -> str:
+    """Return the kind of format that a name says, or ""."""
+    return next((kind for suffix, kind in SUFFIXES.items() if unpacked(name).endswith(suffix)), "")
