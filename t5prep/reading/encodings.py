@@ -78,7 +78,14 @@ _NO_TEXT = {
 
 def byte_order_mark(head: bytes) -> bytes:
     """Return the byte order mark that a file begins with, or b""."""
-    return next((mark for mark in BYTE_ORDER_MARKS if head.startswith(mark)), b"")
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if head.startswith(mark):
+            whole = head[: len(head) // 4 * 4]
+            # UTF-16 with a NUL as its first character begins with the mark of UTF-32.
+            if encoding.startswith("utf-32") and "\ufffd" in whole.decode(encoding, "replace"):
+                continue
+            return mark
+    return b""
 
 
 def keeps_structure(encoding: str) -> bool:

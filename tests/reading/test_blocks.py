@@ -173,3 +173,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path) -> Non
     path = tmp_path / "rows.tsv"
     path.write_bytes(codecs.BOM_UTF8 + b"a\tb\n1\t2\n")
     assert [row.record for row in rows_of(path, size=10)] == [{"a": "1", "b": "2"}]
+
+
+def test_utf_16_that_begins_with_a_nul_is_not_taken_for_utf_32(tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_bytes(codecs.BOM_UTF16_LE + "\0a\nword\n".encode("utf-16-le"))
+    assert [row.record for row in rows_of(tmp_path / "rows.txt", size=64)] == [None, {"text": "word"}]
+    (tmp_path / "rows.txt").write_bytes(codecs.BOM_UTF32_LE + "a\nword\n".encode("utf-32-le"))
+    assert [row.record for row in rows_of(tmp_path / "rows.txt", size=64)] == [{"text": "a"}, {"text": "word"}]
