@@ -1,1 +1,1 @@
-"""Tokens: texts in, token ids out, and arithmetic on ids: truncation, span corruption, chunks, packing."""
+"""Convert text to token ids, and cut, corrupt, chunk and pack the ids."""

@@ -1,4 +1,4 @@
-"""The encoder in C; native/module.c."""
+"""Declare the types of the encoder in C (native/module.c)."""
 
 import numpy as np
 

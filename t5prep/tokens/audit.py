@@ -1,7 +1,7 @@
-"""What a tokenizer does to a corpus, honestly: what is unknown, what vanishes, what does not come back, who disagrees.
+"""Measure what a tokenizer does to a corpus: unknown tokens, lost characters, changed texts, ids of other libraries.
 
-T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and says nothing about it:
-code and markup go in, and something else is learned.
+T5's own vocabulary has no piece for `{`, `}`, `<`, `~`, a backslash, a caret or a newline, and gives no warning:
+the model then learns from text that differs from the code or markup it was given.
 """
 
 import collections
@@ -17,7 +17,7 @@ EXAMPLES = 5
 EXCERPT = 40
 BATCH = 1000
 
-# Encodes texts to ids without EOS, as another library does it.
+# The encoder of another library: texts to ids without EOS.
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 
 _RUN = re.compile(r"  +")
@@ -26,7 +26,7 @@ _SPECIAL = re.compile(r"</s>|<pad>|<unk>|<extra_id_\d+>|<0x[0-9A-F]{2}>")
 
 @dataclasses.dataclass
 class Lost:
-    """A character that does not survive: how often it occurs, and what becomes of it (`<unk>`, a space, other text)."""
+    """Describe a character that is lost: how often it occurs, and what it becomes (`<unk>`, a space, other text)."""
 
     character: str
     count: int
@@ -35,7 +35,7 @@ class Lost:
 
     @property
     def name(self) -> str:
-        """The character as a person can read it: `{`, `newline`, `U+200B ZERO WIDTH SPACE`."""
+        """Return the character in a readable form: `{`, `newline`, `U+200B ZERO WIDTH SPACE`."""
         plain = {"\n": "newline", "\t": "tab", "\r": "carriage return", "  ": "run of spaces"}
         if self.character in plain:
             return plain[self.character]
@@ -45,10 +45,11 @@ class Lost:
 
 @dataclasses.dataclass
 class Agreement:
-    """How another library's ids compare, text by text.
+    """Count how the ids of another library compare with SentencePiece's, text by text.
 
-    `ties`: segmentations of the same probability, as far as SentencePiece's float32 can tell. `spelled`: the text spells
-    a special token, which that library takes for the token. What is left is `unexplained`. See tests/prepare/test_identity.py.
+    `ties`: segmentations with the same probability, within the rounding of SentencePiece's float32. `spelled`: the text
+    contains the spelling of a special token, and that library encodes it as the token. `unexplained`: every other
+    difference. See tests/prepare/test_identity.py.
     """
 
     texts: int = 0
@@ -61,8 +62,11 @@ class Agreement:
 
 @dataclasses.dataclass
 class Report:
-    """A tokenizer on a corpus. `returned` counts texts that decode to themselves; `changed` those that do not even when
-    all white space is the same."""
+    """Hold the results of a tokenizer on a corpus.
+
+    `returned` counts texts that decode to themselves; `changed` counts those that differ even when white space is
+    ignored.
+    """
 
     texts: int = 0
     characters: int = 0
@@ -76,32 +80,32 @@ class Report:
 
     @property
     def unk_rate(self) -> float:
-        """The share of tokens that are unknown."""
+        """Return the share of tokens that are unknown."""
         return self.unknown / max(self.tokens, 1)
 
     @property
     def tokens_per_word(self) -> float:
-        """Tokens per word, words being what stands between white space."""
+        """Return the number of tokens per word; words are separated by white space."""
         return self.tokens / max(self.words, 1)
 
     @property
     def lost_share(self) -> float:
-        """The share of characters that do not come back: unknown, gone, or become another."""
+        """Return the share of characters that are lost: unknown, removed, or changed into another."""
         return sum(lost.count for lost in self.lost) / max(self.characters, 1)
 
     def count_of(self, characters: str, *, becomes: str = "") -> int:
-        """How many of these characters were lost (in one way)."""
+        """Count how many of these characters were lost; with `becomes`, only those that became this."""
         return sum(lost.count for lost in self.lost if lost.character in characters and becomes in lost.becomes)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with the rates and the advice."""
+        """Return all fields with the rates and the advice, as JSON values."""
         rates = {"unk_rate": self.unk_rate, "tokens_per_word": self.tokens_per_word, "lost_share": self.lost_share}
         lost = [{"name": lost.name, **dataclasses.asdict(lost)} for lost in self.lost]
         return dataclasses.asdict(self) | rates | {"lost": lost, "advice": advice(self)}
 
 
 def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, Encode] | None = None) -> Report:
-    """Tokenizes texts and counts what is not as one would think. `others` are compared with SentencePiece."""
+    """Tokenize texts and count the losses. The encoders in `others` are compared with SentencePiece."""
     report = Report(agreement={name: Agreement() for name in others or {}})
     characters: collections.Counter[str] = collections.Counter()
     seen: dict[str, str] = {}
@@ -134,7 +138,7 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, 
 
 
 def advice(report: Report) -> list[str]:
-    """What would mend what the report found, as one types it."""
+    """Return one sentence for each problem in the report, with the option that solves it."""
     said = []
     newlines = report.count_of("\n")
     if newlines > report.texts / 10:
@@ -170,25 +174,25 @@ def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
 
 
 def _becomes(character: str, tokenizer: Tokenizer) -> str:
-    """What a character comes back as: itself, `<unk>`, a space, nothing, or other text.
+    """Return the text that a character decodes to: itself, `<unk>`, "a space", "nothing", or other text.
 
-    A character that has no piece is unknown; it is left out of account that a longer piece could hold it, because
+    A character without a piece of its own counts as unknown. Longer pieces that contain it are not considered, because
     SentencePiece makes a piece of every character that it knows.
     """
     if character == " ":
         return " "
     if tokenizer.unk_id in tokenizer.processor.encode(character):
         return "<unk>"
-    # Between letters, because white space at the ends of a text is dropped.
+    # The character is put between letters, because white space at the ends of a text is dropped.
     made: str = tokenizer.processor.normalize(f"a{character}a").replace("▁", " ").strip()[1:-1]
     return {" ": "a space", "": "nothing"}.get(made, made)
 
 
 def tied(a: Sequence[int], b: Sequence[int], tokenizer: Tokenizer) -> bool:
-    """Whether two segmentations of a text have the same probability, as far as a running float32 sum can tell.
+    """Check whether two segmentations of a text have the same probability, within the rounding of a float32 sum.
 
-    SentencePiece adds up log probabilities in float32 from the beginning of the text; 2^-20 of the sum is its rounding
-    over the few pieces in which two segmentations differ.
+    SentencePiece adds up log probabilities in float32 from the beginning of the text. 2^-20 of the sum bounds the
+    rounding error over the few pieces in which two segmentations differ.
     """
     if max(a, default=0) >= tokenizer.vocab_size or max(b, default=0) >= tokenizer.vocab_size:
         return False

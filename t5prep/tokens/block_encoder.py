@@ -15,9 +15,9 @@ except ImportError as error:
     _native = None  # type: ignore[assignment]
     _IMPORT_ERROR = str(error)
 
-# Whose additions native/ makes again. A test says what to look at when the installed one is another.
+# The version of SentencePiece whose order of float additions native/ repeats. A test fails when another is installed.
 REPLICATED = "0.2.3"
-# Texts on which a model of another kind, or another SentencePiece, would soon show.
+# Texts that reveal a difference between the encoder in C and SentencePiece.
 _PROBES = (
     "", " ", "a", "The quick brown fox jumps over the lazy dog.", "  two  blanks\tand\na line\r\n", "---- -- --- -----",
     "ＦＵＬＬ ｗｉｄｔｈ ﬁ ﷺ", "e\u0301 a\u030a", "\u200b\u00a0\u3000x", "\u2581b \u2581",
@@ -27,7 +27,10 @@ _PROBES = (
 
 
 class BlockEncoder:
-    """Encodes blocks of texts. Threads may share it. `slow` says why SentencePiece does the work, "" where C does."""
+    """Encode blocks of texts. Threads may share it.
+
+    `slow` is the reason why SentencePiece does the work, "" where the encoder in C does.
+    """
 
     def __init__(self, model: bytes, processor: sentencepiece.SentencePieceProcessor) -> None:
         self._processor = processor
@@ -47,7 +50,7 @@ class BlockEncoder:
         starts = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
         try:
             return self.encode_utf8(data or b"", starts)
-        except ValueError:  # a text longer than places in it are counted
+        except ValueError:  # a text is longer than the 32-bit offsets of the encoder in C allow
             return self._by_sentencepiece(texts)
 
     def encode_utf8(self, data: bytes | memoryview | pa.Buffer, offsets: np.ndarray) -> Ragged:
@@ -74,7 +77,7 @@ class BlockEncoder:
 
 
 def _load(model: bytes) -> tuple["_native.Unigram | None", str]:
-    """Return a model for the encoder in C, or None and why there is none."""
+    """Return a model for the encoder in C, or None and the reason why there is none."""
     if _native is None:
         return None, f"the encoder in C is not installed ({_IMPORT_ERROR})"
     try:

@@ -1,4 +1,4 @@
-"""SentencePiece models made of pieces that came from somewhere else (sentencepiece_model.proto), without training."""
+"""Build SentencePiece models from pieces of another source (sentencepiece_model.proto), without training."""
 
 import dataclasses
 import struct
@@ -12,7 +12,7 @@ UNIGRAM, CHAR = 1, 4
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """A piece: its text, its log-probability, and what it is."""
+    """Hold a piece: its text, its log-probability and its type."""
 
     text: str
     score: float = 0.0
@@ -21,15 +21,18 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
-    """What is done to a text before it is cut: characters replaced by a compiled map, and spaces treated as T5's are."""
+    """Describe how a text is normalized before it is split: by a map of characters, and T5's rules for spaces."""
 
     name: str
     charsmap: bytes = b""
-    spaces: bool = True  # runs squeezed, one put before the text, each written as ▁
+    spaces: bool = True  # runs of spaces become one, a space is put before the text, each space is written as ▁
 
 
 def build(pieces: Sequence[Piece], normalization: Normalization, *, model_type: int = UNIGRAM) -> bytes:
-    """Return a serialized ModelProto; a piece's place is its id, `<pad>`, `</s>` and `<unk>` are found by their text."""
+    """Return a serialized ModelProto.
+
+    The index of a piece is its id; `<pad>`, `</s>` and `<unk>` are found by their text.
+    """
     places = {piece.text: place for place, piece in enumerate(pieces)}
     spaces = int(normalization.spaces)
     trainer = (
@@ -65,7 +68,7 @@ def _bytes(field: int, value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first; a negative one as 64 bits.
+    """Return a number in groups of seven bits, the lowest first; a negative number as 64 bits.
 
     >>> _varint(300).hex()
     'ac02'

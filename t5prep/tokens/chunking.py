@@ -1,7 +1,7 @@
-"""Documents end to end, cut into rows of one length: how text of any length fills every row of a pretraining batch.
+"""Concatenate documents and cut them into rows of one length, so that every row of a pretraining batch is full.
 
-A row is named after the token it starts with, `document@offset`, so its name follows from the documents before it and
-from nothing else: not from batches, blocks or workers. Nothing is dropped; only the very last row is shorter.
+A row is named after its first token, `document@offset`. The name depends only on the documents before it, and not on
+batches, blocks or workers. No token is dropped; only the very last row is shorter.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,18 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-ROWS = 1024  # cut at once: some MB of tokens
+ROWS = 1024  # rows that are cut at once: some MB of tokens
 
 
 class Chunks(NamedTuple):
-    """Some rows of one length, `int32[n, length]`, and their names."""
+    """Hold some rows of one length, `int32[n, length]`, and their names."""
 
     ids: list[str]
     tokens: NDArray[np.int32]
 
 
 def chunks(documents: Iterable[tuple[str, Sequence[int] | NDArray[np.int32]]], *, length: int) -> Iterator[Chunks]:
-    """Ids of documents (EOS at the end of each), one after the other, in rows of `length`; the last has what is left.
+    """Yield the ids of documents (each ends in EOS), concatenated, in rows of `length`; the last row holds the rest.
 
     >>> [(ids, tokens.tolist()) for ids, tokens in chunks([("a", [5, 6, 7, 1]), ("b", [8, 1])], length=4)]
     [(['a@0'], [[5, 6, 7, 1]]), (['b@0'], [[8, 1]])]
@@ -32,7 +32,7 @@ def chunks(documents: Iterable[tuple[str, Sequence[int] | NDArray[np.int32]]], *
         waiting.append(_Piece(name, 0, np.asarray(ids, np.int32)))
         held += len(ids)
         if held >= ROWS * length:
-            left = held % length  # all of it the end of this document: before it, less was held
+            left = held % length  # these tokens are all from the end of this document
             yield _rows(waiting, slice(0, held - left), length=length)
             name, offset, tokens = waiting[-1]
             waiting = [_Piece(name, offset + len(tokens) - left, tokens[len(tokens) - left :])]
@@ -51,7 +51,7 @@ class _Piece(NamedTuple):
 
 
 def _rows(pieces: Sequence[_Piece], part: slice, *, length: int) -> Chunks:
-    """A part of the pieces' tokens in rows of `length`, which divides it."""
+    """Return a slice of the pieces' tokens as rows of `length`; the slice is a multiple of `length`."""
     sizes = np.array([len(piece.tokens) for piece in pieces])
     starts = np.arange(part.start, part.stop, length)
     holding = np.searchsorted(sizes.cumsum(), starts, side="right")

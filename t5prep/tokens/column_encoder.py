@@ -1,4 +1,4 @@
-"""Columns of text become features of all their rows at once."""
+"""Encode columns of text into the features of all their rows at once."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,10 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class ColumnFeatures(NamedTuple):
-    """Ids of many examples, and how many tokens they had before they were cut, int64[rows]; both with every EOS."""
+    """Hold the ids of many examples, and how many tokens each had before it was cut, int64[rows].
+
+    All counts include EOS.
+    """
 
     inputs: Ragged
     labels: Ragged
@@ -21,7 +24,7 @@ class ColumnFeatures(NamedTuple):
 
 
 class ColumnEncoder:
-    """Makes of columns what encoder.Encoder makes of examples: the two must never differ. Threads may share it."""
+    """Encode columns into the same features as encoder.Encoder makes of examples. Threads may share it."""
 
     def __init__(
         self, tokenizer: Tokenizer, *, input_length: int, target_length: int, policy: str, marker: str

@@ -1,4 +1,4 @@
-"""The same texts through the other libraries that people use a tokenizer with, where these are installed."""
+"""Encode the same texts with other libraries, where they are installed."""
 
 import importlib.util
 import json
@@ -10,7 +10,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
-    """Encoders without EOS, by library: `tokenizers`, and `transformers` where `name` is a directory that it can load.
+    """Return encoders without EOS by library: `tokenizers`, and `transformers` if `name` is a directory it can load.
 
     `tokenizers` gets the directory's tokenizer.json, or one built from the model where there is none.
     """

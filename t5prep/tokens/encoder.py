@@ -1,4 +1,4 @@
-"""An example becomes features: token ids cut to their lengths, and what the cutting cost."""
+"""Turn examples into features: token ids cut to their lengths, and the number of tokens before cutting."""
 
 import itertools
 import re
@@ -17,10 +17,10 @@ MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 class Features(NamedTuple):
-    """Ids of one example, and what a manifest counts of it.
+    """Hold the ids of one example, and what the manifest counts of it.
 
-    `inputs` are int32 arrays to be joined, together at most the input length, and `labels` are int32[<= target length];
-    both end in EOS. `tokens` and `target_tokens` count before cutting.
+    `inputs` are int32 arrays to be concatenated, together at most the input length; `labels` are int32[<= target
+    length]. Both end in EOS. `tokens` and `target_tokens` are counted before cutting.
     """
 
     inputs: list[np.ndarray]
@@ -31,17 +31,17 @@ class Features(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """The input side of Features."""
+    """Hold the input side of Features."""
 
     ids: list[np.ndarray]
     tokens: int
 
 
 class Encoder:
-    """Turns examples into features with one tokenizer, two lengths and one way to truncate.
+    """Turn examples into features with one tokenizer, two lengths and one truncation policy.
 
-    Many examples at a time: their texts are tokenized in one call, and ids never become Python numbers. Threads may
-    share an encoder: it changes nothing of itself.
+    Many examples are encoded at a time: their texts are tokenized in one call, and ids never become Python integers.
+    Threads may share an encoder: it never changes after it is made.
     """
 
     def __init__(
@@ -56,17 +56,18 @@ class Encoder:
     ) -> None:
         self._tokenizer = tokenizer
         self._eos = np.array([tokenizer.eos_id], np.int32)
-        # What stands between two lines of a text; None where a newline is a space like any other.
+        # The token between two lines of a text; None where a newline is encoded as a space.
         self._newline = np.array([tokenizer.sentinel(NUMBER)], np.int32) if keep_newlines else None
         self._input_length, self._target_length = input_length, target_length
         self._policy = policy
-        # The second sentinel stands for what was cut (seed 000): the first would look like a span to fill in.
+        # The second sentinel marks the cut, as in the tutorial of so_quality: the first would look like a span to
+        # fill in.
         self._marker = tokenizer.sentinel(1) if policy == "head_tail" and marker == "extra_id_1" else None
         self._middle = [] if self._marker is None else [np.array([self._marker], np.int32)]
         self._keep = truncation.ends(input_length, policy=policy, marked=bool(self._middle))
 
     def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
-        """Features of each example, or why it has none: nothing to learn from, or protected text alone too long."""
+        """Return the features of each example, or a Reject where a side is empty or protected text is too long."""
         rows = [self._apart(example.inputs) for example in examples]
         encoded = iter(self._tokenizer.encode_all([text for row in rows for text in row.texts]))
         targets = self._encode_targets([example.targets for example in examples])
@@ -80,7 +81,7 @@ class Encoder:
         return made
 
     def _apart(self, inputs: str | tuple[Part, ...]) -> "_Apart":
-        """An input as texts to tokenize, each with the token that follows it: its fields, or the lines of these."""
+        """Split an input into its fields, or the lines of these, each with the token that follows it."""
         fields = _fields(inputs)
         markup = any("<" in text and MARKUP.search(text) is not None for text in fields.texts)
         if self._newline is None:
@@ -105,16 +106,19 @@ class Encoder:
         return Features(inputs.ids, labels, inputs.tokens, len(whole), row.markup)
 
     def _encode_targets(self, texts: list[str]) -> list[np.ndarray]:
-        """Return the ids of targets with EOS, int32[length] each. Targets are often a few words again and again."""
+        """Return the ids of targets with EOS, int32[length] each.
+
+        Each different target is tokenized once: targets often repeat.
+        """
         different = list(dict.fromkeys(texts))
         known: dict[str, np.ndarray] = {}
         for text, ids in zip(different, self._encode_texts(different), strict=True):
-            empty = self._newline is not None and (ids == self._newline).all()  # newlines alone say nothing
+            empty = self._newline is not None and (ids == self._newline).all()  # newlines alone count as empty
             known[text] = self._eos if empty else np.concatenate([ids, self._eos])
         return [known[text] for text in texts]
 
     def _encode_texts(self, texts: list[str]) -> list[np.ndarray]:
-        """Ids of texts without EOS, int32[length] each, their newlines among them."""
+        """Return the ids of texts without EOS, int32[length] each, with their newlines where these are kept."""
         if self._newline is None:
             return self._tokenizer.encode_all(texts)
         apart = [newlines.lines(text) for text in texts]
@@ -122,7 +126,7 @@ class Encoder:
         return [np.concatenate([piece for _ in own for piece in (self._newline, next(encoded))][1:]) for own in apart]
 
     def _cut(self, row: "_Apart", ids: list[np.ndarray]) -> Inputs:
-        """Return the texts of an input joined and cut to the input length."""
+        """Return the texts of an input, concatenated and cut to the input length."""
         joined = [piece for pair in zip(ids, row.after, strict=True) for piece in pair]
         tokens = len(ids) + sum(map(len, ids))
         if tokens <= self._input_length:
@@ -136,7 +140,7 @@ class Encoder:
         return [ids[:head], *self._middle, ids[len(ids) - tail :]]
 
     def _cut_around(self, fields: Sequence[Sequence[Part]]) -> list[int]:
-        """Fields whose protected texts stay whole: the others share what room is left, each cut by the policy."""
+        """Return the ids of fields: protected texts stay whole, and the others share the rest, cut by the policy."""
         eos = self._tokenizer.eos_id
         pieces: list[tuple[list[int], bool]] = []
         for field in fields:
@@ -150,7 +154,7 @@ class Encoder:
         return [token for ids, kept in pieces for token in (ids if kept else self._cut_text(ids, next(rooms)))]
 
     def _cut_text(self, ids: list[int], room: int) -> list[int]:
-        """A text without EOS, cut to `room`."""
+        """Return the ids of a text without EOS, cut to `room`."""
         if len(ids) <= room:
             return ids
         if self._policy == "head":
@@ -161,14 +165,14 @@ class Encoder:
 
 
 class DocumentEncoder:
-    """Tokenizes plain texts whole, each with its EOS: what is done with their length is decided later."""
+    """Tokenize plain texts whole, each with its EOS; a later stage cuts them into rows."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._eos = np.array([tokenizer.eos_id], np.int32)
 
     def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
-        """Features of each text, or a Reject for one of nothing but spaces."""
+        """Return the features of each text, or a Reject for a text of spaces only."""
         encoded = self._tokenizer.encode_all(["".join(_fields(example.inputs).texts) for example in examples])
         nothing = self._eos[:0]
         return [
@@ -178,7 +182,7 @@ class DocumentEncoder:
 
 
 class _Apart(NamedTuple):
-    """An input taken apart as far as it is tokenized: texts, the token after each (int32[1]), and what is in _Fields."""
+    """Hold an input split for the tokenizer: texts, the token after each (int32[1]), and the rest of _Fields."""
 
     texts: list[str]
     after: list[np.ndarray]
@@ -188,7 +192,7 @@ class _Apart(NamedTuple):
 
 
 class _Fields(NamedTuple):
-    """An input taken apart at its EOS: the text of each field, the parts it is made of, and whether any is protected."""
+    """Hold an input split at its EOS: the text and the parts of each field, and whether any part is protected."""
 
     texts: list[str]
     parts: Sequence[Sequence[Part]]

@@ -1,8 +1,8 @@
-"""A tokenizer as a directory that `transformers.AutoTokenizer` loads, built from the SentencePiece model itself.
+"""Write a tokenizer as a directory that `transformers.AutoTokenizer` loads, built from the SentencePiece model itself.
 
-`tokenizer.json` has the form of T5's own: the model's character map, white space squeezed, pieces with their scores,
-and one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenizer`, because transformers 5's T5Tokenizer
-builds its steps anew and forgets byte fallback. Where the two libraries differ all the same: tests/prepare/test_identity.py.
+`tokenizer.json` has the form of T5's own: the model's character map, runs of spaces made one, pieces with their scores,
+and one EOS after each text. It names `PreTrainedTokenizerFast`, not `T5Tokenizer`, because T5Tokenizer of transformers
+5 rebuilds its steps and loses byte fallback. The remaining differences are listed in tests/prepare/test_identity.py.
 """
 
 import base64
@@ -17,14 +17,14 @@ from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
 MODEL_NAME = "spiece.model"
 NAMES = (MODEL_NAME, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
-# What a T5's tokenizer is asked to warn about; nothing is cut there.
+# The length above which the tokenizer warns; it does not cut.
 MODEL_MAX_LENGTH = 512
 
 
 def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None:
-    """Writes the model, tokenizer.json, its two small companions and a model's `config.json`. Raises OutputError.
+    """Write the model, tokenizer.json, its two small companions and a model's `config.json`. Raises OutputError.
 
-    `config` gets this tokenizer's padded vocabulary and special ids.
+    `config` gets this tokenizer's padded vocabulary size and special ids.
     """
     special = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
     extra = [f"<extra_id_{number}>" for number in range(SENTINELS)]
@@ -61,7 +61,7 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The content of `tokenizer.json`, as the `tokenizers` library reads it."""
+    """Return the content of `tokenizer.json`, as the `tokenizers` library reads it."""
     model = tokenizer.processor
     eos = model.id_to_piece(tokenizer.eos_id)
     charsmap = base64.b64encode(model_proto.charsmap(tokenizer.model)).decode()
@@ -114,7 +114,7 @@ def _end(eos: str) -> dict[str, Any]:
 
 
 def _bytes_decoder() -> dict[str, Any]:
-    """Bytes become characters before pieces are joined; the space that the first piece begins with is dropped."""
+    """Return a decoder that joins bytes into characters, then joins pieces, and drops the leading space."""
     steps = [
         {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
         {"type": "ByteFallback"},

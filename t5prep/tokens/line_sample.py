@@ -1,30 +1,30 @@
-"""Drawing lines of text by stable hash: the same sample from any order of the text, any blocks, any number of workers.
+"""Sample lines of text by stable hash: the same sample for any order of the text, any blocks, any number of workers.
 
-Each distinct line has a keyed hash, and the lines with the smallest hashes are the sample. Drawing from parts and then
-from what was drawn gives the same lines as drawing from the whole, so parts can be drawn anywhere.
+Each distinct line has a keyed hash, and the sample is the lines with the smallest hashes. Sampling parts, and then
+sampling these samples, gives the same lines as sampling the whole, so workers can sample parts independently.
 """
 
 import hashlib
 import heapq
 from collections.abc import Iterable, Iterator
 
-# SentencePiece's trainer passes over longer lines (max_sentence_length, in bytes), so they are cut.
+# SentencePiece's trainer skips longer lines (max_sentence_length, in bytes), so they are cut.
 LONGEST_LINE_BYTES = 4192
 DIGEST_BYTES = 16
 
 
 class Drawing:
-    """At most `most` distinct lines: those with the smallest hashes. It never holds more than these."""
+    """Keep at most `most` distinct lines, those with the smallest hashes, and never hold more in memory."""
 
     def __init__(self, most: int, *, seed: int) -> None:
         self.most = most
         self.seed = seed
         self._key = seed.to_bytes(8, "big", signed=True)
-        self._heap: list[tuple[int, str]] = []  # (-hash, line): the largest hash is on top, the first to go
+        self._heap: list[tuple[int, str]] = []  # (-hash, line): the largest hash is on top and is removed first
         self._kept: set[int] = set()
 
     def add(self, lines: Iterable[str]) -> None:
-        """Draws from more lines."""
+        """Add more lines to the sample."""
         heap, kept, key = self._heap, self._kept, self._key
         for line in lines:
             data = line.encode("utf-8", "surrogatepass")
@@ -40,12 +40,12 @@ class Drawing:
             kept.add(drawn)
 
     def lines(self) -> list[str]:
-        """The sample, in the order of the hashes."""
+        """Return the sample, in the order of the hashes."""
         return [line for _, line in sorted(self._heap, reverse=True)]
 
 
 def draw(lines: Iterable[str], *, most: int, seed: int = 0) -> list[str]:
-    """At most `most` distinct lines by stable hash, in its order.
+    """Return at most `most` distinct lines, chosen and ordered by stable hash.
 
     >>> draw(["c", "a", "b", "a"], most=2) == draw(["a", "b", "c"], most=2)
     True
@@ -56,7 +56,7 @@ def draw(lines: Iterable[str], *, most: int, seed: int = 0) -> list[str]:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines of a text that have anything on them; what is longer than LONGEST_LINE_BYTES is cut at spaces.
+    """Yield the lines of a text that are not blank; lines longer than LONGEST_LINE_BYTES are cut at spaces.
 
     >>> list(lines_of("one \\n\\n two"))
     ['one', 'two']
@@ -67,13 +67,13 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def _cut(line: str) -> Iterator[str]:
-    """Parts of at most LONGEST_LINE_BYTES; a word that is longer is cut wherever the limit falls."""
+    """Yield parts of at most LONGEST_LINE_BYTES; a word that is longer is cut at the limit."""
     data = line.encode("utf-8", "surrogatepass")
     while len(data) > LONGEST_LINE_BYTES:
         end = data.rfind(b" ", 1, LONGEST_LINE_BYTES + 1)
         if end < 0:
             end = LONGEST_LINE_BYTES
-            while data[end] & 0xC0 == 0x80:  # not inside a character
+            while data[end] & 0xC0 == 0x80:  # do not cut inside a character
                 end -= 1
         yield data[:end].decode("utf-8", "surrogatepass").strip()
         data = data[end:].lstrip(b" ")

@@ -1,4 +1,4 @@
-"""Finding a tokenizer by what the user calls it: the sample's, a file, a directory, a Hub name."""
+"""Find a tokenizer by the name that the user gives: `sample:`, a file, a directory, a Hub name."""
 
 import difflib
 import json
@@ -10,17 +10,19 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import byte_vocabulary, unigram_json
 from t5prep.tokens.tokenizer import Tokenizer
 
-# What a SentencePiece model is called in directories of Hugging Face layout.
+# The file names of a SentencePiece model in directories of Hugging Face layout.
 MODEL_NAMES = ("spiece.model", "sentencepiece.model", "tokenizer.model", "sentencepiece.bpe.model")
-# The `tokenizers` library's own file, read where there is no SentencePiece model; and the one that names ByT5's class.
+# The file of the `tokenizers` library, read where there is no SentencePiece model, and the one that names ByT5's class
 JSON_NAME, CONFIG_NAME = "tokenizer.json", "tokenizer_config.json"
 BYTES_CLASS = "ByT5Tokenizer"
 
 
 def load(name: str) -> Tokenizer:
-    """Return the tokenizer of a name: `sample:`, a file, a directory with one, or a Hub name. Raises TokenizerError.
+    """Return the tokenizer of a name: `sample:`, a file, a directory that holds one, or a Hub name.
 
-    A file is a SentencePiece model or a `tokenizer.json`; ByT5 has neither, and its `tokenizer_config.json` says so.
+    Raises TokenizerError.
+
+    A file is a SentencePiece model or a `tokenizer.json`. ByT5 has neither; it is known by its `tokenizer_config.json`.
     """
     path = find(name)
     if path.name == CONFIG_NAME:
@@ -33,7 +35,7 @@ def load(name: str) -> Tokenizer:
 
 
 def find(name: str) -> Path:
-    """Return the file that makes the tokenizer of a name, fetched from the Hub where it is no local path.
+    """Return the path of the tokenizer's file, fetched from the Hub where the name is no local path.
 
     Raises TokenizerError.
     """
@@ -60,7 +62,7 @@ def find(name: str) -> Path:
 
 
 def _file_of(files: ModelFiles) -> Path:
-    """Return the file of a model that makes its tokenizer. Raises TokenizerError where there is none."""
+    """Return the file of a model from which its tokenizer is made. Raises TokenizerError where there is none."""
     for name in (*MODEL_NAMES, JSON_NAME):
         if name in files.names:
             return files.path(name)

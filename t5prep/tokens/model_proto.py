@@ -1,7 +1,7 @@
-"""The few facts of a SentencePiece model file that its Python class does not tell.
+"""Read the facts of a SentencePiece model file that its Python class does not offer.
 
-The module that protobuf generates for it is tied to one protobuf version, which is not Beam's, so the four numbers and
-one name are read from the wire format here (sentencepiece_model.proto: ModelProto 2 trainer_spec, 3 normalizer_spec).
+The protobuf module generated for it needs one protobuf version, which is not Beam's. So these few fields are read from
+the wire format here (sentencepiece_model.proto: ModelProto 2 is trainer_spec, 3 is normalizer_spec).
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ UNIGRAM = 1  # TrainerSpec.ModelType
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """How a model was trained and how it normalizes text."""
+    """Describe how a model was trained and how it normalizes text."""
 
     model_type: int = UNIGRAM
     normalizer: str = ""
@@ -23,7 +23,10 @@ class Facts:
 
 
 def facts(model: bytes) -> Facts:
-    """Facts of a serialized ModelProto. Raises ValueError when the bytes are no such message, or not all of one."""
+    """Return the facts of a serialized ModelProto.
+
+    Raises ValueError when the bytes are no such message or are cut short.
+    """
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
     for number, value in _fields(model):
@@ -31,7 +34,7 @@ def facts(model: bytes) -> Facts:
             trainer = dict(_fields(value))
         elif number == 3 and isinstance(value, bytes):
             normalizer = dict(_fields(value))
-    if not trainer or not normalizer:  # they stand at the end of the file
+    if not trainer or not normalizer:  # they are at the end of the file
         raise ValueError("it is cut short" if model else "it is empty")
     name = normalizer.get(1, b"")
     return Facts(
@@ -75,7 +78,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def charsmap(model: bytes) -> bytes:
-    """The compiled character map of a model's normalizer (NormalizerSpec 2), empty where it changes nothing."""
+    """Return the compiled character map of a model's normalizer (NormalizerSpec 2), empty where it changes nothing."""
     spec = dict(_fields(dict(_fields(model)).get(3, b"")))  # type: ignore[arg-type]
     value = spec.get(2, b"")
     return value if isinstance(value, bytes) else b""

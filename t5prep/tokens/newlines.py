@@ -1,7 +1,7 @@
-"""Newlines as tokens: T5's normalization makes a space of each, and with it the lines of code, verse or a dialogue.
+"""Keep newlines as tokens: T5's normalization turns each into a space, so lines of code, verse or a dialogue are lost.
 
-`<extra_id_2>` stands for a newline where they are kept, because nothing else uses it in a task with targets of its own:
-head_tail marks a cut with `<extra_id_1>`, and spans are hidden behind `<extra_id_0>` and those after it (tasks of
+Where newlines are kept, `<extra_id_2>` stands for one, because nothing else uses it in a task with targets of its own:
+head_tail marks a cut with `<extra_id_1>`, and span corruption uses `<extra_id_0>` and the following ones (tasks of
 documents keep no newlines). Every line is tokenized by itself, so spaces at the ends of a line are still lost.
 """
 
@@ -18,7 +18,7 @@ _NEWLINE = re.compile(r"\r\n?|\n")
 
 
 def lines(text: str) -> list[str]:
-    r"""The lines of a text, however its newlines are written; one more than it has newlines.
+    r"""Return the lines of a text, one more than it has newlines. A newline is `\r\n`, `\r` or `\n`.
 
     >>> lines("if x:\r\n  y\n\nz\n")
     ['if x:', '  y', '', 'z', '']
@@ -27,7 +27,7 @@ def lines(text: str) -> list[str]:
 
 
 def decode(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> str:
-    """Return the text of ids as `Tokenizer.decode` does, with its lines where they were kept."""
+    """Return the text of ids as `Tokenizer.decode` does, with its newlines where they were kept."""
     if not keep_newlines:
         return tokenizer.decode(ids)
     found: list[list[int]] = [[]]

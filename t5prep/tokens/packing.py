@@ -1,8 +1,8 @@
-"""Packing: several examples in one row, so that a batch holds tokens instead of padding (T5 trains so).
+"""Pack several examples into one row, so that a batch holds tokens instead of padding, as T5 was trained.
 
-A row's examples are told apart by segment ids (1, 2, …; 0 is padding): attention stays inside a segment, and positions
-start again at 0 in each. An example goes whole into the first row with room for both its sides, as first-fit has it, so
-the rows follow from the order of the examples alone.
+Segment ids tell the examples of a row apart (1, 2, …; 0 is padding): attention stays inside a segment, and positions
+start again at 0 in each. An example goes whole into the first row with room for both its sides (first-fit), so the rows
+depend on the order of the examples alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-# One example's two sides, without padding: inputs and targets, both `int32[length]`.
+# The inputs and targets of one example, without padding, both `int32[length]`.
 Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
 Rows = NDArray[np.signedinteger]
 
-# What a packed row holds, sorted.
+# The features of a packed row, sorted.
 FEATURES = ("input_ids", "input_positions", "input_segment_ids", "label_positions", "label_segment_ids", "labels")
 
 
 def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.int64]:
-    """The row of each example: `int64[n, 2]` (tokens of inputs, of targets) → `int64[n]`.
+    """Return the row of each example: `int64[n, 2]` (tokens of inputs, of targets) → `int64[n]`.
 
-    Rows are numbered as they are opened.
+    Rows are numbered in the order in which they are opened.
 
-    Raises ValueError when an example does not fit even an empty row.
+    Raises ValueError when an example does not fit into an empty row.
 
     >>> first_fit(np.array([[5, 1], [4, 1], [3, 1], [2, 1]]), room=(8, 2))
     array([0, 1, 0, 1])
@@ -35,7 +35,7 @@ def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.
     free_inputs, free_targets = (np.full(len(sizes), side, np.int64) for side in room)
     least_inputs, least_targets = sizes.min(axis=0, initial=max(room)).tolist()
     rows = np.empty(len(sizes), np.int64)
-    first = opened = 0  # rows before `first` have no room for even the smallest sides
+    first = opened = 0  # rows before `first` have no room even for the shortest inputs or targets
     for at, (inputs, targets) in enumerate(sizes.tolist()):
         row = first + int(
             ((free_inputs[first : opened + 1] >= inputs) & (free_targets[first : opened + 1] >= targets)).argmax()
@@ -50,11 +50,11 @@ def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.
 
 
 def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int = 0, label_pad: int = -100) -> dict[str, Rows]:
-    """Examples in as few rows as first-fit finds, `room` tokens of inputs and of targets each.
+    """Pack examples into rows by first-fit, with `room` tokens of inputs and of targets each.
 
-    Gives `input_ids, input_segment_ids, input_positions`: `int32[rows, room[0]]`, and `labels, label_segment_ids,
+    Returns `input_ids, input_segment_ids, input_positions`: `int32[rows, room[0]]`, and `labels, label_segment_ids,
     label_positions`: `int32[rows, room[1]]`; and `example_rows`: `int64[n]`, the row of each example.
-    Raises ValueError when an example does not fit an empty row.
+    Raises ValueError when an example does not fit into an empty row.
 
     >>> one, two = (np.array([7, 1]), np.array([8, 1])), (np.array([9, 1]), np.array([1]))
     >>> packed = pack([one, two], room=(5, 4))
@@ -63,14 +63,14 @@ def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int = 0, label
     """
     sizes = np.array([(len(inputs), len(targets)) for inputs, targets in pairs], np.int64).reshape(-1, 2)
     rows = first_fit(sizes, room=room)
-    order = np.argsort(rows, kind="stable")  # examples row by row, as they came inside each
+    order = np.argsort(rows, kind="stable")  # examples row by row, in their given order inside each
     segments = _counted(rows[order]) + 1
     packed: dict[str, Rows] = {}
     for side, (name, ids, fill) in enumerate((("input", "input_ids", pad_id), ("label", "labels", label_pad))):
         shape = (int(rows.max(initial=-1)) + 1, room[side])
         lengths = sizes[order, side]
         positions = _counted(np.repeat(np.arange(len(order)), lengths))
-        # An example starts where its row's earlier ones end.
+        # An example starts where the earlier examples of its row end.
         ends = lengths.cumsum()
         before_row = np.concatenate([[0], ends])[np.searchsorted(rows[order], np.arange(shape[0]))]
         starts = ends - lengths - before_row[rows[order]]
@@ -87,9 +87,9 @@ def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int = 0, label
 
 
 def unpack(packed: Mapping[str, Rows]) -> list[list[Pair]]:
-    """The examples of each row, in the order of their segments: what `pack` was given, row by row.
+    """Return the examples of each row, in the order of their segments: the inverse of `pack`, row by row.
 
-    Only the ids and the segment ids are read; one row without its leading axis is a list of one row.
+    Only the ids and the segment ids are read. One row without its leading axis is read as a list of one row.
     """
     columns = [np.atleast_2d(packed[key]) for key in ("input_ids", "input_segment_ids", "labels", "label_segment_ids")]
     return [
@@ -102,7 +102,7 @@ def unpack(packed: Mapping[str, Rows]) -> list[list[Pair]]:
 
 
 def padding(sizes: NDArray[np.int64], *, rows: int, room: tuple[int, int]) -> dict[str, float]:
-    """The share of padding among all inputs and targets, one example a row (`before`) and packed in `rows` (`after`).
+    """Return the share of padding among all inputs and targets: one example per row (`before`), and packed (`after`).
 
     >>> padding(np.array([[4, 1], [4, 1]]), rows=1, room=(8, 2))
     {'before': 0.5, 'after': 0.0}
@@ -115,7 +115,7 @@ def padding(sizes: NDArray[np.int64], *, rows: int, room: tuple[int, int]) -> di
 
 
 def _counted(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many of the same group came just before: `[4, 4, 4, 7, 7]` → `[0, 1, 2, 0, 1]`."""
+    """Return how many elements of the same group come just before each: `[4, 4, 4, 7, 7]` → `[0, 1, 2, 0, 1]`."""
     at = np.arange(len(groups))
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     return at - np.repeat(starts, np.diff(starts, append=len(groups)))

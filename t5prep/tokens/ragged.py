@@ -1,4 +1,4 @@
-"""Arithmetic on lists of token ids that lie one after the other in one array."""
+"""Compute on lists of token ids that are stored one after the other in one array."""
 
 import itertools
 from typing import NamedTuple
@@ -12,7 +12,7 @@ except ImportError:  # no compiler
 
 
 class Ragged(NamedTuple):
-    """Lists of ids, one after the other: int32[ids], and where each list begins: int64[lists + 1]."""
+    """Hold lists of ids, one after the other: int32[ids], and where each list begins: int64[lists + 1]."""
 
     ids: np.ndarray
     starts: np.ndarray
@@ -29,7 +29,7 @@ class Ragged(NamedTuple):
 
 
 def of(lists: list[np.ndarray]) -> Ragged:
-    """Return lists of ids as one.
+    """Return lists of ids as one Ragged.
 
     >>> of([np.array([5, 6], np.int32), np.array([], np.int32)]).starts.tolist()
     [0, 2, 2]
@@ -38,14 +38,14 @@ def of(lists: list[np.ndarray]) -> Ragged:
 
 
 def begins(lengths: np.ndarray | list[int]) -> np.ndarray:
-    """Return where lists of these lengths begin, one after the other, and where the last one ends: int64[lists + 1]."""
+    """Return where concatenated lists of these lengths begin, and where the last one ends: int64[lists + 1]."""
     made = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=made[1:])
     return made
 
 
 def joined(fields: list[Ragged], *, after: int) -> Ragged:
-    """Return for each row its list of every field, each with the id `after` behind it.
+    """Return for each row its list of every field, concatenated, each followed by the id `after`.
 
     >>> title, body = of([np.array([5], np.int32)]), of([np.array([6, 7], np.int32)])
     >>> joined([title, body], after=1).ids.tolist()
@@ -63,7 +63,7 @@ def joined(fields: list[Ragged], *, after: int) -> Ragged:
 
 
 def cut(lists: Ragged, length: int, *, keep: tuple[int, int], middle: int | None) -> Ragged:
-    """Return lists of at most `length` ids: of longer ones `keep` at both ends, and between these `middle`, if there is one.
+    """Return lists of at most `length` ids; longer lists keep `keep` ids at both ends, with `middle` between, if given.
 
     >>> cut(of([np.arange(9, dtype=np.int32)]), 4, keep=(1, 2), middle=77).ids.tolist()
     [0, 77, 7, 8]
@@ -82,7 +82,7 @@ def cut(lists: Ragged, length: int, *, keep: tuple[int, int], middle: int | None
 
 
 def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
-    """Return the lists of these rows, int64[rows], in their order.
+    """Return the lists of these rows, int64[rows], in this order.
 
     >>> taken(of([np.array([5, 6], np.int32), np.array([7], np.int32)]), np.array([1, 0, 1])).ids.tolist()
     [7, 5, 6, 7]
@@ -95,7 +95,7 @@ def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
 
 
 def _copy(source: np.ndarray, begin: np.ndarray, target: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
-    """Copy `lengths[i]` ids from `begin[i]` on to `place[i]` on, for every i."""
+    """Copy `lengths[i]` ids, starting at `begin[i]`, to `place[i]`, for every i."""
     if copy_lists is not None:
         begin, place, lengths = (np.ascontiguousarray(array, np.int64) for array in (begin, place, lengths))
         copy_lists(np.ascontiguousarray(source), begin, target, place, lengths)

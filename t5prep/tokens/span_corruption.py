@@ -1,9 +1,9 @@
-"""Span corruption, T5's pretraining task: hide short spans of a text behind sentinels, ask for what they hid.
+"""Corrupt spans, T5's pretraining task: replace short spans of a text by sentinels; the targets are the hidden tokens.
 
-Raffel et al. 2020, section 3.3.4, with the arithmetic of T5's own code: lengths, number of spans and the distribution
-of their places agree with it. The draw is ours, from a 64-bit key for each row and integer arithmetic alone, so that a
-key gives the same spans on every machine. Rows of one length hide as many tokens in as many spans: that is why many are
-corrupted at once.
+Raffel et al. 2020, section 3.3.4, with the arithmetic of T5's own code: lengths, the number of spans and the
+distribution of their positions agree with it. The random numbers are our own: they come from a 64-bit key for each row
+and integer arithmetic alone, so a key gives the same spans on every machine. All rows of one length hide the same
+number of tokens in the same number of spans, so many rows are corrupted at once.
 
     tokens   Thank you for inviting me to your party last week
     inputs   Thank you <extra_id_0> me to your party <extra_id_1> week </s>
@@ -20,12 +20,12 @@ from t5prep.errors import UsageError
 
 DENSITY = 0.15  # Raffel et al. 2020, table 6
 MEAN_SPAN = 3.0  # Raffel et al. 2020, table 7
-SENTINELS = 100  # <extra_id_0> … <extra_id_99>, their ids descending
-ROWS_AT_ONCE = 256  # what a core's cache holds at 512 tokens a row
+SENTINELS = 100  # <extra_id_0> … <extra_id_99>, with descending ids
+ROWS_AT_ONCE = 256  # rows of 512 tokens that fit into the cache of a core
 
 
 def spans(length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN) -> tuple[int, int]:
-    """How many tokens of `length` are hidden, and in how many spans; halves round to even, as in T5.
+    """Return how many tokens of `length` are hidden, and in how many spans. Halves are rounded to even, as in T5.
 
     >>> spans(568)
     (85, 28)
@@ -36,9 +36,9 @@ def spans(length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN
 
 
 def lengths(inputs_length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN) -> tuple[int, int]:
-    """How many raw tokens fill inputs of `inputs_length`, and how long the targets are then; EOS counted in both.
+    """Return how many raw tokens fill inputs of `inputs_length`, and the length of the targets; both include EOS.
 
-    Raises UsageError when not even two tokens fit, or when so many spans have no sentinels.
+    Raises UsageError when not even two tokens fit, or when there are more spans than sentinels.
 
     >>> lengths(512)
     (568, 114)
@@ -59,7 +59,7 @@ def lengths(inputs_length: int, *, density: float = DENSITY, mean_span: float = 
     while sides(raw + 1)[0] <= inputs_length:
         raw += 1
     if density == 0.5 and sides(raw)[1] > inputs_length:
-        raw -= 1  # T5: a round inputs length is wanted as the targets length too
+        raw -= 1  # as in T5: with half of the tokens hidden, targets must fit the length of the inputs too
     count = spans(raw, density=density, mean_span=mean_span)[1]
     if count > SENTINELS:
         raise UsageError(
@@ -70,7 +70,7 @@ def lengths(inputs_length: int, *, density: float = DENSITY, mean_span: float = 
 
 
 def keys(ids: Iterable[str], *, seed: int = 0) -> NDArray[np.uint64]:
-    """One 64-bit key for each id (BLAKE2b with the seed as its key): `uint64[n]`, the same on every machine.
+    """Return one 64-bit key for each id (BLAKE2b keyed with the seed): `uint64[n]`, the same on every machine.
 
     >>> keys(["a"], seed=0) == keys(["a"], seed=1)
     array([False])
@@ -83,9 +83,9 @@ def keys(ids: Iterable[str], *, seed: int = 0) -> NDArray[np.uint64]:
 def noise_mask(
     length: int, *, keys: NDArray[np.uint64], density: float = DENSITY, mean_span: float = MEAN_SPAN
 ) -> NDArray[np.bool_]:
-    """Which tokens are hidden: `bool[n, length]`, a row for each key.
+    """Return which tokens are hidden: `bool[n, length]`, one row for each key.
 
-    Kept and hidden spans alternate, a kept one first; all masks with these numbers are equally likely.
+    Kept and hidden spans alternate, and a kept one is first. All masks with these numbers are equally likely.
 
     >>> noise_mask(12, keys=keys(["a"]), density=0.25).sum()
     np.int64(3)
@@ -110,9 +110,9 @@ def corrupt(
     density: float = DENSITY,
     mean_span: float = MEAN_SPAN,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Inputs and targets of rows, EOS after both: `int32[n, length]` → `int32[n, inputs]` and `int32[n, targets]`.
+    """Return the inputs and targets of rows, with EOS: `int32[n, length]` → `int32[n, inputs]`, `int32[n, targets]`.
 
-    `first_sentinel` is the id of `<extra_id_0>` (32,099 for T5); the following ones descend from it.
+    `first_sentinel` is the id of `<extra_id_0>` (32,099 for T5); the ids of the following sentinels descend.
     """
     rows, length = tokens.shape
     hidden, count = spans(length, density=density, mean_span=mean_span)
@@ -130,7 +130,7 @@ def corrupt(
 def restore(
     inputs: NDArray[np.int32], targets: NDArray[np.int32], *, first_sentinel: int, eos_id: int = 1, pad_id: int = 0
 ) -> NDArray[np.int32]:
-    """The tokens `int32[length]` that `corrupt` was given, from one row of its inputs and targets, padded or not.
+    """Return the tokens `int32[length]` that `corrupt` was given, from a row of its inputs and targets, padded or not.
 
     Raises ValueError when the two do not belong together.
 
@@ -150,7 +150,7 @@ def restore(
 
 
 def _body(side: NDArray[np.int32], *, eos_id: int, pad_id: int) -> NDArray[np.int32]:
-    """One row without its padding and its last EOS."""
+    """Return one row without its padding and its last EOS."""
     row = np.asarray(side)
     row = row[: np.flatnonzero((row != pad_id) & (row >= 0))[-1] + 1]
     if row[-1] != eos_id:
@@ -163,7 +163,7 @@ def _is_sentinel(ids: NDArray[np.int32], first_sentinel: int) -> NDArray[np.bool
 
 
 def _replace(tokens: NDArray[np.int32], mask: NDArray[np.bool_], *, first_sentinel: int) -> NDArray[np.int32]:
-    """Each run of the mask as one sentinel, counting down from the first: `int32[n, what is left]`."""
+    """Replace each run of the mask by one sentinel, ids descending from the first: `int32[n, remaining tokens]`."""
     starts = mask.copy()
     starts[:, 1:] &= ~mask[:, :-1]
     sentinels = np.int32(first_sentinel + 1) - np.cumsum(starts, axis=1, dtype=np.int32)
@@ -171,7 +171,7 @@ def _replace(tokens: NDArray[np.int32], mask: NDArray[np.bool_], *, first_sentin
 
 
 def _draw(keys: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """`count` 64-bit numbers for each key: SplitMix64 (Steele et al. 2014) with the column as its counter."""
+    """Return `count` 64-bit numbers for each key: SplitMix64 (Steele et al. 2014) with the column as its counter."""
     state = keys[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -179,10 +179,10 @@ def _draw(keys: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
 
 
 def _segments(draws: NDArray[np.uint64], items: int, parts: int) -> NDArray[np.int64]:
-    """The lengths of `parts` non-empty runs of `items`, all equally likely: `uint64[n, items - 1]` → `int64[n, parts]`.
+    """Return the lengths of `parts` non-empty runs of `items`: `uint64[n, items - 1]` → `int64[n, parts]`.
 
-    The cuts are the places of the smallest draws. Each place rides in the low bits of its draw: no two draws are then
-    equal, and sorting them in part gives the places at once.
+    All ways to cut are equally likely. The runs are cut at the positions of the smallest draws. The low bits of each
+    draw are replaced by its position: so no two draws are equal, and a partial sort gives the positions directly.
     """
     low = np.uint64((1 << items.bit_length()) - 1)
     tagged = (draws & ~low) | np.arange(items - 1, dtype=np.uint64)

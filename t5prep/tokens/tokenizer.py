@@ -1,8 +1,9 @@
-"""A SentencePiece model with T5's conventions: 100 sentinels above the pieces, one EOS, and text that is only text.
+"""Encode and decode text with a SentencePiece model by T5's conventions: 100 sentinels, one EOS, text that is only text.
 
-Vocabulary as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's pieces,
-then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A model that
-holds the sentinels itself, as mT5's does, keeps its own; one of bytes, ByT5's, has its last bytes for them.
+The vocabulary is as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's
+pieces, then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A
+model that holds the sentinels itself, such as mT5's, keeps its own; a model of bytes, ByT5's, uses its last bytes for
+them.
 """
 
 import hashlib
@@ -19,13 +20,16 @@ from t5prep.tokens.block_encoder import BlockEncoder
 from t5prep.tokens.ragged import Ragged
 
 SENTINELS = 100
-# ByT5's are its last bytes, from 255 down; of these, 255 to 245 occur in no text (RFC 3629: UTF-8 has none of them).
+# ByT5's sentinels are its last bytes, from 255 down. Bytes 255 to 245 occur in no text (RFC 3629: UTF-8 excludes them).
 BYTE_SENTINELS = 11
 EMBEDDING_MULTIPLE = 128
 
 
 class Tokenizer:
-    """A SentencePiece model: text → ids and back. Raises TokenizerError when the bytes are no T5-like model."""
+    """Encode text to ids and decode it, with a SentencePiece model.
+
+    Raises TokenizerError when the bytes are no T5-like model.
+    """
 
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
@@ -58,26 +62,26 @@ class Tokenizer:
         self._first_sentinel = inside[0] if inside else self.vocab_size + above - 1
         self.size = self.vocab_size + above
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
-        # Ids that text could turn into and must not, where a model has its sentinels as pieces like any other.
+        # Special ids that text must never be encoded to, where a model has its sentinels as normal pieces.
         special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
         self._controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
         self.blocks = BlockEncoder(model, self.processor)
 
     def sentinel(self, number: int) -> int:
-        """The id of `<extra_id_number>`: 32,099 − number in T5."""
+        """Return the id of `<extra_id_number>`: 32,099 − number in T5."""
         return self._first_sentinel - number
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without EOS. `</s>` and `<extra_id_0>` inside it are text."""
+        """Return the ids of a text, without EOS. `</s>` and `<extra_id_0>` inside it are encoded as plain text."""
         ids: list[int] = self.encode_block([text]).ids.tolist()
         return ids
 
     def encode_all(self, texts: list[str]) -> list[np.ndarray]:
-        """Return the same for many texts: int32[length] each."""
+        """Return the ids of many texts as `encode` does: int32[length] each."""
         return self.encode_block(texts).apart()
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
-        """Return the same for many texts, none of them null, their ids one after the other."""
+        """Return the ids of many texts as `encode` does, one after the other; no text may be null."""
         tokens = self.blocks.encode(texts)
         if not len(self._controls) or not np.isin(tokens.ids, self._controls).any():
             return tokens
@@ -88,12 +92,15 @@ class Tokenizer:
         return ragged.of(apart)
 
     def _encode_spelled(self, text: str) -> np.ndarray:
-        """Return the ids of a text that spells a control piece, cut after its "<" so that no piece can span it."""
+        """Return the ids of a text that spells a control piece.
+
+        It is split after the "<", so that no piece can cover it.
+        """
         ids = self.blocks.encode(re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)).ids
         return ids[~np.isin(ids, self._controls)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids, sentinels written as `<extra_id_n>`, EOS as `</s>`, padding left out."""
+        """Return the text of ids. Sentinels are written as `<extra_id_n>`, EOS as `</s>`; padding is left out."""
         out: list[str] = []
         plain: list[int] = []
         for token in [*ids, None]:
@@ -109,9 +116,9 @@ class Tokenizer:
         return " ".join(out)
 
     def special(self, token: int) -> str | None:
-        """How a control token is written, or None for a piece of text.
+        """Return how a control token is written, or None for a piece of text.
 
-        Ids of the padded vocabulary that no piece has are written `<unused_n>`.
+        Ids of the padded vocabulary that have no piece are written `<unused_n>`.
         """
         if token in (self.pad_id, self.eos_id):
             return "<pad>" if token == self.pad_id else "</s>"
@@ -121,5 +128,5 @@ class Tokenizer:
         return f"<unused_{token}>" if not 0 <= token < self.vocab_size else None
 
     def piece(self, token: int) -> str:
-        """One token as it is written in the vocabulary: `▁the`, `</s>`, `<extra_id_0>`."""
+        """Return one token as it is written in the vocabulary: `▁the`, `</s>`, `<extra_id_0>`."""
         return self.special(token) or self.processor.id_to_piece(token)

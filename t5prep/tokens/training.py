@@ -1,7 +1,7 @@
-"""Training a SentencePiece unigram model with T5's conventions.
+"""Train a SentencePiece unigram model with T5's conventions.
 
-As T5's own was trained (Raffel et al. 2020, section 2.2.1): pad 0, EOS 1, unknown 2, no BOS, nmt_nfkc normalization.
-The 100 sentinels are not in the model: as in T5, they are the ids above its pieces (see tokenizer.py).
+The conventions are those of T5's own (Raffel et al. 2020, section 2.2.1): pad 0, EOS 1, unknown 2, no BOS, nmt_nfkc
+normalization. The 100 sentinels are not in the model: as in T5, they are the ids above its pieces (see tokenizer.py).
 """
 
 import io
@@ -11,12 +11,12 @@ import sentencepiece
 
 from t5prep.errors import TokenizerError, UsageError
 
-# T5's own size and coverage; the coverage is of the characters of the text, the rarest are unknown.
+# T5's own size and coverage: the share of the text's characters that have a piece; the rarest are unknown.
 VOCAB_SIZE = 32_000
 FEWEST_PIECES = 4
 CHARACTER_COVERAGE = 0.9995
-# Each thread adds up its own expectations, so the pieces depend on the number of threads, and it must not depend on the
-# machine. SentencePiece's default.
+# SentencePiece's default. The pieces depend on the number of threads, because each adds up its own expectations, so the
+# number is fixed for every machine.
 THREADS = 16
 
 
@@ -28,7 +28,7 @@ def train(
     split_digits: bool = False,
     character_coverage: float = CHARACTER_COVERAGE,
 ) -> bytes:
-    """A serialized SentencePiece model: the same bytes for the same lines in the same order.
+    """Return a serialized SentencePiece model: the same bytes for the same lines in the same order.
 
     `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them; `split_digits` makes each digit
     a piece.

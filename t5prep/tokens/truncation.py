@@ -1,7 +1,7 @@
-"""Cutting token ids to a length, and saying what that cost.
+"""Cut token ids to a length.
 
-head_tail keeps both ends: `ids[:255] + [marker] + ids[-256:]` for 512, as seed 000 trains it (Sun et al. 2019,
-arXiv 1905.05583, found both ends best for long documents). Every policy keeps the final EOS.
+head_tail keeps both ends: `ids[:255] + [marker] + ids[-256:]` for 512, as the tutorial of so_quality does (Sun et al.
+2019, arXiv 1905.05583, found both ends best for long documents). Every policy keeps the final EOS.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ MARKERS = ("extra_id_1", "none")
 
 
 def ends(length: int, *, policy: str, marked: bool) -> tuple[int, int]:
-    """How many ids of the head and of the tail survive in `length` (the marker takes one place of head_tail).
+    """Return how many ids of the head and of the tail are kept in `length` (with head_tail, a marker takes one place).
 
     >>> ends(512, policy="head_tail", marked=True), ends(512, policy="head_tail", marked=False)
     ((255, 256), (256, 256))
@@ -21,13 +21,15 @@ def ends(length: int, *, policy: str, marked: bool) -> tuple[int, int]:
     if policy == "tail":
         return 0, length
     if policy == "head":
-        return length - 1, 1  # the one of the tail is EOS
+        return length - 1, 1  # the one id of the tail is EOS
     head = (length - 1) // 2 if marked else length // 2
     return head, length - head - marked
 
 
 def truncate(ids: Sequence[int], length: int, *, policy: str, marker: int | None) -> list[int]:
-    """`ids` (ending in EOS) cut to at most `length`; untouched when they fit. `marker` is head_tail's sentinel or None.
+    """Return `ids` (ending in EOS) cut to at most `length`, or unchanged when they fit.
+
+    `marker` is the sentinel that head_tail puts at the cut, or None.
 
     >>> truncate([5, 6, 7, 8, 9, 1], 4, policy="head_tail", marker=98)
     [5, 98, 9, 1]
@@ -43,7 +45,7 @@ def truncate(ids: Sequence[int], length: int, *, policy: str, marker: int | None
 
 
 def allot(wants: Sequence[int], room: int) -> list[int]:
-    """How many of `room` places each of several texts gets: short ones what they want, the long ones equal shares.
+    """Return how many of `room` places each text gets: short texts what they need, long ones equal shares of the rest.
 
     >>> allot([10, 300, 400], 410)
     [10, 200, 200]

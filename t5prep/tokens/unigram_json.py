@@ -1,8 +1,8 @@
-"""A `tokenizer.json` of the `tokenizers` library as a SentencePiece model: the same ids for the same texts.
+"""Convert a `tokenizer.json` of the `tokenizers` library to a SentencePiece model that gives the same ids.
 
-Only what is provably the same is taken over: a Unigram model, the normalizers that SentencePiece has (a compiled
-character map; NMT's and NFKC's rules), spaces as `▁`, and splitting at digits and punctuation where no piece crosses
-such a border. Spaces around a text are dropped, as SentencePiece does.
+Only parts that provably give the same ids are accepted: a Unigram model, the normalizers that SentencePiece has (a
+compiled character map; the rules NMT and NFKC), spaces as `▁`, and splitting at digits and punctuation where no piece
+crosses such a border. Spaces around a text are dropped, as SentencePiece does.
 """
 
 import base64
@@ -20,12 +20,12 @@ from t5prep.tokens import model_proto
 from t5prep.tokens.build_model import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Normalization, Piece, build
 
 SPACE = "▁"
-# Sentinels of T5, which are the ids above the pieces (tokenizer.py).
+# The sentinels of T5, whose ids are above those of the pieces (tokenizer.py).
 SENTINELS = [f"<extra_id_{number}>" for number in range(100)]
 
 
-class _Unlike(Exception):  # noqa: N818 - the end of a sentence, never seen by itself
-    """Say what in a file SentencePiece does not do in the same way."""
+class _Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerError's sentence
+    """Name the part of a file that SentencePiece does not do in the same way."""
 
 
 def convert(content: bytes, *, name: str) -> bytes:
@@ -48,7 +48,7 @@ def convert(content: bytes, *, name: str) -> bytes:
 
 
 def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> list[Piece]:
-    """Return the pieces by their ids, without T5's sentinels where these are the last."""
+    """Return the pieces in the order of their ids, without T5's sentinels where these come last."""
     if model.get("unk_id") is None:
         raise _Unlike("it has no unknown token")
     by_id = {place: Piece(str(text), float(score)) for place, (text, score) in enumerate(model["vocab"])}
@@ -75,7 +75,7 @@ def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> lis
 
 
 def _normalization(normalizer: Any, splitter: Any) -> Normalization:
-    """Return what SentencePiece has to do to a text. Raises _Unlike for a step that it does not have."""
+    """Return the normalization that SentencePiece has to do. Raises _Unlike for a step that it does not have."""
     charsmap, rules = b"", []
     for step in _steps(normalizer, "normalizers"):
         kind = step["type"]
@@ -108,12 +108,12 @@ def rule(name: str) -> bytes:
 
 
 def _squeezes(step: Mapping[str, Any]) -> bool:
-    """Whether a replacement makes one space of many."""
+    """Check whether a replacement turns runs of spaces into one space."""
     return step["pattern"] in ({"Regex": " {2,}"}, {"String": "  "}) and step["content"] in (" ", SPACE)
 
 
 def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
-    """Raise _Unlike for a way to split texts that decides more than the pieces themselves do."""
+    """Raise _Unlike where the way to split texts would change the ids that the pieces alone give."""
     crossed: dict[str, Any] = {
         "Digits": lambda character: character.isnumeric(),
         "Punctuation": lambda character: (
