@@ -76,8 +76,8 @@ format: $(VENV)/dev  ## format the code
 golden: $(VENV)/dev  ## write every task's golden examples anew, to be read before they are committed
 	T5PREP_GOLDEN=1 $(BIN)/python -m pytest -q tests/tasks/test_tasks.py
 
-reference: $(VENV)/base  ## write REFERENCE.md from the commands
-	$(BIN)/python -m t5prep.cli._reference > REFERENCE.md
+reference: $(VENV)/base  ## write docs/reference.md from the commands
+	$(BIN)/python -m t5prep.cli._reference > docs/reference.md
 
 bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_prepare

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from t5prep.errors import UsageError
 from t5prep.io import cache_folder, gcs
+from t5prep.io.installation import install_command
 
 RUNNERS = ("local", "prism", "flink", "dataflow")
 BEAM = "2.77.0"
@@ -51,7 +52,7 @@ def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
         raise UsageError(f"--runner flink needs Java, and there is none on PATH. Get it: {_JAVA}")
     if name == "dataflow" and not _installed("google.cloud.dataflow"):
         raise UsageError(
-            "--runner dataflow needs the Dataflow client, which is not installed: pip install 't5prep[dataflow]'"
+            f"--runner dataflow needs the Dataflow client, which is not installed: {install_command('dataflow')}"
         )
     if name == "dataflow" and not gcs.is_gs(out):
         raise UsageError(
@@ -78,5 +79,5 @@ def missing() -> list[Missing]:
     if not flink_job_server() and _SCRIPT.exists():
         lacks.append(Missing("Flink's job server", "flink", f"bash {_SCRIPT}"))
     if not _installed("google.cloud.dataflow"):
-        lacks.append(Missing("the Dataflow client", "dataflow", "pip install 't5prep[dataflow]'"))
+        lacks.append(Missing("the Dataflow client", "dataflow", install_command("dataflow")))
     return lacks

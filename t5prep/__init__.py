@@ -1,3 +1,76 @@
-"""t5prep: text from Kaggle, Zenodo, the Hugging Face Hub or a disk to a trained T5, by way of verified TFRecord shards."""
+"""Turn text from Kaggle, Zenodo, the Hugging Face Hub or a disk into a trained T5, by way of verified TFRecord shards.
+
+    import t5prep
+
+    manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
+    result = t5prep.train(data="data/sample", out="runs/sample", recipe="tiny")
+    scores = t5prep.evaluate("runs/sample", split="validation")
+
+Nothing heavy is imported before one of these functions is called. `t5prep.prepare`, `t5prep.train` and `t5prep.plan` are
+the folders of these names, too: calling the folder calls its function.
+"""
+
+import importlib
+import inspect
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipelines.interface import prepare as prepare
+    from t5prep.dataset.manifest import load as load
+    from t5prep.errors import T5prepError as T5prepError
+    from t5prep.plan.interface import plan as plan
+    from t5prep.train.data import train_batches as train_batches
+    from t5prep.train.interface import evaluate as evaluate
+    from t5prep.train.interface import predict as predict
+    from t5prep.train.interface import train as train
 
 __version__ = "0.1.0"
+__all__ = ["T5prepError", "evaluate", "load", "plan", "predict", "prepare", "train", "train_batches"]
+
+# Public name → the module that defines it.
+_DEFINED_IN = {
+    "T5prepError": "t5prep.errors",
+    "evaluate": "t5prep.train.interface",
+    "load": "t5prep.dataset.manifest",
+    "plan": "t5prep.plan.interface",
+    "predict": "t5prep.train.interface",
+    "prepare": "pipelines.interface",
+    "train": "t5prep.train.interface",
+    "train_batches": "t5prep.train.data",
+}
+
+
+class _CallableFolder(types.ModuleType):
+    """A package that can be called: `t5prep.train(...)` is the function `train`, `t5prep.train.config` its module."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return _function(self.__name__.rpartition(".")[2])(*arguments, **options)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Return the signature of the function, for `help` and editors."""
+        return inspect.signature(_function(self.__name__.rpartition(".")[2]))
+
+
+def _function(name: str) -> Any:
+    """Return a public object, importing the module that defines it."""
+    return getattr(importlib.import_module(_DEFINED_IN[name]), name)
+
+
+def make_callable(folder: str) -> None:
+    """Make a package callable, by its full name: calling it calls the public function of the same name."""
+    sys.modules[folder].__class__ = _CallableFolder
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module 't5prep' has no attribute {name!r}")
+    if name in ("plan", "prepare", "train"):
+        return importlib.import_module(f"t5prep.{name}")
+    return _function(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""The README in parts: its code blocks with their headings, and the commands in them as a shell would split them."""
+"""README and docs in parts: their code blocks with their headings, and the commands in them as a shell would split them."""
 
 import re
 import shlex
@@ -8,7 +8,12 @@ from typing import NamedTuple
 import click
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+# All pages that are written by hand; the reference is written from the commands, and has a test of its own.
+PAGES = [
+    ROOT / "README.md",
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "reference.md"),
+]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 # The one visible way to say that a block is not run: its first line.
 UNRUN = "# not run by a test: "

@@ -39,8 +39,17 @@ def _floor(name: str) -> str:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Everything a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Everything a file imports when it runs, wherever in it; not what is for type checkers alone."""
+    tree = ast.parse(path.read_text())
+    unread = [
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    ]
+    for node in ast.walk(tree):
+        if node in unread:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

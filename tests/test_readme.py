@@ -1,4 +1,4 @@
-"""The README's commands run, those that cannot are spelled right, and what it shows is what is printed."""
+"""The commands of README and docs run, those that cannot are spelled right, and what they show is what is printed."""
 
 import functools
 import importlib.util
@@ -36,9 +36,7 @@ QUICK = {
 
 def _trains(code: Code) -> bool:
     """Whether a block wants TensorFlow: these run in a slow test of their own."""
-    return any(
-        words in code.text for words in ("t5prep train", "import tensorflow", "t5prep.train.data", "transformers")
-    )
+    return any(words in code.text for words in ("t5prep train", "import tensorflow", "import t5prep", "transformers"))
 
 
 @pytest.fixture
@@ -122,7 +120,8 @@ def test_the_trained_model_is_loaded_as_it_is_written(here: Path) -> None:
                 _run(command)
     assert Path("runs/sample/report.html").exists()
     assert printed.startswith("(32, 512)\n(32, 2)\n")
-    assert len(printed.splitlines()) == 3
+    assert len(printed.splitlines()) == 4
+    assert printed.splitlines()[-1].startswith("so_quality ['accuracy'")
 
 
 @pytest.mark.parametrize("code", [code for code in SHELL if code.unrun], ids=lambda code: code.heading)
@@ -213,7 +212,36 @@ def test_the_table_of_features_is_the_manifests(tmp_path: Path) -> None:
     assert {(name, feature.dtype) for name, feature in made.features.items()} == set(named) - {("references", "bytes")}
 
 
-def test_links_to_files_lead_somewhere() -> None:
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", readme.TEXT) if "://" not in link]
-    assert links
-    assert [link for link in links if not os.path.exists(readme.ROOT / link)] == []
+@pytest.mark.parametrize("page", [*readme.PAGES, readme.ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as the usual renderers make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    text = (readme.ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [path.relative_to(readme.ROOT).as_posix() for path in (readme.ROOT / "docs").iterdir()]
+    assert [page for page in pages if f"]({page})" not in text] == []
+    assert len(text.splitlines()) <= 230
+
+
+def test_no_text_installs_by_a_name_that_no_index_has() -> None:
+    """t5prep is installed from a clone: `pip install -e '.[train]'`, never `pip install t5prep[train]`."""
+    files = [path for top in ("t5prep", "pipelines", "docs") for path in (readme.ROOT / top).rglob("*")]
+    texts = [
+        *readme.ROOT.glob("*.md"),
+        *(path for path in files if path.suffix in (".py", ".md", ".ipynb", ".toml", ".html")),
+    ]
+    wrong = re.compile(r"pip3? install(?:\s+-\S+)*\s+[\"'\\]*t5prep")
+    assert [path.name for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []

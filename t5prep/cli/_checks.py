@@ -22,6 +22,7 @@ from pipelines import engines
 from t5prep.errors import UsageError
 from t5prep.io import bucket_access as buckets
 from t5prep.io import cache_folder
+from t5prep.io.installation import install_command
 
 # A tokenizer, a corpus of some gigabytes, and their tokenized blocks.
 ENOUGH_BYTES = 10 << 30
@@ -93,7 +94,7 @@ def _packages() -> Iterator[Finding]:
     except importlib.metadata.PackageNotFoundError:
         yield Finding("Python", "ok", here)
         seen = "runs from its folder, so which packages it wants is not known"
-        yield Finding("t5prep", "absent", seen, "python -m pip install -e .")
+        yield Finding("t5prep", "absent", seen, install_command())
         return
     wanted = str(about.json.get("requires_python", ">=3.11"))
     fits = SpecifierSet(wanted).contains(here, prereleases=True)
@@ -116,7 +117,10 @@ def _encoder() -> Finding:
         return Finding("encoder in C", "ok", "gives SentencePiece's ids")
     seen = f"SentencePiece does its work, to the same bytes, more slowly: {slow}"
     return Finding(
-        "encoder in C", "absent", seen, "install a C compiler, then: pip install --force-reinstall --no-deps t5prep"
+        "encoder in C",
+        "absent",
+        seen,
+        f"install a C compiler, then: {install_command(options='--force-reinstall --no-deps')}",
     )
 
 
@@ -140,7 +144,7 @@ def _fitting(extra: str, needs: list[Requirement]) -> Finding:
     if not bad:
         purpose = f", for {EXTRAS[extra]}" if extra else ""
         return Finding(name, "ok", f"{len(needs)} packages, all as tested{purpose}")
-    mend = f"pip install 't5prep[{extra}]'" if extra else "pip install --upgrade t5prep"
+    mend = install_command(*filter(None, [extra]))
     some = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
     purpose = f" (for {EXTRAS[extra]})" if extra else ""
     return Finding(name, "absent" if extra else "wrong", some + purpose, mend)
@@ -168,13 +172,11 @@ def _runners() -> Iterator[Finding]:
 
 def _tensorflow() -> Iterator[Finding]:
     if _version("tensorflow") is None:
-        yield Finding(
-            "TensorFlow", "absent", "not installed; preparing does not need it", "pip install 't5prep[train]'"
-        )
+        yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))
         return
     said = _asked(_DEVICES)
     if "error" in said:
-        yield Finding("TensorFlow", "wrong", str(said["error"]), "pip install --force-reinstall 't5prep[train]'")
+        yield Finding("TensorFlow", "wrong", str(said["error"]), install_command("train", options="--force-reinstall"))
         return
     devices = ", ".join(f"{count} {kind}" for kind, count in said["devices"].items())
     yield Finding("TensorFlow", "ok", f"{said['version']} sees {devices}")
@@ -194,7 +196,7 @@ def _tpus(name: str | None) -> Iterator[Finding]:
         return
     yield Finding("TPU chips", "ok", f"{len(chips)} on this machine")
     if not _version("libtpu"):
-        yield Finding("libtpu", "wrong", "not installed", "pip install 't5prep[tpu]'")
+        yield Finding("libtpu", "wrong", "not installed", install_command("tpu"))
         return
     said = _asked(_TPU)
     if "error" in said:

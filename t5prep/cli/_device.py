@@ -1,23 +1,11 @@
 """Where a model computes: options that several commands share."""
 
-import importlib.util
-import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from t5prep.errors import UsageError
-
-
-def need_tensorflow() -> None:
-    """Say what to install where TensorFlow is missing, and keeps its notes about its own build to itself."""
-    if importlib.util.find_spec("tensorflow") is None:
-        raise UsageError(
-            'TensorFlow is not installed here. Install it with the trainer: pip install "t5prep[train]" '
-            '(on a TPU VM: "t5prep[tpu]").'
-        )
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised; the rest is noise about GPUs
+from t5prep.train.installed import need_tensorflow as need_tensorflow
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ import errno
 import click
 
 from t5prep.errors import T5prepError
+from t5prep.io.installation import install_command
 
 # Modules that the base install has not → the extra that brings them.
 _EXTRAS = {
@@ -50,9 +51,7 @@ def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return None
-    return click.ClickException(
-        f"This needs {name}, which is not installed. Get it: pip install 't5prep[{_EXTRAS[name]}]'"
-    )
+    return click.ClickException(f"This needs {name}, which is not installed. Get it: {install_command(_EXTRAS[name])}")
 
 
 def _system(error: OSError) -> click.ClickException | None:

@@ -50,36 +50,28 @@ def warn(config: Any, *, tpu: str) -> None:
 def print_one(
     question: Any, *, rows: int | None = None, price: float | None = None, quick: bool = False, as_json: bool
 ) -> None:
-    """Asks, and prints the answer, the largest batch, and advice where it does not fit."""
-    from t5prep.plan import report, search
-    from t5prep.plan.question import ask
+    """Print the answer to a question, the largest batch, and advice where it does not fit, each as soon as it is known."""
+    from t5prep.plan import interface, report
 
-    def show(line: str) -> None:
-        if not as_json:
-            click.echo(line)
-
-    answer = ask(question)
-    said = report.as_json(answer)
-    show("\n".join(report.lines(answer, model=question.settings.model)))
-    if rows and answer.fits:
-        one = report.epoch(answer, rows=rows, price=price)
-        said["epoch"] = dataclasses.asdict(one)
-        show(report.epoch_line(one, chips=question.tpu.chips))
-    if not quick:
-        _output.say("Looking for the largest batch; every guess is compiled.")
-        largest = search.largest_batch(question)
-        said["largest_batch"] = largest.question.settings.batch if largest else 0
-        show(
-            f"  largest batch {largest.question.settings.batch} ({largest.question.rows} on each device)"
-            if largest
-            else "  largest batch none: not even the smallest fits"
-        )
-    if not quick and not answer.fits:
-        said["advice"] = []
-        for advice in search.advise(question):
-            said["advice"].append({"change": advice.words, **report.as_json(advice.answer)})
-            show(report.advice_line(advice.words, advice.answer))
-        if not said["advice"]:
-            show("  would fit     nothing that was tried: take a smaller model, or another optimizer")
+    for plan in interface.stages(question, rows=rows, price=price, search=not quick):
+        if as_json:
+            continue
+        if plan.advice:
+            click.echo(report.advice_line(plan.advice[-1].words, plan.advice[-1].answer))
+        elif plan.searched:
+            largest = plan.largest.question if plan.largest else None
+            click.echo(
+                f"  largest batch {largest.settings.batch} ({largest.rows} on each device)"
+                if largest
+                else "  largest batch none: not even the smallest fits"
+            )
+        else:
+            click.echo("\n".join(report.lines(plan.answer, model=question.settings.model)))
+            if plan.epoch:
+                click.echo(report.epoch_line(plan.epoch, chips=question.tpu.chips))
+            if not quick:
+                _output.say("Looking for the largest batch; every guess is compiled.")
     if as_json:
-        _output.print_json(said)
+        _output.print_json(plan.to_json())
+    elif plan.searched and not plan.fits and not plan.advice:
+        click.echo("  would fit     nothing that was tried: take a smaller model, or another optimizer")

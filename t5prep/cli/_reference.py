@@ -1,6 +1,6 @@
-"""REFERENCE.md, written from the commands themselves: `make reference`, and a test that it is what stands there.
+"""Write docs/reference.md from the commands themselves (`make reference`); a test holds that it is what stands there.
 
-python -m t5prep.cli._reference > REFERENCE.md
+python -m t5prep.cli._reference > docs/reference.md
 """
 
 import inspect

@@ -9,6 +9,7 @@ import click
 
 from t5prep import errors
 from t5prep.cli import _output, _plan
+from t5prep.io.installation import install_command
 
 # Where --sweep names no TPU: one host of each kind that TensorFlow trains on.
 SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
@@ -45,7 +46,7 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         raise errors.UsageError(
             "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
-            "Get both: pip install 't5prep[train,plan]'"
+            f"Get both: {install_command('train', 'plan')}"
         )
     # TensorFlow only writes the program down here: no device, and no notes about its own build.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

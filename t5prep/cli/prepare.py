@@ -1,7 +1,6 @@
 """`t5prep prepare TASK`: a command per task, because each has options of its own."""
 
 import dataclasses
-import logging
 import os
 import shlex
 import time
@@ -9,12 +8,10 @@ from typing import Any
 
 import click
 
+import t5prep
 from t5prep.cli import _output
 from t5prep.cli._prepare_options import of_task
 from t5prep.io import byte_sizes
-
-# NumPy's BLAS starts a thread for each core in each worker, and no matrix is multiplied here.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 class _Tasks(click.Group):
@@ -42,7 +39,7 @@ class _Tasks(click.Group):
         usual = f"t5prep prepare {name} --tokenizer google-t5/t5-base --out data/{name}"
         example = f"\b\nExample:\n  {_EXAMPLES.get(name, usual)}"
         return click.Command(
-            name, params=params, callback=_callback(definition), help=f"{summary}\n\n{example}", short_help=summary
+            name, params=params, callback=_callback(name), help=f"{summary}\n\n{example}", short_help=summary
         )
 
 
@@ -54,44 +51,16 @@ _EXAMPLES = {
 }
 
 
-def _callback(definition: Any) -> Any:
-    def run(**given: Any) -> None:
-        fields = [field.name for field in dataclasses.fields(definition.task.options)]
-        _prepare(definition, options={field: given.pop(field) for field in fields}, **given)
+def _callback(name: str) -> Any:
+    def run(as_json: bool, **given: Any) -> None:
+        began = time.monotonic()
+        made = t5prep.prepare(name, **given)
+        if as_json:
+            _output.print_json({"out": given["out"], **_facts(made)})
+        else:
+            _tell(made, out=given["out"], seconds=time.monotonic() - began)
 
     return run
-
-
-def _prepare(definition: Any, *, options: dict[str, Any], source: str, tokenizer: str, out: str, **given: Any) -> None:
-    from pipelines.prepare import prepare
-    from t5prep import sources
-    from t5prep.io import cache_folder
-    from t5prep.prepare import task_settings
-
-    logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
-    as_json, workers, fresh = (given.pop(key) for key in ("as_json", "workers", "fresh"))
-    runner, beam_options = given.pop("runner"), given.pop("beam_options")
-    memory = byte_sizes.parse(given.pop("memory"), name="--memory")
-    resolved = sources.resolve(source, include=definition.choose(options).files)
-    chosen = task_settings.choose(definition, options=options, source=resolved, **given)
-    began = time.monotonic()
-    made = prepare(
-        chosen,
-        source=resolved,
-        tokenizer=tokenizer,
-        out=out,
-        runner=runner,
-        arguments=beam_options,
-        workers=workers,
-        memory=memory,
-        kept=cache_folder.tokenized(),
-        fresh=fresh,
-        task=definition,
-    )
-    if as_json:
-        _output.print_json({"out": out, **_facts(made)})
-    else:
-        _tell(made, out=out, seconds=time.monotonic() - began)
 
 
 def _facts(made: Any) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """`t5prep train`."""
 
+from typing import Any
+
 import click
 
+import t5prep
 from t5prep.cli import _device, _output, _plan, _scores
 
 SHOWN = 10  # rows of the table of predictions
@@ -59,23 +62,25 @@ def command(
     Example:
       t5prep train --recipe tiny --data data/sample --out runs/sample
     """
-    _device.need_tensorflow()
     from t5prep.train import config as configs
-    from t5prep.train.runtime import hosts
-    from t5prep.train.trainer import train
+    from t5prep.train import interface
 
-    given = {"data": data, "model": model, "out": out, "tokenizer": tokenizer}
-    config = configs.build(
-        configs.read_recipe(recipe) if recipe else {},
-        {key: value for key, value in given.items() if value},
-        configs.read_settings(settings),
-    )
+    chosen: dict[str, Any] = {
+        "data": data,
+        "out": out,
+        "model": model,
+        "recipe": recipe,
+        "tokenizer": tokenizer,
+        "settings": configs.read_settings(settings),
+    }
     if dry_run:
-        _plan.print_one(_plan.question_of(config, tpu=tpu), as_json=as_json)
+        _plan.print_one(_plan.question_of(interface.configuration(**chosen), tpu=tpu), as_json=as_json)
         return
     if tpu is not None:
-        _plan.warn(config, tpu=tpu)
-    result = train(config, tpu=tpu, gpus=gpus, replicas=replicas)
+        _plan.warn(interface.configuration(**chosen), tpu=tpu)
+    result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas)
+    from t5prep.train.runtime import hosts
+
     if not hosts.writes():
         return  # of several hosts one says how it ended
     metrics = result.evaluation.metrics if result.evaluation else {}

@@ -215,9 +215,21 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
 
 
 def load(data: str | Path) -> Manifest:
-    """The manifest of the dataset in a directory or under gs://, or the manifest file itself.
+    """Read the manifest of a prepared dataset: what was read, how it was prepared, and every shard with its checksum.
 
-    Raises DatasetError, and OutputError where a bucket may not be read.
+    Args:
+        data: The dataset's directory or gs:// prefix, or its manifest.json.
+
+    Returns:
+        The manifest, checked against its own digest. The shards are not read.
+
+    Raises:
+        DatasetError: There is no manifest (the dataset is not prepared), or it was altered or written by another version.
+        OutputError: The bucket may not be read.
+
+    Example:
+        manifest = t5prep.load("data/sample")
+        print(manifest.settings.task, manifest.splits["train"].records)
     """
     folder = folder_of(data)
     where = paths.at(folder or ".", NAME)

@@ -21,6 +21,7 @@ from typing import Any
 import t5prep
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import atomic_files, cache_folder
+from t5prep.io.installation import install_command
 from t5prep.plan.chips import Chip
 from t5prep.plan.compiler import ENVIRONMENT
 
@@ -103,7 +104,7 @@ def versions() -> dict[str, str]:
     """Return the versions that decide a compilation. Raises UsageError when the `plan` extra is not installed."""
     if not (importlib.util.find_spec("jax") and importlib.util.find_spec("libtpu")):
         raise UsageError(
-            'The TPU compiler is not installed: pip install "t5prep[plan]" (jax and libtpu; no TPU is needed).'
+            f"The TPU compiler (jax and libtpu; no TPU is needed) is not installed: {install_command('train', 'plan')}"
         )
     return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
 

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import t5prep.train
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
+from t5prep.io.installation import install_command
 from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import training_flops
+from t5prep.train import config
 from t5prep.train.config import FREE, TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
@@ -193,7 +194,7 @@ def _computes(question: Question) -> dict[str, Any]:
 @functools.cache
 def _source() -> list[str]:
     """Return what else decides the program: TensorFlow's version and the trainer's own source."""
-    folders = (Path(t5prep.train.__file__).parent, Path(__file__).parent)
+    folders = (Path(config.__file__).parent, Path(__file__).parent)
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     for name in ("tensorflow", "tensorflow-cpu"):
@@ -201,4 +202,4 @@ def _source() -> list[str]:
             return [source, importlib.metadata.version(name)]
         except importlib.metadata.PackageNotFoundError:
             continue
-    raise UsageError('TensorFlow is not installed, and plan compiles its step: pip install "t5prep[train,plan]"')
+    raise UsageError(f"TensorFlow is not installed, and plan compiles its step: {install_command('train', 'plan')}")

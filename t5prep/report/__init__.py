@@ -5,6 +5,7 @@ from pathlib import Path
 from t5prep.dataset import manifest
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
+from t5prep.io.installation import install_command
 
 
 def write(
@@ -22,7 +23,7 @@ def write(
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"report draws with {error.name}, which is missing. Get it: pip install 't5prep[report]'"
+            f"report draws with {error.name}, which is missing. Get it: {install_command('report')}"
         ) from None
     from t5prep.report import dataset, training
 

@@ -247,7 +247,7 @@ def _state(path: str) -> State:
     except (ValueError, TypeError) as error:
         raise OutputError(f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.") from error
     if state is None:
-        raise OutputError(f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: pip install -U t5prep")
+        raise OutputError(f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: update it (git pull).")
     for name, size in state.files.items():
         there = tf.io.gfile.stat(f"{path}/{name}").length if tf.io.gfile.exists(f"{path}/{name}") else 0
         if there != size:

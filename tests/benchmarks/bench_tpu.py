@@ -5,7 +5,7 @@
 Each peer is lowered in an environment of its own, made once under the cache; the rows, lengths, precision (bfloat16),
 optimizer (Adafactor) and dropout (0.1) are the same for all. Cycles are the compiler's own estimate: they compare
 programs on one compiler, and are no measurement. Minutes for each line on a few cores; answers are kept by content.
---write puts the table where the README has it.
+--write puts the table where docs/speed.md has it.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from t5prep.plan.models import MODELS
 from t5prep.plan.question import Question, ask
 from t5prep.train.config import TrainConfig
 
-README = Path(__file__).parents[2] / "README.md"
-# What stands around the table in the README.
+PAGE = Path(__file__).parents[2] / "docs" / "speed.md"
+# What stands around the table in the page.
 BEGIN, END = "<!-- printed by make bench-tpu -->\n", "<!-- end -->\n"
 COLUMNS = ("model", "program", "state", "temporaries", "peak HBM", "FLOP", "estimated cycles", "to ours")
 PEERS = {
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs=2, default=(512, 64))
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS)
     parser.add_argument("--remat", action="store_true", help="ours with remat too")
-    parser.add_argument("--write", action="store_true", help="into the README")
+    parser.add_argument("--write", action="store_true", help="into docs/speed.md")
     given = parser.parse_args()
     chip, lengths = parse(given.chip).chip, (given.lengths[0], given.lengths[1])
     printed = heading(chip=chip.name, rows=given.rows, lengths=lengths)
@@ -119,9 +119,9 @@ def main() -> None:
             said = ours(model, chip=given.chip, rows=given.rows, lengths=lengths, remat=True)
             show(row(model, "t5prep, remat", said, ours=own))
     if given.write:
-        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
-        README.write_text(before + BEGIN + "\n".join(printed) + "\n" + END + after, encoding="utf-8")
+        PAGE.write_text(before + BEGIN + "\n".join(printed) + "\n" + END + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

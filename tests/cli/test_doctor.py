@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from t5prep.cli import _checks, main
+from t5prep.io import installation
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +57,7 @@ def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatc
     assert "numpy 1.26.0 is not" in found["packages"].seen
     assert "click" not in found["packages"].seen
     assert found["extra plan"].state == "ok"
-    assert (found["extra train"].state, found["extra train"].mend) == ("absent", "pip install 't5prep[train]'")
+    assert (found["extra train"].state, found["extra train"].mend) == ("absent", installation.install_command("train"))
     assert "transformers is missing" in found["extra train"].seen
     assert found["TensorFlow"].state == "absent"
     assert not _checks.healthy(list(found.values()))

@@ -1,4 +1,4 @@
-"""REFERENCE.md is what the commands say of themselves."""
+"""docs/reference.md is what the commands say of themselves."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from t5prep.cli import _reference, main
 
-WRITTEN = Path(__file__).parents[2] / "REFERENCE.md"
+WRITTEN = Path(__file__).parents[2] / "docs" / "reference.md"
 
 
 def test_reference_is_what_the_commands_say() -> None:

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def cloud(bucket: str) -> str:
     """A bucket of an emulator; skips where the Dataflow client is not installed."""
-    pytest.importorskip("google.cloud.dataflow", reason="pip install 't5prep[dataflow]'")
+    pytest.importorskip("google.cloud.dataflow", reason="needs the extra dataflow")
     return bucket
 
 
@@ -130,5 +130,5 @@ def test_options_that_dataflow_needs_are_asked_for_one_by_one(cloud: str, tmp_pa
 
 def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.engines._installed", lambda module: False)
-    with pytest.raises(UsageError, match=r"pip install 't5prep\[dataflow\]'"):
+    with pytest.raises(UsageError, match=r"pip install -e '.\[dataflow\]'"):
         engines.require("dataflow", out="gs://bucket/out")

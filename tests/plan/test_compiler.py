@@ -10,9 +10,9 @@ from t5prep.plan import compiled, hlo
 from t5prep.plan.chips import CHIPS, GIB, parse
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-jax = pytest.importorskip("jax", reason='needs the TPU compiler: pip install "t5prep[plan]"')
+jax = pytest.importorskip("jax", reason="needs the extra plan")
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-pytest.importorskip("libtpu", reason='needs the TPU compiler: pip install "t5prep[plan]"')
+pytest.importorskip("libtpu", reason="needs the extra plan")
 
 
 @pytest.fixture(autouse=True)

@@ -225,7 +225,7 @@ def test_what_cannot_be_planned_is_one_sentence(arguments, sentence):
 
 real = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("jax", "libtpu", "tensorflow")),
-    reason='needs TensorFlow and the TPU compiler: pip install "t5prep[train,plan]"',
+    reason="needs the extras train and plan",
 )
 
 
@@ -312,7 +312,7 @@ def test_every_recipe_compiles_as_a_toy(recipe, tpu, tmp_path, monkeypatch):
 def test_the_table_of_the_readme_is_what_the_bench_prints():
     from benchmarks import bench_tpu
 
-    text = bench_tpu.README.read_text(encoding="utf-8")
+    text = bench_tpu.PAGE.read_text(encoding="utf-8")
     assert text.count(bench_tpu.BEGIN) == text.count(bench_tpu.END) == 1
     lines = text.partition(bench_tpu.BEGIN)[2].partition(bench_tpu.END)[0].splitlines()
     assert "estimate, not a measurement." in lines[1]

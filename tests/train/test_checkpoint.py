@@ -126,7 +126,7 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
         checkpoints.last(str(tmp_path))
     said = json.loads((path / "checkpoint.json").read_text())
     (path / "checkpoint.json").write_text(json.dumps({**said, "schema": 2}))
-    with pytest.raises(OutputError, match="pip install -U t5prep"):
+    with pytest.raises(OutputError, match="git pull"):
         checkpoints.last(str(tmp_path))
 
 

@@ -11,7 +11,7 @@ from toy_dataset import INPUT, SHA, TARGET, global_rows, write
 from t5prep.errors import T5prepError, UsageError
 from t5prep.train.data import order
 
-pytest.importorskip("tensorflow", reason="reading needs TensorFlow: pip install t5prep[train]")
+pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import eval_batches, opening, steps_per_epoch, train_batches
 
 COUNTS = [19, 23, 0, 17, 31, 11]

@@ -10,7 +10,7 @@ from toy_dataset import write
 from t5prep.dataset.upload import upload
 from t5prep.io import gcs
 
-pytest.importorskip("tensorflow", reason="reading needs TensorFlow: pip install t5prep[train]")
+pytest.importorskip("tensorflow", reason="needs the extra train")
 
 COUNTS = [40, 43, 37, 41, 44, 39, 42, 38]
 READ = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-tf = pytest.importorskip("tensorflow", reason='needs TensorFlow: pip install "t5prep[train]"')
+tf = pytest.importorskip("tensorflow", reason="needs the extra train")
 np = pytest.importorskip("numpy")
 
 from t5prep.train.model import attention, row_attention  # noqa: E402

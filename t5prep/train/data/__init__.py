@@ -29,12 +29,34 @@ def train_batches(
     with_ids: bool = False,
     tokenizer: str | None = None,
 ) -> tf.data.Dataset:
-    """Endless training batches from `start_step` on: this host's `global_batch / hosts` rows of each global batch.
+    """Return endless training batches from `start_step` on: this host's part of each global batch.
 
-    Several datasets are mixed by `rates` (any positive numbers; by their records where None). `tokenizer` is the
-    SHA-256 that the manifest must name. `with_ids` adds `id`: string[rows] (packed: string[rows, most in a row]).
-    An epoch is `records` rows, which need not be a whole number of steps: the next one begins in the same batch.
-    Raises DatasetError where a dataset is not what its manifest says, UsageError where the numbers cannot be.
+    The same seed and step give the same rows in the same order, whatever the number of hosts. An epoch need not be a whole
+    number of steps: the next one begins in the same batch.
+
+    Args:
+        data: A prepared dataset (a directory or gs:// prefix), or several, which are mixed.
+        split: The split to read.
+        global_batch: Rows of a batch over all hosts.
+        seed: Decides the order.
+        start_step: The step whose batch comes first, counted from 0.
+        rates: How often each dataset is drawn, as positive numbers; in proportion to their records by default.
+        host: This host's number, from 0.
+        hosts: How many hosts there are; each reads only its own `global_batch / hosts` rows.
+        with_ids: Whether to add `id`: string[rows] (packed: string[rows, most in a row]).
+        tokenizer: The SHA-256 of the tokenizer that the manifest must name; None for any.
+
+    Returns:
+        A tf.data.Dataset of `{"input_ids", "attention_mask": int32[rows, input_length], "labels": int32[rows,
+        target_length]}`; labels are -100 where there is no target token.
+
+    Raises:
+        DatasetError: A dataset is not what its manifest says.
+        UsageError: The rows cannot be dealt to the hosts, or the datasets not be mixed at these rates.
+
+    Example:
+        batches = t5prep.train_batches("data/sample", global_batch=32, seed=0, start_step=1000)
+        print(next(iter(batches))["labels"].shape)
     """
     names = [data] if isinstance(data, str) else list(data)
     _check_rows(global_batch, host=host, hosts=hosts)

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.io.installation import install_command
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.layout import Layout, arrange, fitting_shard
 
@@ -46,7 +47,7 @@ def _tpu(name: str) -> list[Any]:
             "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU."
         )
     if importlib.util.find_spec("libtpu") is None:
-        raise UsageError("--tpu: this machine has TPU chips, and libtpu is not installed: pip install 't5prep[tpu]'")
+        raise UsageError(f"--tpu: this machine has TPU chips, and libtpu is not installed: {install_command('tpu')}")
     return _devices("tpu", "--tpu: the TPU does not answer")
 
 

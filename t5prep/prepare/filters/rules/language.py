@@ -1,6 +1,6 @@
 """Language, found by py3langid: 139 languages, its model inside the package (BSD licence, 4.6 MB).
 
-Install it with the extra: pip install 't5prep[language]'. Lui and Baldwin 2012, https://aclanthology.org/P12-3005
+It comes with the extra `language`. Lui and Baldwin 2012, https://aclanthology.org/P12-3005
 """
 
 import dataclasses
@@ -8,6 +8,7 @@ import functools
 from typing import Any
 
 from t5prep.errors import Reject, UsageError, did_you_mean
+from t5prep.io.installation import install_command
 from t5prep.tasks.options import option
 
 # So much of a text tells its language; a whole one would take many times as long as tokenizing it.
@@ -45,6 +46,6 @@ def _identifier() -> Any:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
         raise UsageError(
-            "--filter language needs py3langid, which is not installed: pip install 't5prep[language]'"
+            f"--filter language needs py3langid, which is not installed: {install_command('language')}"
         ) from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

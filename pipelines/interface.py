@@ -1,0 +1,106 @@
+"""The public function of preparing, with plain arguments: `t5prep.prepare`."""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t5prep import sources
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import Settings
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.io import byte_sizes, cache_folder
+from t5prep.prepare import task_settings
+from t5prep.prepare.memory_budget import DEFAULT
+from t5prep.tasks import registry
+from t5prep.tasks.registry import Definition
+
+# NumPy's BLAS starts a thread for each core in each worker, and no matrix is multiplied here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def prepare(
+    task: str,
+    *,
+    tokenizer: str,
+    out: str | Path,
+    source: str | None = None,
+    runner: str = "local",
+    beam_options: Sequence[str] = (),
+    workers: int | None = None,
+    memory: str | int = DEFAULT,
+    fresh: bool = False,
+    **choices: Any,
+) -> Manifest:
+    """Prepare a corpus: its rows become tokenized, shuffled, verified TFRecord shards and a manifest.
+
+    A run that was killed goes on where it stopped, and the same call on any runner, with any number of workers, makes the
+    same bytes. A directory that holds another dataset is left alone.
+
+    Args:
+        task: What a row becomes: a name that `t5prep tasks` lists, such as "text2text" or "so_quality", or the path of a file
+            of your own, such as "./headlines.py".
+        tokenizer: A SentencePiece model file, a directory in Hugging Face layout, a Hub name, or "sample:".
+        out: The dataset's directory, or a gs:// prefix.
+        source: Where the rows are: "sample:", a path or glob, "gs://...", "https://...", "kaggle:owner/slug",
+            "zenodo:RECORD" or "hf:owner/name". May be left out for a task that has its own.
+        runner: What runs the pipeline: "local", "prism", "flink" or "dataflow".
+        beam_options: Beam's own options for the runner, such as `["--project=PROJECT"]`.
+        workers: Processes on this machine; all cores by default, 0 for the calling process alone.
+        memory: What all processes may use together, such as "2GiB" or a number of bytes.
+        fresh: Whether to tokenize anew what an earlier run has tokenized.
+        **choices: The options of `t5prep prepare TASK`, with underscores: `input_length=256`, `splits={"train": 1.0}`,
+            `inputs_column="question"`. What is left out is the task's default.
+
+    Returns:
+        The manifest, as `t5prep.load(out)` returns it.
+
+    Raises:
+        T5prepError: In one sentence: a source that cannot be read, a column that is not there, a choice that the task does
+            not have, a directory that holds another dataset.
+
+    Example:
+        manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
+        print(manifest.splits["train"].records, manifest.rejected)
+    """
+    from pipelines.prepare import prepare as run
+
+    logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
+    definition = registry.get(task)
+    settings, options = _parted(definition, choices)
+    place = source or definition.task.source
+    if not place:
+        raise UsageError(f"{task} has no source of its own. Say where the rows are: --source mine.csv")
+    resolved = sources.resolve(place, include=definition.choose(options).files)
+    return run(
+        task_settings.choose(definition, options=options, source=resolved, **settings),
+        source=resolved,
+        tokenizer=tokenizer,
+        out=str(out),
+        runner=runner,
+        arguments=list(beam_options),
+        workers=workers,
+        memory=memory if isinstance(memory, int) else byte_sizes.parse(memory, name="--memory"),
+        kept=cache_folder.tokenized(),
+        fresh=fresh,
+        task=definition,
+    )
+
+
+def _parted(definition: Definition, choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the choices that every task has, read where they are text, and those of the task. Raises UsageError."""
+    common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}
+    own = [field.name for field in dataclasses.fields(definition.task.options)]
+    settings, options = {}, {}
+    for name, value in choices.items():
+        if name in common:
+            parse = common[name].metadata["parse"]
+            settings[name] = parse(value) if parse and isinstance(value, str) else value
+        elif name in own:
+            options[name] = value
+        else:
+            known = [*own, *common]
+            raise UsageError(f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}.")
+    return settings, options

@@ -1,0 +1,32 @@
+"""The commands that install what is missing. No package index has t5prep: it is installed from a clone of its repository."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def install_command(*extras: str, options: str = "") -> str:
+    """Return the command that installs t5prep with these extras into the Python that runs, at the tested versions.
+
+    It begins with `cd CLONE` when the clone is known and is not the working directory. `options` are further ones of pip.
+    """
+    clone = ROOT if (ROOT / "setup.py").is_file() else None
+    place = "." + (f"[{','.join(extras)}]" if extras else "")
+    command = " ".join(filter(None, [f"{_python()} -m pip install", options, f"-e '{place}' -c .ci/pins.txt"]))
+    if clone is None:
+        return f"{command}   (in a clone of t5prep)"
+    return command if clone == Path.cwd() else f"cd {clone} && {command}"
+
+
+def _python() -> str:
+    """Return how a shell calls the Python that runs: by its name where that leads to it, else by its path."""
+    named = shutil.which("python")
+    return "python" if named and os.path.samefile(named, sys.executable) and _same_prefix(named) else sys.executable
+
+
+def _same_prefix(named: str) -> bool:
+    """Return whether a Python is the one of this environment; environments share one executable through links."""
+    return os.path.dirname(os.path.abspath(named)) == os.path.dirname(os.path.abspath(sys.executable))

@@ -1,0 +1,134 @@
+"""The public function of planning, with plain arguments: `t5prep.plan`."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from t5prep.plan import planner, report
+from t5prep.plan import question as asking
+from t5prep.plan import search as searching
+from t5prep.plan.question import Answer, Question
+from t5prep.plan.report import Epoch
+from t5prep.plan.search import Advice
+from t5prep.train import config as configs
+from t5prep.train.installed import need_tensorflow
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Whether a training fits a TPU, and how fast it is by the compiler's estimate: what `t5prep.plan` returns.
+
+    `answer` is the compiler's to the very question. `epoch` is a pass over the dataset, None without one or where it does
+    not fit. `largest` is the answer for the largest batch that fits, None where none does; `advice` are changes that make
+    a training fit that does not. Both are only looked for when they are asked for (`searched`).
+    """
+
+    answer: Answer
+    epoch: Epoch | None = None
+    largest: Answer | None = None
+    advice: tuple[Advice, ...] = ()
+    searched: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the step and all that it holds fit in the memory of one device."""
+        return self.answer.fits
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Return the bytes that one device needs."""
+        return self.answer.compiled.hbm_bytes
+
+    @property
+    def step_seconds(self) -> float:
+        """Return the compiler's estimate of a step, in seconds. It is not a measurement."""
+        return self.answer.step_seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `t5prep plan --json` prints."""
+        shown = report.as_json(self.answer)
+        if self.epoch:
+            shown["epoch"] = dataclasses.asdict(self.epoch)
+        if self.searched:
+            shown["largest_batch"] = self.largest.question.settings.batch if self.largest else 0
+            if not self.fits:
+                shown["advice"] = [{"change": one.words, **report.as_json(one.answer)} for one in self.advice]
+        return shown
+
+
+def plan(
+    *,
+    model: str = "",
+    data: str | None = None,
+    split: str = "train",
+    tpu: str = "v5e-8",
+    batch: int | None = None,
+    input_length: int | None = None,
+    target_length: int | None = None,
+    packed: bool = False,
+    recipe: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    price: float | None = None,
+    search: bool = True,
+) -> Plan:
+    """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
+
+    The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. A large
+    model takes minutes; answers are kept in the cache.
+
+    Args:
+        model: A published T5 ("t5-base", "google/mt5-base", ...) or a directory with config.json. May be left out where
+            the recipe has one.
+        data: A prepared dataset: its lengths, its layout, and how many rows an epoch has.
+        split: The split whose rows make an epoch.
+        tpu: The type of TPU: "v2-8", "v5e-4", "v6e-8", ...
+        batch: Rows a step over all devices; the recipe's or the trainer's own by default.
+        input_length: Tokens of an input, instead of the dataset's (or 512).
+        target_length: Tokens of a target, instead of the dataset's (or 64).
+        packed: Whether rows hold several examples each.
+        recipe: Settings by name, or a TOML file, as for `t5prep.train`.
+        settings: Single settings over the recipe's, such as `{"remat": True}`.
+        price: What one chip costs for an hour, in any currency: the epoch then has a price.
+        search: Whether to look for the largest batch that fits, and for what would make a training fit that does not.
+            Every guess is compiled.
+
+    Returns:
+        A Plan: `fits`, `hbm_bytes`, `step_seconds`, and the parts that they come from.
+
+    Raises:
+        T5prepError: In one sentence: TensorFlow or the compiler is missing, the model or TPU is not known, or the batch
+            cannot be shared by the devices.
+
+    Example:
+        plan = t5prep.plan(model="t5-small", data="data/sample", tpu="v5e-8", batch=64, search=False)
+        print(plan.fits, plan.step_seconds, plan.epoch.hours)
+    """
+    need_tensorflow()
+    prepared = planner.read(data, split=split) if data else None
+    question = planner.questions(
+        model=model,
+        tpus=[tpu],
+        batches=[batch] if batch else [],
+        data=prepared,
+        lengths=(input_length, target_length),
+        packed=packed,
+        settings=[configs.read_recipe(recipe) if recipe else {}, settings or {}],
+    )[0]
+    rows = prepared.split.records if prepared else None
+    *_, last = stages(question, rows=rows, price=price, search=search)
+    return last
+
+
+def stages(question: Question, *, rows: int | None = None, price: float | None = None, search: bool) -> Iterator[Plan]:
+    """Yield the plan as it grows: the answer first, then the largest batch, then each advice. Raises T5prepError."""
+    answer = asking.ask(question)
+    epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits else None
+    grown = Plan(answer, epoch)
+    yield grown
+    if not search:
+        return
+    grown = dataclasses.replace(grown, largest=searching.largest_batch(question), searched=True)
+    yield grown
+    for advice in () if answer.fits else searching.advise(question):
+        grown = dataclasses.replace(grown, advice=(*grown.advice, advice))
+        yield grown

@@ -1,0 +1,24 @@
+"""What training needs to be installed, said before it is imported."""
+
+import importlib.util
+import os
+import sys
+
+from t5prep.errors import UsageError
+from t5prep.io.installation import install_command
+
+
+def need_tensorflow() -> None:
+    """Raise UsageError, with the command that installs it, where TensorFlow is missing; else silence its start.
+
+    A Python that no TensorFlow is made for is told so.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        here = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if sys.version_info >= (3, 14):
+            raise UsageError(
+                f"TensorFlow is not installed, and there is none for Python {here}: `make train` in the clone of t5prep "
+                "makes an environment that has one."
+            )
+        raise UsageError(f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors are raised; what it writes besides is about GPUs

@@ -1,0 +1,136 @@
+"""`import t5prep` is light, gives what the README uses, and folders of the same names stay folders."""
+
+import importlib.util
+import inspect
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import training
+
+import t5prep
+
+ROOT = Path(__file__).parents[1]
+FUNCTIONS = [name for name in t5prep.__all__ if name != "T5prepError"]
+HEAVY = "'apache_beam', 'tensorflow', 'jax', 'numpy', 'pyarrow', 'click', 'transformers', 'requests'"
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    code = f"import sys, t5prep; dir(t5prep); print(sorted(set(sys.modules) & {{{HEAVY}}}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_says_what_it_takes_gives_and_raises(name: str) -> None:
+    function = t5prep._function(name)
+    text = inspect.getdoc(function) or ""
+    for part in ("Args:", "Returns:", "Raises:", "Example:"):
+        assert f"\n{part}\n" in text, f"{name} has no {part}"
+    documented = text.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    for parameter in inspect.signature(function).parameters.values():
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        assert f"    {stars}{parameter.name}: " in documented, (name, parameter.name)
+        assert parameter.annotation is not parameter.empty
+    assert inspect.signature(getattr(t5prep, name)) == inspect.signature(function)
+
+
+@pytest.mark.parametrize("name", ["plan", "prepare", "train"])
+def test_a_folder_can_be_called_whatever_was_imported_first(name: str) -> None:
+    module = {"plan": "chips", "prepare": "partition", "train": "config"}[name]
+    code = (
+        f"import t5prep.{name}.{module} as inner, t5prep; print(t5prep.{name}.__name__, callable(t5prep.{name}), inner)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith(f"t5prep.{name} True <module 't5prep.{name}.{module}'")
+
+
+def test_the_error_and_unknown_names() -> None:
+    from t5prep.errors import T5prepError
+
+    assert t5prep.T5prepError is T5prepError
+    assert set(t5prep.__all__) <= set(dir(t5prep))
+    with pytest.raises(AttributeError, match="no attribute 'prepair'"):
+        _ = t5prep.prepair  # type: ignore[attr-defined]
+
+
+def _example(name: str) -> str:
+    """Return the example of a public function's docstring."""
+    return textwrap.dedent((inspect.getdoc(t5prep._function(name)) or "").partition("\nExample:\n")[2]) + "\n"
+
+
+def _run(script: str) -> str:
+    """Return what a script prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_the_examples_of_preparing_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(_example("prepare") + _example("load"), {"t5prep": t5prep})
+    assert capsys.readouterr().out.splitlines()[-1] == "so_quality 3615"
+    assert (here / "data" / "sample" / "manifest.json").exists()
+
+
+def test_choices_of_preparing_are_those_of_the_command_line(here: Path) -> None:
+    Path("mine.csv").write_text("q,a\n" + "".join(f"why {n},because {n}\n" for n in range(20)))
+    choices = {"inputs_column": "q", "targets_column": "a", "splits": "train=1.0", "input_length": 16, "shards": "auto"}
+    manifest = t5prep.prepare("text2text", source="mine.csv", tokenizer="sample:", out="data", workers=0, **choices)
+    assert manifest.splits["train"].records == 20
+    assert manifest == t5prep.load("data")
+    with pytest.raises(t5prep.T5prepError, match="data holds another dataset"):
+        t5prep.prepare(
+            "text2text", source="mine.csv", tokenizer="sample:", out="data", workers=0, **{**choices, "input_length": 8}
+        )
+    with pytest.raises(t5prep.T5prepError, match=r'inputs_colum.* Did you mean "inputs_column"\?'):
+        t5prep.prepare(
+            "text2text", source="mine.csv", tokenizer="sample:", out="b", inputs_colum="q", targets_column="a"
+        )
+    with pytest.raises(t5prep.T5prepError, match=r"text2text has no source of its own"):
+        t5prep.prepare("text2text", tokenizer="sample:", out="b", inputs_column="q", targets_column="a")
+
+
+@pytest.mark.slow
+def test_the_examples_of_training_run(here: Path) -> None:
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("needs the extra train")
+    names = ("prepare", "train_batches", "train", "evaluate", "predict")
+    code = "import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent("".join(map(_example, names)), "    ")
+    Path("examples.py").write_text(code)
+    printed = _run("examples.py")
+    _, shape, trained, scored, answer = printed.splitlines()
+    assert shape == "(32, 2)"
+    assert trained.startswith("4 ")
+    assert len(scored.split()) == 2
+    assert len(answer.split()) <= 1
+
+
+@pytest.mark.slow
+def test_the_example_of_planning_runs(here: Path) -> None:
+    if not all(map(importlib.util.find_spec, ("tensorflow", "jax", "libtpu"))):
+        pytest.skip("needs the extras train and plan")
+    Path("model").mkdir()
+    Path("model/config.json").write_text(json.dumps(training.SHAPE | {"vocab_size": 32128}))
+    code = _example("prepare") + _example("plan").replace('"t5-small"', '"model"')  # t5-small itself takes minutes
+    Path("examples.py").write_text("import t5prep\n\nif __name__ == '__main__':\n" + textwrap.indent(code, "    "))
+    printed = _run("examples.py")
+    assert printed.splitlines()[-1].startswith("True ")
+
+
+def test_rows_to_predict_are_texts_or_dicts() -> None:
+    pytest.importorskip("tensorflow", reason="needs the extra train")
+    assert t5prep.predict("no-such-model", []) == []
+    with pytest.raises(t5prep.T5prepError, match="these are neither"):
+        t5prep.predict("no-such-model", [1, 2])  # type: ignore[list-item]
