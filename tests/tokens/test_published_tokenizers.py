@@ -17,7 +17,8 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 BYTES = Tokenizer(byte_vocabulary.model(), name="bytes")
 TEXTS = ["Ça coûte 12,50 € — vraiment?", "ﬁ Ⅷ １２３ ½", "a\tb\nc", "x  y   z", "don't (maybe) [x]", "€$+<=>^`|~ 3.14"]
-WRITTEN = (Path(__file__), Path(__file__).parents[2] / "README.md")
+ROOT = Path(__file__).parents[2]
+WRITTEN = (Path(__file__), ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 LINES = [
     line
     for path in WRITTEN
