@@ -70,7 +70,7 @@ def prepare(
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
     definition = registry.get(task)
     settings, options = _parted(definition, choices)
-    place = source or definition.task.source
+    place = source or definition.task.corpus.source
     if not place:
         raise UsageError(f"{task} has no source of its own. Say where the rows are: --source mine.csv")
     resolved = sources.resolve(place, include=definition.choose(options).files)
@@ -102,5 +102,7 @@ def _parted(definition: Definition, choices: Mapping[str, Any]) -> tuple[dict[st
             options[name] = value
         else:
             known = [*own, *common]
-            raise UsageError(f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}.")
+            raise UsageError(
+                f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}."
+            )
     return settings, options
