@@ -80,7 +80,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_examples_of_preparing_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec(_example("prepare") + _example("load"), {"t5prep": t5prep})
-    assert capsys.readouterr().out.splitlines()[-1] == "so_quality 3615"
+    assert capsys.readouterr().out.splitlines()[-1] == "3615"
     assert (here / "data" / "sample" / "manifest.json").exists()
 
 

@@ -215,7 +215,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
 
 
 def load(data: str | Path) -> Manifest:
-    """Read the manifest of a prepared dataset: what was read, how it was prepared, and every shard with its checksum.
+    """Read the manifest of a prepared dataset: source, settings, counts, and every shard with its checksum.
 
     Args:
         data: The dataset's directory or gs:// prefix, or its manifest.json.
@@ -224,12 +224,11 @@ def load(data: str | Path) -> Manifest:
         The manifest, checked against its own digest. The shards are not read.
 
     Raises:
-        DatasetError: There is no manifest (the dataset is not prepared), or it was altered or written by another version.
+        DatasetError: There is no manifest, or it was altered or written by another version.
         OutputError: The bucket may not be read.
 
     Example:
-        manifest = t5prep.load("data/sample")
-        print(manifest.settings.task, manifest.splits["train"].records)
+        print(t5prep.load("data/sample").splits["train"].records)
     """
     folder = folder_of(data)
     where = paths.at(folder or ".", NAME)
