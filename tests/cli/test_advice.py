@@ -43,10 +43,15 @@ def advised() -> list[tuple[str, str]]:
         for path in sorted(readme.ROOT.joinpath(folder).rglob("*")):
             if path.suffix in (".py", ".html"):
                 for text in _texts(path):
-                    found |= {match.group().strip(): path.name for match in _ADVISED.finditer(text)}
+                    found |= {_unquoted(match.group().strip()): path.name for match in _ADVISED.finditer(text)}
     sentences = re.findall(r"`(t5prep [^`]+)`", re.sub(r"```.*?```", "", readme.TEXT, flags=re.DOTALL))
     found |= {" ".join(command.split()): "README.md" for command in sentences}
     return [(where, command) for command, where in found.items() if _is_command(command)]
+
+
+def _unquoted(command: str) -> str:
+    """Return a command without the quote that closes the text around it: `ssh --command='t5prep doctor'`."""
+    return command[:-1] if command.endswith("'") and command.count("'") % 2 else command
 
 
 def _is_command(text: str) -> bool:
