@@ -12,7 +12,7 @@ from t5prep.dataset import balance, manifest
 from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
-from t5prep.prepare import record_counts, record_writer
+from t5prep.prepare import record_counts, record_writer, row_warnings
 from t5prep.prepare.block_sorter import Run
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.leaks import Leaks
@@ -26,8 +26,6 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
-# So many rows without an example are hardly meant.
-MANY_REJECTED = 0.1
 # So many cut targets are worth a warning; of labels, any.
 MANY_TARGETS_CUT = 0.05
 # Rows of which one side is fuller than the one share, and the other emptier than the other, waste what packing could win.
@@ -83,17 +81,10 @@ def assemble(
     if rejected_file.lines != sum(rejected.values()):
         raise BalanceError(f"{sum(rejected.values()):,} rows made no record, and {rejected_file.lines:,} are written.")
     rows = sum(run.rows - run.blank for run in runs)
-    if sum(rejected.values()) > MANY_REJECTED * rows:
-        most = max(rejected, key=lambda reason: rejected[reason])
-        warnings.append(
-            f"{100 * sum(rejected.values()) // rows}% of all rows made no example, most of them for: {most} "
-            f"({rejected[most]:,}){_commonest(most, rejected[most], rejected_for)}. What they are is in rejected.jsonl"
-        )
-    if total.labels is not None and len(total.labels) == 1 and total.examples > 1 and not facts.hides_spans:
-        warnings.append(
-            f"all {total.examples:,} examples have one target: a model learns to give it whatever it reads. Is a class "
-            "missing? See what was rejected in rejected.jsonl"
-        )
+    warnings += row_warnings.rejected_rows(rows, rejected, rejected_for)
+    if not facts.hides_spans:
+        warnings += row_warnings.one_target(total.examples, total.labels)
+    warnings += row_warnings.empty_splits(settings.splits or (), splits)
     warnings += _cut_warnings(total, settings, labelled=labelled)
     if settings.layout == "packed":
         warnings += _packed_warnings(total, settings)
@@ -118,16 +109,6 @@ def assemble(
         rows=accounted,
         rejected_file=rejected_file,
     ).sealed()
-
-
-def _commonest(reason: str, rows: int, rejected_for: Mapping[str, int]) -> str:
-    """Return the whole words of a reason that half of its rows share, as the end of a sentence, or "".
-
-    They say which value it is, and the option that mends it.
-    """
-    words = {text: number for text, number in rejected_for.items() if text.partition(":")[0] == reason}
-    most = max(words, key=lambda text: words[text], default="")
-    return f", as {most} ({words[most]:,})" if most and 2 * words[most] >= rows else ""
 
 
 def account(runs: Sequence[Run], gathered: Sequence[Gathered]) -> dict[str, balance.Rows]:

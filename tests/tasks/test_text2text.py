@@ -1,5 +1,6 @@
 """What a protected template keeps, and what a map makes of labels."""
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -94,3 +95,27 @@ def test_rows_whose_label_has_no_word_are_rejected_and_counted(tmp_path: Path) -
     )
     assert made.rejected == {"unknown label": 10}
     assert sum((Counter(split.labels) for split in made.splits.values()), Counter()) == {"low": 10, "high": 10}
+
+
+def test_rows_without_a_target_can_have_one(tmp_path):
+    """As the unanswerable questions of SQuAD 2.0, half of which were lost; by columns and by rows."""
+    lines = [{"q": f"question {n}", "a": ["x"] if n % 2 else []} for n in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "rows.csv").write_text("q,a\n" + "".join(f"question {n},{'x' * (n % 2)}\n" for n in range(20)))
+    columns = {"inputs_column": "q", "targets_column": "a"}
+    for name in ("rows.jsonl", "rows.csv"):
+        how = {"tokenizer": "sample:", "task": "text2text"}
+        made = prepared(tmp_path / name, tmp_path / f"without {name}", options=columns, **how)
+        assert (made.rows[name].examples, made.rejected) == (10, {"empty target": 10})
+        assert '--empty-target "no answer" (10)' in made.warnings[0]
+        options = columns | {"empty_target": "no answer"}
+        made = prepared(tmp_path / name, tmp_path / f"with {name}", options=options, **how)
+        assert (made.rows[name].examples, made.rejected) == (20, {})
+
+
+def test_a_split_that_stays_empty_is_said(tmp_path):
+    (tmp_path / "rows.csv").write_text("q,a\n" + "".join(f"question {n},{n}\n" for n in range(3)))
+    columns = {"inputs_column": "q", "targets_column": "a"}
+    how = {"tokenizer": "sample:", "task": "text2text", "options": columns}
+    made = prepared(tmp_path / "rows.csv", tmp_path / "out", splits={"train": 0.999, "validation": 0.001}, **how)
+    assert any("no row fell into the split validation" in warning for warning in made.warnings)

@@ -30,6 +30,9 @@ class Options:
     label_map: str = option(
         "", "what the values of the targets' column mean, as in 0=negative,1=positive; others are rejected"
     )
+    empty_target: str = option(
+        "", 'the target of rows that have none, as "no answer" for unanswerable questions; otherwise they are rejected'
+    )
     protect: tuple[str, ...] = option(
         (), "a column of the template that truncation must never cut, nor then the template's own words"
     )
@@ -56,8 +59,10 @@ def to_example(record: Record, options: Options) -> Example:
         else:
             target = values.text(record, options.targets_column)
     if not target.strip():
-        raise Reject("empty target")
-    if words := label_words(options):
+        if not options.empty_target:
+            raise Reject('empty target: give such rows one by --empty-target "no answer"')
+        target, references = options.empty_target, ()
+    elif words := label_words(options):
         if target not in words:
             raise Reject(f"unknown label: {target!r} is not one of {', '.join(words)}")
         target, references = words[target], tuple(words.get(answer, answer) for answer in references)
