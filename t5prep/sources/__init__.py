@@ -1,6 +1,6 @@
-"""Sources: where text comes from, pinned and checked. One grammar (see `t5prep.sources.grammar`), one way to read.
+"""Resolve a source to pinned and checked raw files, and open them (for the grammar see `t5prep.sources.grammar`).
 
-`resolve` finds (and where needed fetches) the raw files of a source; `open_stream` and `open_random` read one.
+`resolve` finds the raw files of a source and fetches them where needed; `open_stream` and `open_random` read one.
 """
 
 import os
@@ -24,9 +24,9 @@ def resolve(
     progress: bool | None = None,
     stream: bool | None = None,
 ) -> Resolved:
-    """A source as pinned raw files, in order of their names.
+    """Return a source as pinned raw files, in the order of their names.
 
-    cache: where downloads are kept (default: below $T5PREP_CACHE, or t5prep in the user's cache directory)
+    cache: the folder of downloads (default: below $T5PREP_CACHE, or t5prep in the user's cache directory)
     include: fnmatch patterns over the files' names, or over the last parts of them; none means every file
     token: a Hugging Face token for this call only; workers that stream use HF_TOKEN or the login of their machine
     progress: draw a bar on stderr; None draws it on a terminal only

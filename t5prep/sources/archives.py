@@ -1,7 +1,7 @@
-"""Zip archives, read where they lie: members are listed, checked and streamed, never unpacked to disk.
+"""Read zip archives in place: list, check and stream their members without unpacking to disk.
 
-A name that climbs out, an absolute name or a symbolic link refuses the whole archive: whoever made it meant harm, or
-made it with a tool that cannot be trusted. An encrypted member or a bomb is refused when it is asked for.
+A member whose path leaves the archive, an absolute path or a symbolic link refuses the whole archive: it is malicious,
+or made by a tool that cannot be trusted. An encrypted member or a decompression bomb is refused when it is asked for.
 """
 
 import re
@@ -22,12 +22,12 @@ _ABSOLUTE = re.compile(r"^([/\\]|[A-Za-z]:)")
 
 
 def is_zip(name: str) -> bool:
-    """Whether a file of this name is taken for an archive of files."""
+    """Check whether a file of this name is read as a zip archive."""
     return name.lower().endswith(".zip")
 
 
 def refuse_tar(name: str) -> None:
-    """Raises SourceError for a tar, whose members cannot be read without reading all that stands before them."""
+    """Raise SourceError for a tar: a member of it cannot be read without reading everything before it."""
     if re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|7z|rar)$", name, re.IGNORECASE):
         raise SourceError(f"{name} is an archive that cannot be read in place. Unpack it, and name the directory.")
 
@@ -35,9 +35,9 @@ def refuse_tar(name: str) -> None:
 def members(
     archive: BinaryIO, *, path: str, name: str, include: Sequence[str] = (), prefix: str = "", checksum: str = ""
 ) -> tuple[list[RawFile], list[str]]:
-    """The members asked for, each named `prefix` + its name in the archive, and the names of all members.
+    """Return the members asked for, each named `prefix` + its name in the archive, and the names of all members.
 
-    Raises SourceError for a damaged archive, and for one that holds what is refused (see above).
+    Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """
     found, offered, bounds = [], [], limits()
     with _opened(archive, name) as opened:
@@ -45,7 +45,7 @@ def members(
             _check_name(info, name)
             if info.is_dir() or _NOISE.search(info.filename):
                 continue
-            full = prefix + info.filename.replace("\\", "/")  # as some archivers on Windows write it
+            full = prefix + info.filename.replace("\\", "/")  # some archivers on Windows write backslashes
             offered.append(full)
             if wanted(full, include):
                 _check_content(info, name)
@@ -55,7 +55,7 @@ def members(
 
 
 def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, int]:
-    """A stream of one member's unpacked bytes, and how many packed bytes it comes from. Raises SourceError."""
+    """Return a stream of one member's unpacked bytes, and the number of its packed bytes. Raises SourceError."""
     with _readable(name):
         opened = zipfile.ZipFile(archive)
     try:

@@ -1,4 +1,4 @@
-"""Objects of Google Cloud Storage: `gs://bucket/prefix` or a glob, pinned to their generations, read by range."""
+"""Read objects of Google Cloud Storage: `gs://bucket/prefix` or a glob, pinned to their generations, read by range."""
 
 import base64
 import contextlib
@@ -17,9 +17,11 @@ _READ_AHEAD_BYTES = 4 << 20  # one request
 
 
 def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
-    """The object of this name, or every object below it, or every one that matches the glob. Raises SourceError.
+    """Return the object of this name, or every object below it, or every object that matches the glob.
 
-    Nothing is downloaded: workers read the objects, each at the generation it has now. Names are as for local files.
+    Raises SourceError.
+
+    Nothing is downloaded: workers read the objects, each at its present generation. Names are as for local files.
     """
     bucket, _, path = place.name.partition("/")
     glob = re.search(r"[*?\[]", path)
@@ -58,13 +60,16 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
 
 
 def open_blob(path: str) -> BinaryIO:
-    """Return `gs://bucket/name#generation`, seekable. Raises SourceError when it is gone or may not be read."""
+    """Return the object `gs://bucket/name#generation`, seekable.
+
+    Raises SourceError when it is gone or may not be read.
+    """
     uri, _, generation = path.rpartition("#")
     return cast(BinaryIO, io.BufferedReader(_Object(uri, int(generation)), _READ_AHEAD_BYTES))
 
 
 class _Object(gcs.Reader):
-    """Read one generation of an object; what goes wrong is a sentence about a source."""
+    """Read one generation of an object, and report every failure as SourceError."""
 
     def __init__(self, uri: str, generation: int) -> None:
         with _sentences(uri):
@@ -77,14 +82,14 @@ class _Object(gcs.Reader):
 
 
 def _checksum(blob: Any) -> str:
-    """What the bucket says: MD5 (composed objects have none) or CRC32C, as hex."""
+    """Return the checksum that the bucket gives, as hex: MD5, or CRC32C for composed objects, which have no MD5."""
     name, said = ("md5", blob.md5_hash) if blob.md5_hash else ("crc32c", blob.crc32c)
     return f"{name}:{base64.b64decode(said).hex()}" if said else ""
 
 
 @contextlib.contextmanager
 def _sentences(uri: str) -> Iterator[None]:
-    """Turn what the client raises into SourceError. It has tried 429 and 5xx again by itself."""
+    """Turn exceptions of the client into SourceError. The client has already retried 429 and 5xx."""
     try:
         yield
     except FileNotFoundError:

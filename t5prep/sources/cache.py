@@ -1,9 +1,9 @@
-"""A cache of downloads that several processes may share: named by content, filled once, never half full.
+"""Cache downloads for several processes at once: files are named by content, written once, and never seen half full.
 
 ROOT/blobs/<sha256>       the bytes, read-only
-ROOT/refs/<key>.json      which bytes a published name stands for (the key is a hash: it tells no address)
-ROOT/parts/<key>.part     a download under way, or one that a later run will continue
-ROOT/locks/<key>.lock     held while downloading; the system lets go of it when a process dies
+ROOT/refs/<key>.json      the blob of a published name (the key is a hash and shows no address)
+ROOT/parts/<key>.part     a download in progress, or one that a later run will continue
+ROOT/locks/<key>.lock     held while downloading; the system releases it when a process dies
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from t5prep.errors import SourceError
 from t5prep.io import cache_folder
 from t5prep.sources.download import Fetched
 
-_PATIENCE = 5.0  # seconds after which someone who waits is told for whom
+_PATIENCE = 5.0  # seconds of waiting for the lock before a line says why
 
 
 @dataclasses.dataclass(frozen=True)
 class Blob:
-    """A cached file."""
+    """Describe a cached file."""
 
     path: Path
     bytes: int
@@ -33,14 +33,14 @@ class Blob:
 
 
 def root(cache: Path | None) -> Path:
-    """Where downloads are kept: as given, or `sources` where t5prep keeps what it may need again."""
+    """Return the folder of downloads: `cache` if given, else `sources` in t5prep's cache folder."""
     return Path(cache).expanduser() if cache else cache_folder.root() / "sources"
 
 
 def fetch(key: str, download: Callable[[Path], Fetched], *, cache: Path | None) -> Blob:
-    """The bytes that `key` stands for, downloaded to the part file it is called with when they are not here yet.
+    """Return the bytes of `key` from the cache; if they are not there, call `download` with the path of a part file.
 
-    `key` must name a version ("zenodo:1/a.zip md5:..."), so that what is here never grows old.
+    `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated.
     Raises SourceError when the cache cannot be written, and what `download` raises.
     """
     place, name = root(cache), hashlib.sha256(key.encode()).hexdigest()[:40]
@@ -79,7 +79,7 @@ def _known(place: Path, name: str) -> Blob | None:
 
 
 def _keep(place: Path, name: str, part: Path, fetched: Fetched) -> Blob:
-    """Move a whole part to its place, then say so: a reader sees neither before it is there."""
+    """Move a complete part to its place, then write its ref: a reader sees the ref only when the bytes are there."""
     blob = Blob(place / "blobs" / fetched.sha256, fetched.bytes, fetched.sha256)
     with part.open("rb") as arrived:
         os.fsync(arrived.fileno())

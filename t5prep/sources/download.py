@@ -1,4 +1,4 @@
-"""One file from an address to a part file: whole, of the right length, with the right checksum, or not at all."""
+"""Download one file to a part file: complete, with the right length and checksum, or not at all."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ from t5prep.sources.retry import Retries
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """What arrived: its bytes and SHA-256."""
+    """Hold the size of a downloaded file in bytes, and its SHA-256."""
 
     bytes: int
     sha256: str
@@ -26,11 +26,11 @@ class Fetched:
 
 @dataclasses.dataclass
 class Download:
-    """One download.
+    """Download one file.
 
-    address: called before every try, because signed addresses grow old
-    name: shown, and its suffix says whether a web page may be meant
-    checksum, size: what the publisher says; "" and None where it says nothing
+    address: called before every try, because signed addresses expire
+    name: shown to the user; its suffix says whether a web page may be the wanted content
+    checksum, size: as the publisher gives them; "" and None where it gives none
     """
 
     address: Callable[[], str]
@@ -43,8 +43,9 @@ class Download:
     _furthest: int = 0
 
     def run(self) -> Fetched:
-        """Fetch it to `part`, continuing what an earlier run left there. Raises SourceError; then no part is left
-        that a later run could not continue.
+        """Fetch the file to `part`, continuing an earlier run. Raises SourceError.
+
+        After an error, any part that is left can be continued by a later run.
         """
         retries = Retries(self.name)
         resumed = clean = False
@@ -71,7 +72,7 @@ class Download:
                     self._validator.unlink(missing_ok=True)
                     return Fetched(have, sha256)
                 self.discard()
-                if resumed and not clean:  # the first half may be of another version: one clean try
+                if resumed and not clean:  # the first half may be of another version: try once from the start
                     clean = True
                     continue
                 raise SourceError(
@@ -80,12 +81,15 @@ class Download:
                 )
 
     def discard(self) -> None:
-        """Delete what arrived."""
+        """Delete the downloaded part."""
         self.part.unlink(missing_ok=True)
         self._validator.unlink(missing_ok=True)
 
     def _receive(self, start: int, retries: Retries, bar: Progress) -> int | None:
-        """Append what the host sends; how long the whole is, if it says. Raises Broken."""
+        """Append the bytes that the host sends, and return the length of the whole file, None if unknown.
+
+        Raises Broken.
+        """
         headers = dict(self.headers)
         if start:
             headers["Range"] = f"bytes={start}-"
@@ -93,7 +97,7 @@ class Download:
                 headers["If-Range"] = self._validator.read_text()
         response = get(self.address(), what=self.name, headers=headers, stream=True, retries=retries)
         with response:
-            if response.status_code == 416:  # what is here is as long as the whole, or longer
+            if response.status_code == 416:  # the part is as long as the whole file, or longer
                 whole = _whole(response)
                 if whole != start:
                     self.discard()
@@ -118,7 +122,10 @@ class Download:
     def _copy(
         self, response: requests.Response, out: IO[bytes], retries: Retries, bar: Progress, *, first: bool
     ) -> None:
-        """Write what arrives. Raises Broken, and SourceError for a page (`first`: the file begins here)."""
+        """Write the bytes of a response; `first` means that the file begins here.
+
+        Raises Broken, and SourceError where a web page came instead of the file.
+        """
         chunks = response.raw.stream(CHUNK, decode_content=False)
         while True:
             with connection_errors():
@@ -134,7 +141,7 @@ class Download:
                 )
             first = False
             out.write(chunk)
-            if out.tell() > self._furthest:  # a host that always starts anew and always breaks makes no progress
+            if out.tell() > self._furthest:  # a host that restarts from zero and breaks each time makes no progress
                 self._furthest = out.tell()
                 retries.progressed()
             bar.add(bytes=len(chunk))
@@ -148,13 +155,13 @@ class Download:
             )
 
     def _start(self) -> int:
-        """How many bytes are here already and may be continued: only what is known to be of the same version."""
+        """Return how many downloaded bytes can be continued: only bytes that are known to be of the same version."""
         if not self.part.exists():
             return 0
         return self.part.stat().st_size if self.checksum or self._validator.exists() else 0
 
     def _remember(self, response: requests.Response) -> None:
-        """Keep what names this version (RFC 9110, 13.1.5: a strong ETag, or a date), so that only it is continued."""
+        """Save the name of this version (RFC 9110, 13.1.5: a strong ETag, or a date): no other version is continued."""
         etag = response.headers.get("ETag", "")
         version = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
         if version:
@@ -163,7 +170,7 @@ class Download:
             self._validator.unlink(missing_ok=True)
 
     def _wrong(self, have: int, expected: int | None) -> tuple[str, str]:
-        """What is wrong with the bytes ("" for nothing), and their SHA-256."""
+        """Return what is wrong with the bytes ("" for nothing), and their SHA-256."""
         published = self.size if self.size is not None else expected
         if published is not None and have != published:
             return f"{have:,} bytes arrived where its publisher says {published:,}", ""
@@ -188,7 +195,7 @@ def _first(response: requests.Response) -> int | None:
 
 
 def _whole(response: requests.Response) -> int | None:
-    """How long the whole file is, by Content-Range or Content-Length."""
+    """Return the length of the whole file from Content-Range or Content-Length, None where neither gives it."""
     found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
     if found:
         return int(found.group(1))

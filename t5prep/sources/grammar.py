@@ -1,4 +1,4 @@
-"""One grammar for every place that text comes from.
+"""Parse the names of sources.
 
 kaggle:owner/slug[@version][#file]      zenodo:RECORD[#file]   zenodo:10.5281/zenodo.RECORD[#file]
 hf:owner/name[@revision][#config]       https://host/file      gs://bucket/prefix or glob
@@ -33,7 +33,7 @@ _SHAPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A source as it was written: `scheme` "" is a path. `revision` and `part` are "" where nothing was said."""
+    """Hold a source as the user wrote it: `scheme` "" is a path. `revision` and `part` are "" where none is given."""
 
     scheme: str
     name: str
@@ -43,7 +43,7 @@ class Place:
 
 
 def parse(uri: str) -> Place:
-    """Read a source. Raises SourceError, with an example, for an unknown scheme or a malformed address.
+    """Parse the name of a source. Raises SourceError, with an example, for an unknown scheme or a malformed address.
 
     >>> parse("hf:wmt/wmt16@main#ro-en")
     Place(scheme='hf', name='wmt/wmt16', revision='main', part='ro-en', uri='hf:wmt/wmt16@main#ro-en')

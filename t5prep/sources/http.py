@@ -1,6 +1,6 @@
-"""Requests and downloads: resumed by range after a cut, tried again politely, verified before anyone sees the bytes.
+"""Send requests: retry them after pauses, turn failures into errors without addresses, and verify checksums.
 
-Why not urllib3's own Retry: it does not resume a body, and it logs addresses, which may be signed, as they are.
+urllib3's own Retry is not used: it does not resume a body, and it logs addresses unchanged, also signed ones.
 """
 
 import hashlib
@@ -18,21 +18,21 @@ TIMEOUT = (10, 60)  # seconds to connect, and between two reads
 CHUNK = 1 << 20
 
 
-class Refused(SourceError):  # noqa: N818 - an answer
-    """The host answered, and the answer is no: `status` lets a caller say what to do about it."""
+class Refused(SourceError):  # noqa: N818 - named after the host's answer
+    """Report that the host answered with a refusal; `status` lets a caller say what to do about it."""
 
-    def __init__(self, message: str, status: int = 0):  # a default, so that it survives being pickled by a worker
+    def __init__(self, message: str, status: int = 0):  # the default is needed to pickle it in a worker
         super().__init__(message)
         self.status = status
 
 
 class Broken(Exception):  # noqa: N818 - not an error yet: the request is tried again
-    """The connection failed for a reason that may pass; str() holds no address."""
+    """Report that the connection failed for a reason that may pass; str() holds no address."""
 
 
 @contextmanager
 def connection_errors() -> Iterator[None]:
-    """Turn what HTTP libraries raise into Broken, whose message holds no address and so no credential."""
+    """Turn exceptions of the HTTP libraries into Broken, whose message holds no address and so no credential."""
     try:
         yield
     except (requests.exceptions.SSLError, urllib3.exceptions.SSLError):
@@ -60,9 +60,9 @@ def get(
     retries: Retries | None = None,
     session: requests.Session | None = None,
 ) -> requests.Response:
-    """The answer to a GET, status 200, 206 or 416. `what` stands for the address in errors.
+    """Return the response to a GET, with status 200, 206 or 416. `what` replaces the address in errors.
 
-    Raises Refused for any other status, and SourceError when the host stays away.
+    Raises Refused for any other status, and SourceError when the host stays unreachable.
     """
     retries = retries or Retries(what)
     asked = {"Accept-Encoding": "identity", "User-Agent": f"t5prep/{__version__}", **(headers or {})}
@@ -85,7 +85,10 @@ def get(
 
 
 def json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> dict:
-    """What an API answers. Raises Refused, and SourceError when it is no JSON object (a sign-in page, say)."""
+    """Return the JSON object of an API.
+
+    Raises Refused, and SourceError when it is no JSON object (a sign-in page, say).
+    """
     response = get(url, what=what, headers=headers)
     try:
         said = response.json()
@@ -99,7 +102,7 @@ def json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> di
 
 
 def looks_like_a_page(response: requests.Response, start: bytes, name: str) -> bool:
-    """Whether a web page came instead of data: a sign-in, a consent form, an error with status 200."""
+    """Check whether a web page came instead of data: a sign-in, a consent form, an error with status 200."""
     if name.lower().endswith((".html", ".htm")):
         return False
     head = start[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
@@ -108,9 +111,9 @@ def looks_like_a_page(response: requests.Response, start: bytes, name: str) -> b
 
 
 class Checksum:
-    """What the publisher says a file's bytes add up to: `md5:<hex>`, `sha256:<hex>`, or `git:<hex>`; "" says nothing.
+    """Compute a file's checksum and compare it with the publisher's: `md5:<hex>`, `sha256:<hex>`, `git:<hex>` or "".
 
-    `git:` is a git blob's name: SHA-1 over `blob SIZE\\0` and the bytes, so it needs the `size` beforehand.
+    `git:` is the name of a git blob: SHA-1 over `blob SIZE\\0` and the bytes, so the `size` must be given first.
 
     >>> checksum = Checksum("git:ce013625030ba8dba906f756967f9e9ca394464a", size=6)
     >>> checksum.update(b"hello\\n")
@@ -128,17 +131,17 @@ class Checksum:
             self._said_hash = hashlib.new(self._algorithm, usedforsecurity=False)
 
     def update(self, data: bytes) -> None:
-        """Take in the next bytes."""
+        """Add the next bytes."""
         self._sha256.update(data)
         if self._said_hash is not self._sha256:
             self._said_hash.update(data)
 
     @property
     def sha256(self) -> str:
-        """SHA-256 (hex) of all bytes so far, whatever the publisher uses."""
+        """Return the SHA-256 (hex) of all bytes so far, whatever the publisher uses."""
         return self._sha256.hexdigest()
 
     def mismatch(self) -> str:
-        """What the bytes give instead, as `md5:<hex>`, or "" when all is well."""
+        """Return the checksum of the bytes as `md5:<hex>` if it differs from the publisher's, "" if it is equal."""
         got = self._said_hash.hexdigest()
         return f"{self._algorithm}:{got}" if self._algorithm and got != self._said.lower() else ""

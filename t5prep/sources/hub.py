@@ -1,7 +1,7 @@
-"""Datasets of the Hugging Face Hub, through huggingface_hub: pinned to a commit, large ones read where they are.
+"""Read datasets of the Hugging Face Hub through huggingface_hub: pinned to a commit, large ones streamed by range.
 
-huggingface_hub lists, names addresses and knows the user's token; bytes come by `t5prep.sources.download`, because
-`hf_hub_download` starts anew when a process dies and does not compare the SHA-256 that the Hub publishes.
+huggingface_hub lists files, builds addresses and finds the user's token. Bytes come by `t5prep.sources.download`,
+because `hf_hub_download` restarts from zero when a process dies and does not check the SHA-256 that the Hub publishes.
 """
 
 import sys
@@ -21,8 +21,8 @@ from t5prep.sources.remote import hub_endpoint
 from t5prep.sources.retry import STATUSES, Retries
 
 T = TypeVar("T")
-PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps what it converted, script datasets above all
-STREAM_BYTES = 256 << 20  # a corpus larger than this, or of more files than STREAM_FILES, is not downloaded first
+PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
+STREAM_BYTES = 256 << 20  # a corpus larger than this, or of more files than STREAM_FILES, is streamed
 STREAM_FILES = 64
 _WHERE = (
     "Make a token at https://huggingface.co/settings/tokens, then `hf auth login`, "
@@ -39,14 +39,14 @@ def resolve(
     progress: bool | None,
     stream: bool | None,
 ) -> Resolved:
-    """The data files of a dataset (of its `#config`) at one commit. Raises SourceError."""
+    """Return the data files of a dataset (of its `#config`) at one commit. Raises SourceError."""
     info = _info(place, place.revision or None, token)
     licence, citation = _licence(info), _citation(info)
     converted = place.revision == PARQUET
     if not place.revision and is_script(place.name, [file.rfilename for file in info.siblings]):
         script, info = info, _info(place, PARQUET, token, absent=info)
         converted = info is not script
-    card = None if converted else info.card_data  # what it says of files is about the main branch
+    card = None if converted else info.card_data  # the card lists the files of the main branch only
     every = [Listed.of(file) for file in info.siblings]
     listed = choose(every, card, place=place, converted=converted, named=bool(include))
     chosen = [file for file in listed if archives.is_zip(file.name) or wanted(file.name, include)]
@@ -70,7 +70,7 @@ def resolve(
 
 
 def _info(place: Place, revision: str | None, token: str | None, *, absent: Any = None) -> Any:
-    """What the Hub says of a dataset at a revision, with sizes and checksums of its files; `absent` if it has none."""
+    """Return the Hub's entry of a dataset at a revision, with sizes and checksums of its files; `absent` if none."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RevisionNotFoundError
 
@@ -83,7 +83,7 @@ def _info(place: Place, revision: str | None, token: str | None, *, absent: Any 
         raise SourceError(f"{place.uri}: there is no revision {revision}. Take a branch, a tag or a commit.") from None
     if not info.sha or info.siblings is None:
         raise SourceError(f"{place.uri}: the Hub does not list its files. Is HF_ENDPOINT a Hub?")
-    if info.gated:  # everyone may see the list; find out now, not in a worker, who may read the files
+    if info.gated:  # everyone may list the files: check now, not in a worker, whether this user may read them
         _call(lambda: api.auth_check(place.name, repo_type="dataset"), place)
     return info
 
@@ -91,7 +91,7 @@ def _info(place: Place, revision: str | None, token: str | None, *, absent: Any 
 def _fetch(
     place: Place, file: Listed, revision: str, *, cache: Path | None, token: str | None, progress: bool | None
 ) -> tuple[Path, str]:
-    """One file, from the Hub's own cache on this machine if it is there and sound, else downloaded; and its SHA-256."""
+    """Return one file and its SHA-256: from the Hub's own cache on this machine if it is sound there, else downloaded."""
     from huggingface_hub import hf_hub_url, try_to_load_from_cache
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -112,7 +112,7 @@ def _fetch(
 
 
 def _call(ask: Callable[[], T], place: Place) -> T:
-    """One call of the Hub's API, tried again as everything is. Raises SourceError, or RevisionNotFoundError."""
+    """Call the Hub's API, with retries. Raises SourceError, or RevisionNotFoundError."""
     from huggingface_hub import errors
 
     retries = Retries(place.uri)
@@ -155,13 +155,13 @@ def _advice(status: int, place: Place) -> str:
 
 
 def _licence(info: Any) -> str:
-    """The card's licence, or several."""
+    """Return the licence of the card, or several separated by commas."""
     said = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
     return ", ".join(map(str, said)) if isinstance(said, list) else str(said)
 
 
 def _citation(info: Any) -> str:
-    """What the card cites, else the papers its tags name, and the dataset's address."""
+    """Return the card's citation, else the dataset's address and the papers that its tags name."""
     address = f"https://huggingface.co/datasets/{info.id}"
     cited = [
         f"https://{kind.replace('arxiv', 'arxiv.org/abs').replace('doi', 'doi.org')}/{name}"

@@ -1,4 +1,4 @@
-"""Which files of a Hub dataset hold its rows: what its card says of a config, or what their names say."""
+"""Choose the files of a Hub dataset that hold its rows: by its card's configs, or by the names of the files."""
 
 import dataclasses
 import re
@@ -17,7 +17,10 @@ _ABOUT = re.compile(r"(^|/)(\.|README|LICEN[CS]E|dataset_infos?\.json|requiremen
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """A file as the Hub lists it. `checksum` is `sha256:` for large files, `git:` (a blob's SHA-1) for small ones."""
+    """Describe a file as the Hub lists it.
+
+    `checksum` is `sha256:` for large files, `git:` (a blob's SHA-1) for small ones.
+    """
 
     name: str
     bytes: int
@@ -26,13 +29,13 @@ class Listed:
 
     @classmethod
     def of(cls, sibling: Any) -> "Listed":
-        """From huggingface_hub's RepoSibling, asked for with files_metadata."""
+        """Return the file of huggingface_hub's RepoSibling, requested with files_metadata."""
         sha256 = sibling.lfs.sha256 if sibling.lfs else ""
         checksum = f"sha256:{sha256}" if sha256 else f"git:{sibling.blob_id}" if sibling.blob_id else ""
         return cls(sibling.rfilename, int(sibling.size or 0), sha256, checksum)
 
     def sound(self, path: Path) -> str:
-        """SHA-256 (hex) of a local copy, or "" when it is not the bytes that the Hub lists."""
+        """Return the SHA-256 (hex) of a local copy, or "" when its bytes are not those that the Hub lists."""
         if path.stat().st_size != self.bytes:
             return ""
         checksum = Checksum(self.checksum, size=self.bytes)
@@ -43,19 +46,19 @@ class Listed:
 
 
 def is_script(repo: str, names: Iterable[str]) -> bool:
-    """Whether a dataset is a loading script: `name.py` at its top, as `datasets` before 4.0 ran it."""
+    """Check whether a dataset is a loading script: `name.py` at its top, as `datasets` before 4.0 ran it."""
     return f"{repo.partition('/')[2]}.py" in set(names)
 
 
 def choose(
     files: Sequence[Listed], card: Any, *, place: Place, converted: bool = False, named: bool = False
 ) -> list[Listed]:
-    """The files of the `#config` asked for, or of the one there is.
+    """Return the files of the `#config` asked for, or of the only or default config.
 
     converted: this is the Hub's parquet branch, where each folder is a config
     named: files will be chosen by their names, so keep those that do not look like data, and ask for no folder
 
-    Raises SourceError, with the configs there are, for one that does not exist or when one must be chosen.
+    Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
     """
     configs = {str(said.get("config_name", "default")): said for said in _configs(card)}
     configs = {name: said for name, said in configs.items() if _picked(files, said)}
@@ -86,7 +89,7 @@ def _configs(card: Any) -> list[dict[str, Any]]:
 
 
 def _default(configs: dict[str, dict[str, Any]]) -> str:
-    """The config that is meant when none is named, or "" when one must be."""
+    """Return the config to use when the user names none, or "" when one must be named."""
     flagged = [name for name, said in configs.items() if said.get("default")]
     return (
         flagged[0]
@@ -104,7 +107,7 @@ def _splits(folders: Iterable[str]) -> bool:
 
 
 def _picked(files: Sequence[Listed], config: dict[str, Any]) -> list[Listed]:
-    """The files that a card's config lists: a pattern, several, or one list for each split."""
+    """Return the files that a card's config lists: by one pattern, by several, or by one list for each split."""
     said = config.get("data_files") or []
     patterns: list[str] = []
     for one in said if isinstance(said, list) else [said]:

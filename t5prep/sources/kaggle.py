@@ -1,7 +1,7 @@
-"""Kaggle datasets, through kagglehub's client: it knows where a user's credentials are and how the API is called.
+"""Read Kaggle datasets through kagglehub's client, which finds the user's credentials and calls the API.
 
-Only the client, not `kagglehub.dataset_download`: that unpacks archives of any size to disk, gives up at the first
-429, and lets two processes write the same file.
+Only the client is used, not `kagglehub.dataset_download`: that unpacks archives of any size to disk, gives up at the
+first 429, and lets two processes write the same file.
 """
 
 import base64
@@ -41,7 +41,7 @@ def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progres
         blob, arrived, checksum = _fetch(client, place, version, cache=cache, progress=progress)
     files: list[RawFile] = []
     if archives.is_zip(arrived):
-        # A dataset comes as one zip, and a large file may: the zip is only how it travels, so names leave it out.
+        # A dataset comes as one zip, and a large file may. The zip is only for transport, so names do not contain it.
         with blob.path.open("rb") as archive:
             files, offered = archives.members(
                 archive, path=str(blob.path), name=arrived, include=() if place.part else include, checksum=checksum
@@ -64,7 +64,7 @@ def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progres
 def _fetch(
     client: Any, place: Place, version: int, *, cache: Path | None, progress: bool | None
 ) -> tuple[caches.Blob, str, str]:
-    """The bytes, the name they arrived under (`data.csv` may come as `data.csv.zip`), and their published MD5."""
+    """Return the cached bytes, the name they came under (`data.csv` may come as `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
     request = ApiDownloadDatasetRequest()
@@ -74,7 +74,7 @@ def _fetch(
         request.file_name = place.part
 
     def asked() -> requests.Response:
-        """Where Kaggle keeps it: a signed address that grows old, so it is asked for again before each try."""
+        """Return Kaggle's redirect to a signed address. It expires, so this is called again before each try."""
         response = _call(lambda: client.download_dataset(request), place)
         response.close()
         return response
@@ -97,20 +97,20 @@ def _fetch(
 
 
 def _md5(response: requests.Response) -> str:
-    """`x-goog-hash: crc32c=...,md5=<base64>` as `md5:<hex>`; "" where Kaggle says none."""
+    """Return the MD5 in `x-goog-hash: crc32c=...,md5=<base64>` as `md5:<hex>`; "" where Kaggle gives none."""
     found = re.search(r"md5=([\w+/]+=*)", response.headers.get("x-goog-hash", ""))
     return f"md5:{base64.b64decode(found.group(1)).hex()}" if found else ""
 
 
 @contextlib.contextmanager
 def _client() -> Iterator[Any]:
-    """Kaggle's dataset API. Its client talks to stdout, with headers in its test environment: nobody hears it."""
+    """Yield Kaggle's dataset API, with stdout discarded: the client prints to it, in test environments even headers."""
     with contextlib.redirect_stdout(io.StringIO()):
         from kagglehub.clients import build_kaggle_client
 
         try:
             client = build_kaggle_client()
-        except (ValueError, OSError) as error:  # its message names the file, never what is in it
+        except (ValueError, OSError) as error:  # its message names the file, never its content
             raise SourceError(f"{error}. {_WHERE}") from None
         with client:
             yield client.datasets.dataset_api_client
@@ -125,7 +125,7 @@ def _dataset_request(place: Place) -> Any:
 
 
 def _call(ask: Callable[[], T], place: Place) -> T:
-    """One call of the API, tried again as everything is. Raises SourceError that says what to do."""
+    """Call the API, with retries. Raises SourceError that says what to do."""
     retries = Retries(place.uri)
     while True:
         try:
@@ -140,8 +140,8 @@ def _call(ask: Callable[[], T], place: Place) -> T:
             retries.wait(f"Kaggle answers {status}", headers=answered.response.headers)
 
 
-class _Answered(Exception):  # noqa: N818 - on its way to a sentence
-    """Kaggle's answer was an error."""
+class _Answered(Exception):  # noqa: N818 - _call turns it into SourceError
+    """Report that Kaggle answered with an error status."""
 
     def __init__(self, response: requests.Response):
         super().__init__()

@@ -1,4 +1,4 @@
-"""How much a compressed file may unpack to: what stands between a decompression bomb and the disk of a worker."""
+"""Limit how much a compressed file may unpack to, as a protection against decompression bombs."""
 
 import dataclasses
 import os
@@ -11,9 +11,10 @@ MAX_RATIO = "T5PREP_MAX_UNPACKED_RATIO"
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """`max_bytes` of one unpacked file, `max_ratio` of unpacked to packed bytes; small files may have any ratio.
+    """Hold `max_bytes` of one unpacked file and `max_ratio` of unpacked to packed bytes.
 
-    Text packs 3 to 20 times; a ratio above 200 over more than 64 MiB is no text that anyone would train on.
+    Files below `any_ratio_below` unpacked bytes may have any ratio. Text packs 3 to 20 times; a ratio above 200 over
+    more than 64 MiB is no text that anyone would train on.
     """
 
     max_bytes: int = 64 << 30
@@ -21,11 +22,11 @@ class Limits:
     any_ratio_below: int = 64 << 20
 
     def allowed(self, packed: int) -> int:
-        """The most bytes that `packed` bytes may unpack to."""
+        """Return how many bytes `packed` bytes may unpack to at most."""
         return min(self.max_bytes, max(self.any_ratio_below, int(self.max_ratio * packed)))
 
     def check(self, name: str, *, packed: int, unpacked: int) -> None:
-        """Raises SourceError when `unpacked` is more than is allowed for `packed` bytes."""
+        """Raise SourceError when `unpacked` is more than `packed` bytes may unpack to."""
         if unpacked <= self.allowed(packed):
             return
         if unpacked > self.max_bytes:
@@ -41,7 +42,10 @@ class Limits:
 
 
 def limits() -> Limits:
-    """The limits in force: the defaults, or what the environment says. Raises UsageError when it says no number."""
+    """Return the limits: the defaults, or those of the environment.
+
+    Raises UsageError where a variable holds no number.
+    """
     return Limits(max_bytes=int(_number(MAX_BYTES, Limits.max_bytes)), max_ratio=_number(MAX_RATIO, Limits.max_ratio))
 
 

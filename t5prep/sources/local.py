@@ -1,4 +1,4 @@
-"""Files on this machine: one file, a directory, or a glob."""
+"""Read files on this machine: one file, a directory, or a glob."""
 
 import dataclasses
 import os
@@ -14,9 +14,9 @@ from t5prep.sources.raw import RawFile, Resolved, checked, glob_pattern, wanted
 
 
 def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
-    """Every file below the place. A file is named by its path from the directory, or from the glob's fixed part.
+    """Return every file below the place. A file is named by its path from the directory, or from the glob's fixed part.
 
-    Raises SourceError when there is nothing, or nothing that may be read.
+    Raises SourceError when there is no file, or one that may not be read.
     """
     files: list[RawFile] = []
     offered: list[str] = []
@@ -33,7 +33,7 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
 def expand(
     path: Path, *, name: str, include: Sequence[str] = (), sha256: str = "", checksum: str = ""
 ) -> tuple[list[RawFile], list[str]]:
-    """Return a file on disk as raw files: itself, or the members of a zip as `name/member`; and all names there are.
+    """Return a file on disk as raw files: itself, or the members of a zip as `name/member`; and all names in it.
 
     Raises SourceError where it cannot be read.
     """
@@ -73,7 +73,7 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
 def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
     """Yield files below a directory that match; hidden ones (`.git`, `.DS_Store`) only when the pattern names them.
 
-    Raises SourceError for a folder that cannot be read and for a link to nothing: what is in them would be missing.
+    Raises SourceError for a folder that cannot be read and for a broken link: their content would silently be missing.
     """
     hidden = any(part.startswith(".") for part in pattern.split("/"))
     shape, depth = glob_pattern(pattern), pattern.count("/")

@@ -1,4 +1,4 @@
-"""Opening a raw file: as a stream of unpacked bytes, or for reading here and there."""
+"""Open a raw file: as a stream of unpacked bytes, or seekable."""
 
 import bz2
 import gzip
@@ -25,12 +25,12 @@ _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
 }
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 _BUFFER = 1 << 20
-_AHEAD = 8 << 20  # of a remote file that is read from its start to its end
-_SPOOL = 64 << 20  # a member that is read here and there is kept in memory up to this, then in an unnamed file
+_AHEAD = 8 << 20  # bytes requested at once from a remote file that is read from its start to its end
+_SPOOL = 64 << 20  # an unpacked member stays in memory up to this size, then it goes to an unnamed file
 
 
 def unpacked_name(name: str) -> str:
-    """The name without the suffix that `open_stream` unpacks.
+    """Return the name without the suffix that `open_stream` unpacks.
 
     >>> unpacked_name("a/train.jsonl.gz")
     'a/train.jsonl'
@@ -39,7 +39,7 @@ def unpacked_name(name: str) -> str:
 
 
 def open_stream(file: RawFile) -> BinaryIO:
-    """The bytes of a file or a zip member from its start, unpacked where its name ends in .gz, .bz2 or .xz.
+    """Return the bytes of a file or a zip member from its start, unpacked where its name ends in .gz, .bz2 or .xz.
 
     Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
     """
@@ -55,7 +55,7 @@ def open_stream(file: RawFile) -> BinaryIO:
 
 
 def open_random(file: RawFile) -> BinaryIO:
-    """The same bytes, seekable: what parquet needs. Remote files are read by range; nothing is downloaded whole.
+    """Return the same bytes, seekable, as Parquet needs. Remote files are read by range; nothing is downloaded whole.
 
     A packed file or a zip member is unpacked first, to memory or, when large, to an unnamed temporary file.
     """
@@ -70,7 +70,7 @@ def open_random(file: RawFile) -> BinaryIO:
 
 
 def sha256(file: RawFile) -> str:
-    """SHA-256 (hex) of the file's own bytes (a .gz as it is), or what is known of a remote one."""
+    """Return the SHA-256 (hex) of the file's own bytes (packed, for a .gz); for a remote file the known one or ""."""
     if file.sha256 or "://" in file.path:
         return file.sha256
     raw = _open_path(file)
@@ -83,7 +83,7 @@ def sha256(file: RawFile) -> str:
 
 
 def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
-    """The file or archive at `path`, seekable, wherever it is; of a remote one `ahead` bytes are read at a time."""
+    """Return the file or archive at `path`, seekable, local or remote; a remote one is read `ahead` bytes at a time."""
     scheme = file.path.partition("://")[0] if "://" in file.path else ""
     if scheme == "gs":
         from t5prep.sources.buckets import open_blob
@@ -92,7 +92,7 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
     if scheme in ("hf", "http", "https"):
         from t5prep.sources.remote import open_range
 
-        quiet_logs()  # a worker that reads has resolved nothing
+        quiet_logs()  # a worker reads without calling resolve, which does this elsewhere
         return open_range(file.path, size=None if file.member else file.bytes, ahead=ahead)
     try:
         opened = open(file.path, "rb")  # noqa: SIM115 - the caller closes it
@@ -103,7 +103,7 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
 
 
 def check_unchanged(file: RawFile) -> None:
-    """Raise SourceError where a local file was written to since it was listed: what was hashed is what was read."""
+    """Raise SourceError where a local file was changed since it was listed: its checksum must be of the bytes read."""
     if "://" in file.path:
         return
     try:
@@ -122,7 +122,7 @@ def _check_status(file: RawFile, status: os.stat_result) -> None:
 
 
 class _Bounded(io.RawIOBase):
-    """Counts what comes out of an unpacking stream, and stops a bomb before it goes off."""
+    """Count the bytes of an unpacking stream, and raise SourceError above the limits."""
 
     def __init__(self, stream: BinaryIO, *, name: str, packed: int, bounds: Limits):
         self._stream, self._name, self._packed, self._bounds = stream, name, packed, bounds

@@ -1,4 +1,4 @@
-"""What a source resolves to: raw files, each named alike on every machine, and who to thank."""
+"""Describe what a source resolves to: raw files with stable names, the revision, the licence and the citation."""
 
 import dataclasses
 import itertools
@@ -11,14 +11,14 @@ from t5prep.errors import SourceError
 
 @dataclasses.dataclass(frozen=True)
 class RawFile:
-    """One file, or one member of an archive, that rows are read from.
+    """Describe one file, or one member of an archive, from which rows are read.
 
     name: its name inside the source: unique, `/`-separated, stable across machines (row ids and the manifest hold it)
-    path: where the bytes are: a local path, or a URL readable by range (`hf://`, `gs://`, `https://`)
-    bytes: its size; a member's is the unpacked one
+    path: the place of the bytes: a local path, or a URL readable by range (`hf://`, `gs://`, `https://`)
+    bytes: its size; for a member the unpacked size
     member: the member inside the zip at `path`; "" means the file itself
     sha256: hex, where it is already known
-    checksum: what the publisher says ("md5:..." or "sha256:..."; of the archive, for a member)
+    checksum: as the publisher gives it ("md5:..." or "sha256:..."; of the archive, for a member)
     modified: when the local file at `path` was last written, in nanoseconds since 1970; 0 for any other
     """
 
@@ -33,7 +33,7 @@ class RawFile:
 
 @dataclasses.dataclass(frozen=True)
 class Resolved:
-    """A source, pinned: what was asked for (without credentials), which revision answered, its files, its terms."""
+    """Hold a pinned source: the URI asked for (without credentials), revision, files, licence and citation."""
 
     uri: str
     revision: str
@@ -43,7 +43,7 @@ class Resolved:
 
 
 def wanted(name: str, include: Sequence[str]) -> bool:
-    """Whether a file of this name was asked for: by its whole name or by the last parts of it.
+    """Check whether a file of this name was asked for: by its whole name or by the last parts of it.
 
     >>> wanted("a.zip/input/squad2_train.csv", ["squad2_*.csv"])
     True
@@ -54,12 +54,12 @@ def wanted(name: str, include: Sequence[str]) -> bool:
 
 
 def patterns(include: str | Iterable[str]) -> tuple[str, ...]:
-    """One pattern or several, as several."""
+    """Return one pattern or several as a tuple."""
     return (include,) if isinstance(include, str) and include else tuple(include)
 
 
 def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """A glob over whole names: `*` stays inside a folder, `**` does not.
+    """Return the regular expression of a glob over whole names: `*` stays inside a folder, `**` does not.
 
     >>> bool(glob_pattern("data/train-*").fullmatch("data/train-0.parquet"))
     True
@@ -74,7 +74,7 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
 def checked(
     files: Iterable[RawFile], uri: str, *, include: Sequence[str], offered: Sequence[str]
 ) -> tuple[RawFile, ...]:
-    """The files in order of their names. Raises SourceError when there is none, or when two share a name."""
+    """Return the files in the order of their names. Raises SourceError when there is none, or when two share a name."""
     ordered = tuple(sorted(files, key=lambda file: file.name))
     if not ordered:
         sought = f"no file like {', '.join(include)}" if include else "no file that rows could be read from"

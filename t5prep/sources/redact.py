@@ -1,6 +1,7 @@
-"""Keep credentials out of everything that is said: messages, manifests, and the log lines of the HTTP libraries.
+"""Remove credentials from messages, manifests, and the log lines of the HTTP libraries.
 
-Signed download addresses and `user:password@` are credentials too, so every address loses them before it is shown.
+Signed download addresses and `user:password@` are credentials too, so they are removed from every address that is
+shown.
 """
 
 import logging
@@ -11,7 +12,7 @@ _USERINFO = re.compile(r"(?<=://)[^/\s@\"']+@")
 _QUERY = re.compile(r"(?<=\?)[^\s\"'<>)\]]+")
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[^\s\"',]+", re.IGNORECASE)
 
-# Who logs addresses with their queries: urllib3 at DEBUG, httpx at INFO, httpcore (redirects) at DEBUG.
+# The loggers that log addresses with their queries: urllib3 at DEBUG, httpx at INFO, httpcore (redirects) at DEBUG.
 _TALKERS = (
     "urllib3.connectionpool",
     "urllib3.util.retry",
@@ -22,7 +23,7 @@ _TALKERS = (
 
 
 def address(url: str) -> str:
-    """An address that may be shown and recorded: no user, no password, no values in the query, no fragment.
+    """Return an address that may be shown and recorded: no user, no password, no values in the query, no fragment.
 
     >>> address("https://me:secret@example.org/a.csv?token=s3cr3t&v=2")
     'https://example.org/a.csv?token=…&v=…'
@@ -36,12 +37,12 @@ def address(url: str) -> str:
 
 
 def text(message: str) -> str:
-    """The same message with the credentials of every address and header in it left out."""
+    """Return the message without the credentials of every address and header in it."""
     return _SCHEME.sub(r"\1 …", _QUERY.sub("…", _USERINFO.sub("", message)))
 
 
 def passwords(message: str) -> str:
-    """Return a message without the users and passwords of its addresses.
+    """Return the message without the users and passwords of its addresses.
 
     >>> passwords("gs://me:secret@bucket/a?.csv does not exist")
     'gs://bucket/a?.csv does not exist'
@@ -50,7 +51,7 @@ def passwords(message: str) -> str:
 
 
 class _Redacted(logging.Filter):
-    """Rewrites a log record in place; never drops one."""
+    """Rewrite a log record in place; never drop one."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = text(record.getMessage()), ()
@@ -61,7 +62,7 @@ _FILTER = _Redacted()
 
 
 def quiet_logs() -> None:
-    """Make the HTTP libraries' loggers leave credentials out. Harmless when called again."""
+    """Make the loggers of the HTTP libraries leave credentials out. Calling it again does no harm."""
     for name in _TALKERS:
         logging.getLogger(name).addFilter(_FILTER)
     for handler in logging.getLogger("huggingface_hub").handlers:

@@ -1,8 +1,8 @@
-"""Reading a remote file by ranges: a file of the Hub at one commit, or any https:// file whose host allows it.
+"""Read a remote file by ranges: a file of the Hub at one commit, or any https:// file whose host allows it.
 
-Why not HfFileSystem: in every thread it first asks the Hub's API for the repository and for the listing of each folder,
-then the Hub anew for the address of every range, and takes what comes for the range, whatever its length. Here a file
-is asked for once, and its storage host from then on: hundreds of workers do not run into the Hub's limits.
+HfFileSystem is not used: in every thread it first asks the Hub's API for the repository and for the listing of each
+folder, then for the address of every range again, and it accepts a range of any length as the one asked for. Here the
+Hub is asked once per file, and the storage host after that, so hundreds of workers do not reach the Hub's rate limits.
 """
 
 import io
@@ -16,17 +16,17 @@ from t5prep.errors import SourceError
 from t5prep.sources.http import Broken, Refused, connection_errors, get
 from t5prep.sources.retry import Retries
 
-_SMALL = 32 << 20  # bytes: what a host that sends no parts may send whole
+_SMALL = 32 << 20  # bytes: the largest file that is read whole from a host that does not serve ranges
 _HUB = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")
 _ADVICE = "Set HF_TOKEN in the environment of every worker to a token that may read it."
 
 
 def open_range(path: str, *, size: int | None, ahead: int = 1 << 20) -> BinaryIO:
-    """A seekable file over `hf://datasets/OWNER/NAME@COMMIT/FILE` or `https://`; `size` None asks the host.
+    """Return a seekable file of `hf://datasets/OWNER/NAME@COMMIT/FILE` or `https://`; if `size` is None, ask the host.
 
-    A request costs a round trip, so none asks for less than `ahead` bytes.
+    A request costs a round trip, so each asks for at least `ahead` bytes.
 
-    Raises SourceError here and while reading; cuts, 429 and 5xx are tried again and not seen.
+    Raises SourceError here and while reading; broken connections, 429 and 5xx are retried without an error.
     """
     url, headers = path, {}
     if found := _HUB.fullmatch(path):
@@ -45,18 +45,18 @@ def _is_whole(response: requests.Response, size: int) -> bool:
 
 
 def hub_endpoint() -> str | None:
-    """The Hub's address where HF_ENDPOINT names another than the usual one."""
+    """Return the Hub's address in HF_ENDPOINT, or None for the usual one."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
 class _Ranges(io.RawIOBase):
-    """Every read is one request, to where the last one was redirected as long as that signed address works."""
+    """Read by one request each, sent to the last redirect as long as that signed address works."""
 
     def __init__(self, url: str, headers: dict[str, str], *, what: str, size: int | None):
         self._url, self._headers, self._what = url, headers, what
         self._session = requests.Session()  # one connection for all reads
         self._redirected = ""
-        self._whole = b""  # of a small file whose host sends no parts
+        self._whole = b""  # the content of a small file whose host does not serve ranges
         self._position = 0
         self._size = self._ask_size() if size is None else size
 
@@ -84,7 +84,7 @@ class _Ranges(io.RawIOBase):
         return length
 
     def _range(self, start: int, length: int) -> bytes:
-        """Exactly these bytes. Raises SourceError."""
+        """Return exactly these bytes. Raises SourceError."""
         retries = Retries(self._what)
         while True:
             if self._whole:
@@ -109,7 +109,7 @@ class _Ranges(io.RawIOBase):
                 return data
 
     def _content(self, response: requests.Response, length: int, retries: Retries) -> bytes:
-        """A body of this length, or b"" after a wait when less of it came."""
+        """Return a body of this length, or wait and return b"" when fewer bytes came."""
         try:
             with connection_errors(), response:
                 data = response.raw.read(length, decode_content=False)
@@ -130,7 +130,7 @@ class _Ranges(io.RawIOBase):
             try:
                 return self._ask(self._redirected, {"Range": asked}, retries)
             except Refused:
-                self._redirected = ""  # signed addresses grow old: ask for a new one
+                self._redirected = ""  # signed addresses expire: ask for a new one
         try:
             response = self._ask(self._url, {**self._headers, "Range": asked}, retries)
         except Refused as refused:

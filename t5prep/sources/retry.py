@@ -1,6 +1,6 @@
-"""How often a request is tried again and how long it waits in between, the same for every host.
+"""Retry requests: how often, and how long to wait in between, the same for every host.
 
-A host that says `Retry-After` is obeyed up to PATIENCE; one that does not is asked again after a pause that doubles.
+A `Retry-After` of a host is obeyed up to PATIENCE; without one, the pause doubles with each try.
 """
 
 import email.utils
@@ -14,26 +14,29 @@ from t5prep.errors import SourceError
 
 TRIES = 6
 BACKOFF = 1.0  # seconds before the second try; doubled each time, up to a minute
-_NOTABLE = 3.0  # a pause from which on someone who waits is told why
+_NOTABLE = 3.0  # seconds: for a pause of this length or more the reason is printed
 PATIENCE = 900.0  # the longest Retry-After that is waited for, in seconds
-# Statuses that may pass; 520 to 524 are Cloudflare's for a host behind it that does not answer.
+# Statuses of temporary failures; 520 to 524 are Cloudflare's for a host behind it that does not answer.
 STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 525)})
 
 _sleep = time.sleep
 
 
 class Retries:
-    """One request's patience. `what` is named in errors."""
+    """Count the failed tries of one request. `what` is named in errors."""
 
     def __init__(self, what: str):
         self._what, self._failed = what, 0
 
     def progressed(self) -> None:
-        """Something arrived: the host is alive, and patience starts anew."""
+        """Reset the count of failed tries, because the host sent something."""
         self._failed = 0
 
     def wait(self, reason: str, *, headers: Mapping[str, str] | None = None) -> None:
-        """Sleep before the next try. Raises SourceError when there were enough tries, or the wait asked is too long."""
+        """Sleep before the next try.
+
+        Raises SourceError after TRIES failures, or when the host asks for too long a wait.
+        """
         self._failed += 1
         asked = retry_after(headers or {})
         if asked is not None and asked > PATIENCE:
@@ -50,10 +53,10 @@ class Retries:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a host asks to wait, or None if it says nothing.
+    """Return the seconds that a host asks to wait, or None if it asks for none.
 
-    By `Retry-After`, a number or a date (RFC 9110, 10.2.3); or by when its rate limit is lifted: Zenodo says an instant,
-    others the seconds until then, the Hub `"api";r=0;t=55` (draft-ietf-httpapi-ratelimit-headers).
+    It asks by `Retry-After`, a number or a date (RFC 9110, 10.2.3), or by the end of its rate limit: Zenodo gives a
+    time, others the seconds until then, the Hub `"api";r=0;t=55` (draft-ietf-httpapi-ratelimit-headers).
 
     >>> retry_after({"Retry-After": "3"}), retry_after({"RateLimit": '"api";r=0;t=55'}), retry_after({})
     (3.0, 55.0, None)
@@ -73,7 +76,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return float(lifted.group(1)) if lifted else None
 
 
-_LONG_AGO = 1e9  # seconds since 1970: September 2001; a smaller number is a wait, a larger one an instant
+_LONG_AGO = 1e9  # seconds since 1970: September 2001; a smaller number is a wait, a larger one a time
 
 
 def _until(instant: float) -> float:

@@ -1,4 +1,4 @@
-"""One file at an https:// address."""
+"""Download one file from an https:// address."""
 
 import email.message
 import re
@@ -16,7 +16,7 @@ from t5prep.sources.download import Download
 from t5prep.sources.grammar import Place
 from t5prep.sources.raw import Resolved, checked
 
-# Pages for people, and how the corpus on each is written here.
+# Web pages about a corpus, and the scheme of the corpus on each.
 _PAGES = {
     re.compile(r"https?://(?:www\.)?kaggle\.com/datasets/([\w-]+/[\w-]+)(?:[/?#].*)?"): "kaggle:",
     re.compile(r"https?://huggingface\.co/datasets/([\w.-]+/[\w.-]+)/?(?:tree/.*|viewer/.*)?(?:[?#].*)?"): "hf:",
@@ -25,7 +25,7 @@ _PAGES = {
 
 
 def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str], progress: bool | None) -> Resolved:
-    """Download the file, or take it from the cache while its host says (ETag, Last-Modified) that it is still the same.
+    """Download the file, or take it from the cache while its host says (ETag, Last-Modified) that it is unchanged.
 
     `url` may hold credentials: it is sent to its host and written nowhere. Raises SourceError.
     """
@@ -51,14 +51,14 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
 
 
 def _name(url: str, answer: requests.Response) -> str:
-    """What the file is called: by its address, or where that ends in no file's name by what the host calls it."""
+    """Return the name of the file: from its address, or if that has no file name, from Content-Disposition."""
     name = PurePosixPath(unquote(urlsplit(url).path)).name
     if "." not in name:
         said = email.message.Message()
         said["Content-Disposition"] = answer.headers.get("Content-Disposition", "")
         name = PurePosixPath(said.get_filename() or name or "data").name
     packed = answer.headers.get("Content-Encoding", "") == "gzip" and not name.endswith(".gz")
-    return f"{name}.gz" if packed else name  # some hosts keep it packed whatever is asked for; the suffix unpacks it
+    return f"{name}.gz" if packed else name  # some hosts send it packed all the same; the suffix unpacks it
 
 
 def _advice(status: int) -> str:

@@ -1,4 +1,4 @@
-"""Records of Zenodo, by its records API: files with an MD5 each, a licence, and who wrote them."""
+"""Read records of Zenodo by its records API: files with an MD5 each, a licence and a citation."""
 
 import os
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def _token() -> dict[str, str]:
 
 
 def _citation(metadata: dict[str, Any], doi: str) -> str:
-    """As Zenodo itself writes it: creators (year). title (version). Zenodo. DOI."""
+    """Return the citation in Zenodo's own form: creators (year). title (version). Zenodo. DOI."""
     creators = "; ".join(str(creator.get("name", "")) for creator in metadata.get("creators") or [])
     year = str(metadata.get("publication_date") or "")[:4]
     version = f" ({metadata['version']})" if metadata.get("version") else ""

@@ -1,4 +1,4 @@
-"""Encode and decode text with a SentencePiece model by T5's conventions: 100 sentinels, one EOS, text that is only text.
+"""Encode and decode text with a SentencePiece model by T5's conventions: 100 sentinels, one EOS, text stays text.
 
 The vocabulary is as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's
 pieces, then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A

@@ -1,9 +1,9 @@
-"""The built-in sample: questions of three qualities and a small tokenizer, so that everything runs without a network.
+"""Generate the built-in sample, to run everything without a network: questions of three qualities, a small tokenizer.
 
-The questions are written by a generator of ours, in the columns of the Kaggle set "60k Stack Overflow questions with
-quality rating" (`Id,Title,Body,Tags,CreationDate,Y`). The CSV is not in the repository, because it can be made again:
-`write` gives the same bytes on every platform. `spiece.model` is, because training may differ between versions of
-SentencePiece.
+The questions are written by our own generator, in the columns of the Kaggle set "60k Stack Overflow questions with
+quality rating" (`Id,Title,Body,Tags,CreationDate,Y`). The CSV is not in the repository, because it can be generated:
+`write` gives the same bytes on every platform. `spiece.model` is in the repository, because training may differ between
+versions of SentencePiece.
 """
 
 import csv
@@ -24,12 +24,12 @@ UNKNOWN_LABEL_ROWS = (404, 3205)
 
 
 def tokenizer_path() -> Path:
-    """The SentencePiece model that was trained on the sample: 8,000 pieces, T5's conventions."""
+    """Return the path of the SentencePiece model that was trained on the sample: 8,000 pieces, T5's conventions."""
     return Path(__file__).with_name("spiece.model")
 
 
 def write(path: Path, *, rows: int = 4000, seed: int = 0) -> Path:
-    """Write the sample as UTF-8 CSV, whole or not at all, and return its path; one that is there already stays.
+    """Write the sample as UTF-8 CSV, whole or not at all, and return its path; an equal file is left as it is.
 
     The same `rows` and `seed` give the same bytes anywhere; fewer rows are a prefix of more. The classes are balanced.
     Raises OutputError.
@@ -45,7 +45,7 @@ def write(path: Path, *, rows: int = 4000, seed: int = 0) -> Path:
 
 
 def generate(*, rows: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """The rows of the sample in COLUMNS, one after the other. Every three rows hold each class once."""
+    """Yield the rows of the sample in COLUMNS. Every three rows hold each class once."""
     for row in range(rows):
         quality = Chooser(f"classes {seed} {row // 3}").shuffled(CLASSES)[row % 3]
         choose = Chooser(f"question {seed} {row}")

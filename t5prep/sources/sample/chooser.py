@@ -1,8 +1,8 @@
-"""Chance that is the same on every platform and in every Python version.
+"""Choose at random in the same way on every platform and in every Python version.
 
-Of `random.Random` only `random()` and seeding with a string are used: these two are promised never to change
+Only `random()` and seeding with a string are used of `random.Random`: these two are promised never to change
 (docs.python.org/3/library/random.html, "Notes on Reproducibility"), while the algorithms of `choice`, `shuffle`,
-`sample` and `randrange` may, and did. Everything else is built here from `random()`.
+`sample` and `randrange` may change, and did. Everything else is built here from `random()`.
 """
 
 import random
@@ -13,29 +13,29 @@ T = TypeVar("T")
 
 
 class Chooser:
-    """A stream of choices that depends on its key alone."""
+    """Give a stream of random choices that depends on its key alone."""
 
     def __init__(self, key: str) -> None:
         self._random = random.Random(key).random
 
     def below(self, n: int) -> int:
-        """A whole number from 0 to n - 1."""
+        """Return a whole number from 0 to n - 1."""
         return int(self._random() * n)
 
     def between(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """Return a whole number from low to high, both included."""
         return low + self.below(high - low + 1)
 
     def chance(self, p: float) -> bool:
-        """True with probability p."""
+        """Return True with probability p."""
         return self._random() < p
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """Return one of the items."""
         return items[self.below(len(items))]
 
     def weighted(self, items: Sequence[T], weights: Sequence[float]) -> T:
-        """One of the items, in proportion to its weight."""
+        """Return one of the items, in proportion to its weight."""
         at = self._random() * sum(weights)
         for item, weight in zip(items, weights, strict=True):
             at -= weight
@@ -44,7 +44,7 @@ class Chooser:
         return items[-1]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in another order (Fisher and Yates)."""
+        """Return the items in another order (Fisher and Yates)."""
         left = list(items)
         for end in range(len(left) - 1, 0, -1):
             at = self.below(end + 1)

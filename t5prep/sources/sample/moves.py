@@ -1,4 +1,4 @@
-"""What a question says, sentence by sentence, and how likely each kind of sentence is in each class of quality.
+"""List the kinds of sentences in a question, and how likely each is in each class of quality.
 
 A move is a kind of sentence. Every move occurs in every class: a good question may open with a greeting, an
 opinion may be asked for with care. Only the odds differ, so quality can be learned from several sentences together and
@@ -13,7 +13,10 @@ CLASSES = ("HQ", "LQ_EDIT", "LQ_CLOSE")
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """A kind of sentence: its weight in each of CLASSES, and its templates. Moves are told in the order of MOVES."""
+    """Describe a kind of sentence: its weight in each of CLASSES, and its templates.
+
+    Questions keep the order of MOVES.
+    """
 
     name: str
     weights: tuple[float, float, float]
@@ -210,7 +213,7 @@ MOVES = (
     ),
 )
 
-# Said in any question alike: inline code must not tell the class.
+# These occur equally in all classes: inline code must not reveal the class.
 ASIDES = (
     "In short: `$verb1($noun1)`.",
     "See `$noun1_$noun2 = $number`.",
@@ -218,10 +221,10 @@ ASIDES = (
     "Here `$noun1` stands for `$adjective1_$noun2`.",
 )
 
-# How often a sentence is written carelessly, by class.
+# The share of sentences with spelling mistakes, by class.
 CARELESS = (0.05, 0.42, 0.18)
 
-# What careless writing does to words; each one by chance, so a careful word stays the most common in every class.
+# Spelling mistakes. Each is made by chance, so the correct word stays the most common in every class.
 SLIPS = {
     "please": "plz",
     "Please": "Pls",

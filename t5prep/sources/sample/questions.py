@@ -1,6 +1,6 @@
-"""One question of a given quality: its fields as the Kaggle set of Stack Overflow questions has them.
+"""Write one question of a given quality, with the fields of the Kaggle set of Stack Overflow questions.
 
-Length, layout, markup, tags and code are drawn before and apart from the class, so only what is said tells it.
+Length, layout, markup, tags and code are drawn first, and do not depend on the class: only the sentences show it.
 """
 
 import html
@@ -19,7 +19,7 @@ _SLIP = re.compile(r"\b(" + "|".join(sorted(SLIPS, key=len, reverse=True)) + r")
 
 
 class Question:
-    """The words of one question: slots with a digit keep theirs from the title to the last line of code."""
+    """Write one question. A slot with a digit keeps its word from the title to the last line of code."""
 
     def __init__(self, chooser: Chooser, *, quality: str) -> None:
         self._choose = chooser
@@ -27,11 +27,11 @@ class Question:
         self._kept: dict[str, str] = {}
 
     def title(self) -> str:
-        """The title: plain text, as the real titles are."""
+        """Return the title: plain text, as the real titles are."""
         return self._sentence(self._choose.pick(self._move(TITLES).templates))
 
     def body(self) -> str:
-        """The body as HTML: paragraphs of sentences, with code, lists, links and emphasis in between."""
+        """Return the body as HTML: paragraphs of sentences, with code, lists, links and emphasis in between."""
         choose = self._choose
         sentences = self._sentences(choose.between(5, 8))
         paragraphs = [choose.pick(("", "", "", "<strong>", "<em>")) for _ in range(choose.between(1, 4))]
@@ -53,14 +53,14 @@ class Question:
         return "\n\n".join(parts) + "\n"
 
     def tags(self) -> str:
-        """One to four tags, `<python><arrays>`."""
+        """Return one to four tags, `<python><arrays>`."""
         return "".join(f"<{tag}>" for tag in self._choose.shuffled(WORDS["tag"])[: self._choose.between(1, 4)])
 
     def _move(self, moves: tuple[Move, ...]) -> Move:
         return self._choose.weighted(moves, [move.weights[self._class] for move in moves])
 
     def _sentences(self, n: int) -> list[str]:
-        """N sentences, none from the same template as another, in the order in which moves are told."""
+        """Return n sentences, each from another template, in the order of MOVES."""
         told: dict[str, str] = {}
         while len(told) < n:
             template = self._choose.pick(self._move(MOVES).templates)
@@ -135,7 +135,7 @@ class Question:
 
 
 def timestamp(choose: Chooser) -> str:
-    """A second of the years 2016 to 2020, as the Kaggle set writes it."""
+    """Return a time in the years 2016 to 2020, to the second, in the Kaggle set's format."""
     day = f"{choose.between(2016, 2020)}-{choose.between(1, 12):02d}-{choose.between(1, 28):02d}"
     return f"{day} {choose.below(24):02d}:{choose.below(60):02d}:{choose.below(60):02d}"
 
@@ -145,7 +145,7 @@ def _pre(code: str) -> str:
 
 
 def _emphasised(text: str, tag: str) -> str:
-    """The text with its first words inside `tag`, and what stands in backquotes as inline code."""
+    """Return the text with its first words inside `tag`, and text in backquotes as inline code."""
     if tag:
         head, space, tail = text.partition(" ")
         text = f"{tag}{head}{tag.replace('<', '</')}{space}{tail}"

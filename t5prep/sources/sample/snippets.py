@@ -1,7 +1,7 @@
-"""Code, logs and data that stand inside the questions. Which one is shown says nothing about quality.
+"""List the code, logs and data in the questions. The choice among them does not depend on quality.
 
-In a template `$noun` is a slot, as in moves.py; code that needs a dollar sign writes `$$`. LONG ones repeat a
-line many times, as pasted logs and dumps do: they are what makes some questions longer than 512 tokens.
+In a template `$noun` is a slot, as in moves.py; code that needs a dollar sign writes `$$`. Templates in LONG are
+repeated for many lines, as in pasted logs and dumps: they make some questions longer than 512 tokens.
 """
 
 SHORT = (

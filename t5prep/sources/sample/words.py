@@ -1,7 +1,7 @@
-"""The words that the sample's questions are made of: one list per kind of slot, chosen without regard to quality.
+"""List the words of the sample's questions: one list per kind of slot, chosen without regard to quality.
 
 A template names a slot by its key (`$noun`), so adding a word here needs no change anywhere else. A class of quality
-never has words of its own in these lists: what tells the classes apart is what is said (`moves.py`), not about what.
+never has words of its own in these lists: the classes differ in their kinds of sentences (`moves.py`), not in topics.
 """
 
 _LISTS = {
@@ -111,7 +111,7 @@ _LISTS = {
         laptop desktop server phone tablet emulator container cluster notebook workstation virtual-machine router
         raspberry simulator mainframe kiosk""",
     "mark": "😀 🙂 😕 🤔 😭 🚀 🐍 🔥 ✅ ❌ 👍 🙏 … → € ½ ° ™ ✓ №",
-    # Libraries that do not exist are called by a first and a last syllable: no real project is praised or blamed.
+    # Names of libraries are made of a first and a last syllable and do not exist: no real project is praised or blamed.
     "first": """
         aero alto amber anvil apex arbor astro aura azur basal beryl bolt brio cedar ceph cinder cobal coral crux
         cyan dapple delph dione drift ecto ember epo fable fathom fern flint fluo frost gala garn glyph gran halo
