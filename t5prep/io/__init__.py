@@ -1,1 +1,1 @@
-"""Paths and buckets: atomic files, Google Cloud Storage, the cache folder, locks, progress lines. Bytes in, bytes out."""
+"""Read and write files and objects: atomic files, Google Cloud Storage, the cache folder, locks, progress lines."""

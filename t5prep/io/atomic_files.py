@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Write files that appear whole or not at all."""
 
 import contextlib
 import os
@@ -9,16 +9,16 @@ from typing import BinaryIO
 
 from t5prep.errors import OutputError
 
-# Names that begin so are unfinished: readers pass over them, and the next run sweeps them away.
+# The prefix of unfinished files: readers ignore them, and the next run removes them.
 UNFINISHED = ".unfinished-"
 
 
 @contextlib.contextmanager
 def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
-    """A file to write that takes its name only when all of it is on disk; on any error nothing is left.
+    """Open a file to write; it takes its name only when all of it is on disk, and on any error nothing is left.
 
-    `option` is what named the place on the command line.
-    What is no file, /dev/null or a pipe, is written to: taking its name would take it from all who use it.
+    `option` is the command-line option that named the place.
+    A path that is no regular file, such as /dev/null or a pipe, is written directly, because others use it by its name.
     Raises OutputError where the disk is full or the place cannot be written.
     """
     temporary = None
@@ -33,7 +33,7 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a dataset is read by others
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files, but others read a dataset
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
@@ -45,13 +45,13 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
-    """`data` as a file that appears whole. Raises OutputError."""
+    """Write `data` as a file that appears whole. Raises OutputError."""
     with whole(path, option=option) as file:
         file.write(data)
 
 
 def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
-    """What went wrong with a place to write, and what to do."""
+    """Return a sentence about why a place cannot be written, and what to do."""
     if error.errno in (28, 122):  # ENOSPC, EDQUOT
         return f"no space left for {path}. Free some, or choose another place with {option}."
     return f"{path} cannot be written ({error.strerror}). Choose another place with {option}."
@@ -64,14 +64,14 @@ def _umask() -> int:
 
 
 def write_scratch(path: Path, data: bytes) -> None:
-    """`data` as a scratch file (`scratch`). Raises OutputError."""
+    """Write `data` as a scratch file (`scratch`). Raises OutputError."""
     with scratch(path) as temporary:
         temporary.write_bytes(data)
 
 
 @contextlib.contextmanager
 def open_scratch(path: Path) -> Iterator[BinaryIO]:
-    """A scratch file of this run, to read. Raises OutputError where somebody has removed it meanwhile."""
+    """Open a scratch file of this run to read it. Raises OutputError where it has been removed meanwhile."""
     try:
         with open(path, "rb") as file:
             yield file
@@ -84,7 +84,10 @@ def open_scratch(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def scratch(path: Path) -> Iterator[Path]:
-    """Where to write a scratch file: it appears whole, but need not survive a power cut. Raises OutputError."""
+    """Yield the path for writing a scratch file: it appears whole, but may be lost in a power cut.
+
+    Raises OutputError.
+    """
     temporary = path.with_name(f"{UNFINISHED}{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

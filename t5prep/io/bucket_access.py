@@ -1,4 +1,4 @@
-"""What of a bucket works for training: who may list, read and write there, and whether it lies beside the TPU."""
+"""Check whether a bucket works for training: who may list, read and write there, and whether it is near the TPU."""
 
 import dataclasses
 import uuid
@@ -7,15 +7,15 @@ from collections.abc import Callable
 from t5prep.errors import OutputError
 from t5prep.io import gcs
 
-# All that a training host does with its data and its checkpoints: list, read, write, remove.
+# This role allows all that a training host does with its data and its checkpoints: list, read, write, remove.
 _ROLE = "roles/storage.objectUser"
-# Continents that multi-regional buckets name.
+# The location of a multi-regional bucket, and how regions in it begin.
 _MULTI = {"US": "us", "EU": "europe", "ASIA": "asia"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing looked at: what, whether it works, what was seen, and the command that mends it ("" where none is)."""
+    """Hold one check's name, whether it passed, what was seen, and the command that fixes it ("" where there is none)."""
 
     what: str
     ok: bool
@@ -24,10 +24,11 @@ class Finding:
 
 
 def check_bucket(uri: str, *, zone: str = "", service_account: str = "") -> list[Finding]:
-    """What works under `gs://bucket[/prefix]` for this identity, in this order; what cannot be asked is not said.
+    """Check what this identity may do under `gs://bucket[/prefix]`, and return the findings in the order of the checks.
 
-    `zone` is the TPU's (`us-central2-b`), `service_account` the address that its VM runs as. An object of a random
-    name is written under the prefix and removed again. Raises UsageError for what is not a place in a bucket.
+    `zone` is the TPU's (`us-central2-b`), `service_account` the address that its VM runs as; "" skips their checks. An
+    object of a random name is written under the prefix and removed again. Raises UsageError for what is not a place in
+    a bucket.
     """
     bucket, _ = gcs.split(uri)
     uri = uri.rstrip("/")
@@ -79,7 +80,7 @@ _DONE = {"write": "written", "read": "read back", "delete": "removed"}
 
 
 def _region(uri: str, bucket: str, zone: str) -> list[Finding]:
-    """Reading across regions is slow and billed by the gigabyte."""
+    """Check that bucket and TPU share a region: reading across regions is slow and billed by the gigabyte."""
     region = zone.rpartition("-")[0] if zone.count("-") == 2 else zone
     try:
         with gcs.speaking(uri, need="storage.buckets.get"):
@@ -96,7 +97,7 @@ def _region(uri: str, bucket: str, zone: str) -> list[Finding]:
 
 
 def _granted(uri: str, bucket: str, account: str) -> list[Finding]:
-    """Whether the bucket's own policy names the account; one inherited from the project cannot be seen from here."""
+    """Check whether the bucket's own policy names the account; a policy of the project cannot be seen from here."""
     mend = (
         f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=serviceAccount:{account} --role={_ROLE}"
     )

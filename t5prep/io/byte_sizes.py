@@ -1,4 +1,4 @@
-"""Numbers of bytes, as people write and read them."""
+"""Write numbers of bytes for people, and parse what people write."""
 
 import re
 

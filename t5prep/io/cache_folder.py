@@ -1,4 +1,4 @@
-"""Where t5prep keeps what it may need again, and how much of it."""
+"""Find the folder where t5prep keeps files that it may need again, show its size, and clear it."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from t5prep.errors import UsageError
 from t5prep.io import byte_sizes
 
 DEFAULT_LIMIT = "20GB"
-# What may be removed at any time, and costs only time to have again.
+# These may be removed at any time; making them again costs only time.
 KINDS = {
     "tokenized": "tokenized blocks, for runs that begin again",
     "sources": "downloaded corpora",
@@ -19,7 +19,7 @@ KINDS = {
 
 
 class Kept(NamedTuple):
-    """One kind of what is kept: how many files, how many bytes, and where."""
+    """Describe one kind of cached files: how many files, how many bytes, and the folder."""
 
     kind: str
     what: str
@@ -29,24 +29,27 @@ class Kept(NamedTuple):
 
 
 def root() -> Path:
-    """$T5PREP_CACHE, else $XDG_CACHE_HOME/t5prep, else ~/.cache/t5prep."""
+    """Return the cache folder: $T5PREP_CACHE, else $XDG_CACHE_HOME/t5prep, else ~/.cache/t5prep."""
     if own := os.environ.get("T5PREP_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "t5prep"
 
 
 def tokenized() -> Path:
-    """Tokenized blocks, each under the digest of what made it."""
+    """Return the folder of tokenized blocks, each named by the digest of its inputs."""
     return root() / "tokenized"
 
 
 def limit() -> int:
-    """How many bytes of tokenized blocks are kept: $T5PREP_CACHE_LIMIT (`50GB`), else 20 GB. Raises UsageError."""
+    """Return how many bytes of tokenized blocks are kept: $T5PREP_CACHE_LIMIT (`50GB`), else 20 GB.
+
+    Raises UsageError.
+    """
     return byte_sizes.parse(os.environ.get("T5PREP_CACHE_LIMIT") or DEFAULT_LIMIT, name="T5PREP_CACHE_LIMIT")
 
 
 def show() -> list[Kept]:
-    """What is kept now, kind by kind."""
+    """Return what the cache holds now, kind by kind."""
     kept = []
     for kind, what in KINDS.items():
         folder = root() / kind
@@ -56,7 +59,7 @@ def show() -> list[Kept]:
 
 
 def clear(kinds: list[str]) -> list[Kept]:
-    """Removes all of these kinds; returns what there was. Raises UsageError for a kind there is not."""
+    """Remove all files of these kinds; return what was removed. Raises UsageError for an unknown kind."""
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise UsageError(f'"{unknown[0]}" is not kept; there are {", ".join(KINDS)}')
     there = [kept for kept in show() if kept.kind in kinds]

@@ -1,4 +1,4 @@
-"""Google Cloud Storage: names, one client, small reads and writes, and every refusal as one sentence.
+"""Access Google Cloud Storage: names, one client, small reads and writes, and each refusal as one sentence.
 
 STORAGE_EMULATOR_HOST points the client at an emulator. Without credentials the client is anonymous, so public buckets
 can be read from a machine without an account.
@@ -17,9 +17,9 @@ import google_crc32c
 from t5prep.errors import OutputError, UsageError
 
 SCHEME = "gs://"
-# One request: connecting, and the longest silence. A stalled read is given up and made again.
+# The timeouts of one request: to connect, and between two reads. A stalled read is given up and tried again.
 TIMEOUT_SECONDS: float | tuple[float, float] = (10.0, 60.0)
-# The role that grants each permission, least first.
+# The least role that grants each permission.
 _ROLES = {
     "storage.objects.get": "roles/storage.objectViewer",
     "storage.objects.list": "roles/storage.objectViewer",
@@ -31,7 +31,7 @@ _ROLES = {
 
 
 class Object(NamedTuple):
-    """An object as a listing has it; `crc32c` is base64 of the big-endian checksum, as the API writes it."""
+    """Describe an object as a listing gives it; `crc32c` is base64 of the big-endian checksum, as the API writes it."""
 
     name: str
     bytes: int
@@ -40,7 +40,7 @@ class Object(NamedTuple):
 
 
 def is_gs(place: object) -> bool:
-    """Whether a place is in a bucket, by its scheme alone: a directory called `gs` or `logs` is not.
+    """Check whether a place is in a bucket, by its scheme alone: a directory called `gs` or `logs` is not.
 
     >>> is_gs("gs://bucket/a"), is_gs("logs/a")
     (True, False)
@@ -56,7 +56,7 @@ def listed(uri: str) -> list[Any]:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Bucket and object name, without a slash at its end. Raises UsageError.
+    """Return the bucket and the object name, without a slash at its end. Raises UsageError.
 
     >>> split("gs://bucket/a/b/")
     ('bucket', 'a/b')
@@ -76,7 +76,7 @@ def client() -> Any:
 
 @functools.cache
 def client_of(emulator: str) -> Any:
-    """Return the client of an emulator, or of Google where it is ""."""
+    """Return the client of an emulator, or of Google for ""."""
     from google.auth.exceptions import DefaultCredentialsError
     from google.cloud import storage
 
@@ -90,7 +90,7 @@ def client_of(emulator: str) -> Any:
 
 
 def identity() -> str:
-    """Who the client speaks as, for people: an account's address where it is known."""
+    """Return for people who the client acts as: an account's address where it is known."""
     credentials = client()._credentials
     for name in ("service_account_email", "signer_email", "account"):
         address = getattr(credentials, name, None)
@@ -103,7 +103,7 @@ def identity() -> str:
 
 @contextlib.contextmanager
 def speaking(uri: str, *, need: str) -> Iterator[None]:
-    """Turns what the client raises into one sentence; `need` is the permission that the call takes.
+    """Turn exceptions of the client into one sentence; `need` is the permission that the call needs.
 
     Raises OutputError; FileNotFoundError where the object or the bucket does not exist.
     """
@@ -138,7 +138,7 @@ def _reason(error: BaseException) -> str:
 
 
 def crc32c(file: BinaryIO) -> str:
-    """The checksum of a file from where it stands to its end, as the API writes it."""
+    """Return the checksum of a file, from its position to its end, as the API writes it."""
     crc = 0
     while piece := file.read(1 << 20):
         crc = google_crc32c.extend(crc, piece)
@@ -146,22 +146,23 @@ def crc32c(file: BinaryIO) -> str:
 
 
 def blob(uri: str) -> Any:
-    """The client's handle of an object (google.cloud.storage.Blob), without asking the server."""
+    """Return the client's handle of an object (google.cloud.storage.Blob), without asking the server."""
     bucket, name = split(uri)
     return client().bucket(bucket).blob(name)
 
 
 def read(uri: str) -> bytes:
-    """A small object, whole, its checksum checked. Raises FileNotFoundError, OutputError."""
+    """Return the content of a small object, with its checksum checked. Raises FileNotFoundError, OutputError."""
     with speaking(uri, need="storage.objects.get"):
         content: bytes = blob(uri).download_as_bytes(checksum="crc32c", timeout=TIMEOUT_SECONDS)
     return content
 
 
 class Reader(io.RawIOBase):
-    """Read an object in ranges, always of one generation: the one given, or the one it had at first.
+    """Read an object in ranges, always of one generation: the given one, or the one at the time of opening.
 
-    The library's own reader asks for a range past the end, and takes a broken refusal of that for an error.
+    The library's own reader is not used: it asks for a range past the end, and fails when the refusal of that is
+    malformed.
     """
 
     def __init__(self, uri: str, *, generation: int | None = None) -> None:
@@ -182,16 +183,16 @@ class Reader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return where the next byte is read."""
+        """Return the position of the next byte."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place in the object."""
+        """Set the position in the object, and return it."""
         self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes, as many as there is room for. Raises FileNotFoundError, OutputError."""
+        """Read the next bytes, as many as fit into the buffer. Raises FileNotFoundError, OutputError."""
         end = min(self._at + len(buffer), self._size)
         if end <= self._at:
             return 0
@@ -205,9 +206,9 @@ class Reader(io.RawIOBase):
 
 
 def write(uri: str, content: bytes, *, generation: int | None = None) -> None:
-    """A small object, which appears whole, replacing only `generation` (0: nothing; None: whatever is there).
+    """Write a small object, which appears whole and replaces only `generation` (0: no object; None: any).
 
-    Raises OutputError, and FileExistsError where something else is there.
+    Raises OutputError, and FileExistsError where the object has another generation.
     """
     from google.api_core.exceptions import PreconditionFailed
 
@@ -225,13 +226,13 @@ def write(uri: str, content: bytes, *, generation: int | None = None) -> None:
 
 
 def delete(uri: str, *, generation: int | None = None) -> None:
-    """Removes an object, or only that generation of it. One that is not there is no error. Raises OutputError."""
+    """Remove an object, or only that generation of it. A missing object is no error. Raises OutputError."""
     with contextlib.suppress(FileNotFoundError), speaking(uri, need="storage.objects.delete"):
         blob(uri).delete(if_generation_match=generation, timeout=TIMEOUT_SECONDS)
 
 
 def objects(uri: str) -> dict[str, Object]:
-    """The objects directly under a prefix, by the rest of their names. Raises OutputError."""
+    """Return the objects directly under a prefix, by their names without the prefix. Raises OutputError."""
     bucket, prefix = split(uri)
     prefix = prefix and prefix + "/"
     fields = "items(name,size,crc32c,generation),nextPageToken"

@@ -1,4 +1,4 @@
-"""A prefix in a bucket, claimed by one run at a time: what stands for a directory's lock, which a bucket has not."""
+"""Lock a prefix in a bucket for one run at a time, because a bucket has no locks of its own."""
 
 import json
 from collections.abc import Mapping
@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, gcs
 
-# While it is there, a dataset is on its way, and it says which.
+# While this object exists, a dataset is being written there; its content says which.
 MARKER = f"{atomic_files.UNFINISHED}t5prep"
 
 
 def claim(place: str, what: Mapping[str, str]) -> None:
-    """Says that `what` is on its way to a prefix. A run of the same, cut off earlier, is taken up again.
+    """Lock a prefix for writing `what`.
 
-    Two runs of the same write the same bytes, so they may meet. Raises OutputError when it is something else.
+    A lock of the same `what` is taken over: that run was interrupted, or writes the same.
+
+    Two runs of the same `what` write the same bytes, so they may overlap. Raises OutputError when another one is
+    locked.
     """
     mark = json.dumps(what, sort_keys=True).encode()
     try:
@@ -29,5 +32,5 @@ def claim(place: str, what: Mapping[str, str]) -> None:
 
 
 def release(place: str) -> None:
-    """It has arrived."""
+    """Release the lock."""
     gcs.delete(f"{place}/{MARKER}")

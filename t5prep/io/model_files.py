@@ -1,4 +1,4 @@
-"""The files of a model by their names: a directory's, or a Hub repository's, of which only what is asked for is fetched."""
+"""Find the files of a model in a directory, or in a Hub repository, from which only files asked for are fetched."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,20 +8,23 @@ from typing import Any
 from t5prep.errors import UsageError
 from t5prep.io import suggestions
 
-# What to type instead of a name that leads nowhere.
+# The advice for a name that is not found.
 WANTED = "pass a directory with config.json and weights, or a name such as google-t5/t5-base."
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelFiles:
-    """A model's files. `name` is the model as the user named it; `names` are the files there are."""
+    """List a model's files. `name` is the model as the user named it; `names` are the names of its files."""
 
     name: str
     names: frozenset[str]
     _path: Callable[[str], Path]
 
     def path(self, file: str) -> Path:
-        """Return where a file lies on this machine, fetched first if need be. Raises UsageError when it cannot be."""
+        """Return the path of a file on this machine, fetched first if needed.
+
+        Raises UsageError when it cannot be fetched.
+        """
         return self._path(file)
 
     def read(self, file: str) -> bytes:
@@ -33,7 +36,7 @@ class ModelFiles:
 
 
 def find(name: str | Path) -> ModelFiles:
-    """Return the files of a model: of the directory `name`, else of the Hub's repository of that name.
+    """Return the files of a model: of the directory `name`, else of the Hub repository of that name.
 
     Raises UsageError when there is neither.
     """
@@ -45,7 +48,7 @@ def find(name: str | Path) -> ModelFiles:
 
 
 def in_directory(folder: Path, *, name: str) -> ModelFiles:
-    """Return the files right in a directory, under the name that errors shall say."""
+    """Return the files directly in a directory; `name` is used in errors."""
     return ModelFiles(name, frozenset(path.name for path in folder.iterdir() if path.is_file()), folder.joinpath)
 
 
@@ -71,7 +74,7 @@ def _on_the_hub(name: str) -> ModelFiles:
             raise UsageError(
                 f"{name}: {file} could not be fetched from the Hub ({status}). Try again later."
             ) from error
-        if found.parent.name != info.sha:  # its files would be of two models
+        if found.parent.name != info.sha:  # the files would come from two versions
             raise UsageError(f"{name} was changed on the Hub just now. Run this again.")
         return found
 
@@ -79,7 +82,7 @@ def _on_the_hub(name: str) -> ModelFiles:
 
 
 def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
-    """Return what was fetched of a model before, as far as it was. Raises UsageError where nothing was."""
+    """Return the files of a model that were fetched before. Raises UsageError where there are none."""
     from huggingface_hub import errors, snapshot_download
 
     try:
@@ -90,7 +93,7 @@ def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
 
 
 def _refused(name: str, error: Any) -> str:
-    """Return why the Hub gives no such model to this user."""
+    """Return the sentence that says why the Hub does not give this model to this user."""
     from huggingface_hub import errors
 
     if isinstance(error, errors.GatedRepoError):

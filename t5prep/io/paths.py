@@ -1,4 +1,4 @@
-"""Places of datasets and runs: a directory, or `gs://bucket/prefix`. What is written there appears whole."""
+"""Read and write files of datasets and runs, in a directory or under `gs://bucket/prefix`. Files appear whole."""
 
 import contextlib
 import io
@@ -10,9 +10,9 @@ from typing import BinaryIO, cast
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, gcs
 
-# An object is collected here before it is sent; what is larger goes through an unnamed file.
+# The largest object that is collected in memory before it is sent; larger ones go to an unnamed file.
 _BUFFERED = 32 << 20
-# One request: large enough for verifying, small enough for a person who looks at three records.
+# The bytes of one request: many enough for verifying, few enough for looking at three records.
 _READ_AHEAD_BYTES = 4 << 20
 
 
@@ -26,13 +26,13 @@ def at(place: str | Path, name: str) -> str:
 
 
 def names(place: str | Path) -> set[str]:
-    """Return the names of the files right in a place. Raises OSError, OutputError."""
+    """Return the names of the files directly in a place. Raises OSError, OutputError."""
     return set(gcs.objects(str(place))) if gcs.is_gs(place) else {path.name for path in Path(place).iterdir()}
 
 
 @contextlib.contextmanager
 def whole(path: str) -> Iterator[BinaryIO]:
-    """Open a file or object to write, which takes its name only when all of it is there. Raises OutputError."""
+    """Open a file or object to write; it takes its name only when all of it is written. Raises OutputError."""
     if gcs.is_gs(path):
         with tempfile.SpooledTemporaryFile(max_size=_BUFFERED) as spooled:
             yield cast(BinaryIO, spooled)
@@ -59,7 +59,10 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def read(path: str | Path) -> bytes:
-    """Return all of a small file or object. Raises OSError (FileNotFoundError where it is not there), OutputError."""
+    """Return the content of a small file or object.
+
+    Raises OSError (FileNotFoundError where it is missing), OutputError.
+    """
     return gcs.read(str(path)) if gcs.is_gs(path) else Path(path).read_bytes()
 
 
@@ -74,7 +77,7 @@ def _send(uri: str, file: BinaryIO) -> int:
 
     try:
         with gcs.speaking(uri, need="storage.objects.create"):
-            # The same bytes under the same name: sending them once more does no harm.
+            # Retrying is safe: it sends the same bytes under the same name.
             blob = gcs.blob(uri)
             blob.upload_from_file(
                 file, rewind=True, checksum="crc32c", retry=DEFAULT_RETRY, timeout=gcs.TIMEOUT_SECONDS

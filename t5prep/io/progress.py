@@ -1,18 +1,18 @@
-"""One line on a terminal that says how far a long run is; nothing anywhere else."""
+"""Draw one line about the progress of a long run, on a terminal only."""
 
 import sys
 import time
 from typing import TextIO
 
-# A run that ends sooner needs no line.
+# A shorter run draws no line.
 PATIENCE_SECONDS = 2.0
 INTERVAL_SECONDS = 0.25
 
 
 class Progress:
-    """Count bytes, and rows where there are any, of a whole that is `total` bytes long (0: not known).
+    """Count bytes, and rows if any, out of `total` bytes (0: not known).
 
-    `shown` says whether a line is drawn; None: on a terminal only.
+    `shown` says whether the line is drawn; None: on a terminal only.
     """
 
     def __init__(self, what: str, *, total: int = 0, stream: TextIO | None = None, shown: bool | None = None) -> None:
@@ -24,7 +24,7 @@ class Progress:
         self._bytes = self._rows = self._skipped = 0
 
     def add(self, *, bytes: int, rows: int = 0) -> None:
-        """Count so much more as done."""
+        """Add to the counts of done bytes and rows."""
         self._bytes += bytes
         self._rows += rows
         now = time.monotonic()
@@ -34,11 +34,11 @@ class Progress:
             self._stream.flush()
 
     def restart(self, *, bytes: int, total: int) -> None:
-        """Set what is done already, and how long the whole is (0: not known)."""
+        """Set how many bytes are done already, and the total (0: not known)."""
         self._bytes, self._skipped, self._total = bytes, bytes, total
 
     def line(self, seconds: float) -> str:
-        """Return what the line says after so many seconds."""
+        """Return the text of the line after so many seconds."""
         done = f"{min(1.0, self._bytes / self._total):4.0%}  " if self._total else ""
         rows = f"{self._rows:,} rows  {self._rows / seconds:,.0f} rows/s  " if self._rows else ""
         if self._total and not self._rows:

@@ -1,7 +1,7 @@
-"""One file into one object, over a connection that may break: Google's resumable upload protocol.
+"""Upload one file to one object over a connection that may break, by Google's resumable upload protocol.
 
-The session's address is kept on disk, so a process that was killed goes on at the byte where the server stands. The
-library's own resumable upload lives and dies with its process, which is why the sending of bytes is done here.
+The session's address is saved on disk, so that after a crash the next process continues at the server's offset. The
+library's own resumable upload ends with its process, so the bytes are sent here.
 https://cloud.google.com/storage/docs/performing-resumable-uploads
 """
 
@@ -20,23 +20,24 @@ from t5prep.io import cache_folder, gcs
 
 # The protocol wants multiples of 256 KiB.
 CHUNK_BYTES = 8 << 20
-# Without a byte more for so long, an upload is given up.
+# An upload is given up when the server receives no byte for so long.
 PATIENCE_SECONDS = 300.0
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 32.0
 _AGAIN = (408, 429, 500, 502, 503, 504)
-# The session is over, or what it was told does not fit: begin anew.
+# The session has ended: begin a new one.
 _GONE = (404, 410)
 
 
-class Conflict(Exception):  # noqa: N818 - not an error yet: the caller looks what is there
-    """The object is not the generation that was to be replaced."""
+class Conflict(Exception):  # noqa: N818 - not an error yet: the caller checks the object
+    """Report that the object is not the generation that was to be replaced."""
 
 
 class Upload:
-    """A file on its way. `sent` hears how many bytes more the server has (fewer than nothing when it lost some).
+    """Upload a file. `sent` is called with the number of bytes that the server has gained (negative when it lost some).
 
-    `generation` is the one that the object replaces, 0 for none; `stop`, once set, ends the run between two requests.
+    `generation` is the one that the upload replaces, 0 for none; when `stop` is set, the upload ends after this
+    request.
     """
 
     def __init__(
@@ -47,16 +48,16 @@ class Upload:
         self._size = path.stat().st_size
         key = hashlib.sha256(json.dumps([os.path.abspath(path), uri, crc32c, generation]).encode()).hexdigest()
         self._kept = cache_folder.root() / "uploads" / key[:32]
-        # Any request, not only those that google-cloud-storage makes; it renews its token by itself.
+        # The client's session serves any request, and renews its token by itself.
         self._http = gcs.client()._http
         self._session = self._kept.read_text() if self._kept.exists() else ""
         self._offset, self._furthest = 0, -1
         self._known = False  # whether the server's own offset is known
 
     def run(self) -> None:
-        """Sends it, and checks what the server says it has.
+        """Send the file, and check the checksum that the server reports.
 
-        Raises OutputError when it cannot be done, Conflict when the object was changed by somebody else.
+        Raises OutputError when it cannot be sent, Conflict when somebody else changed the object.
         """
         waits, deadline = 0, time.monotonic() + PATIENCE_SECONDS
         while not self._stop.is_set():
@@ -76,7 +77,7 @@ class Upload:
             self._stop.wait(random.uniform(0.5, 1) * min(FIRST_WAIT_SECONDS * 2**waits, LONGEST_WAIT_SECONDS))
 
     def _step(self) -> str | None:
-        """One request. What went wrong and will be tried again, "" if nothing, None when all is done."""
+        """Send one request. Return a failure that will be retried, "" for none, or None when the upload is complete."""
         import requests
 
         if not self._session:
@@ -118,7 +119,7 @@ class Upload:
         self._known = True
         self._at(0)
         self._kept.parent.mkdir(parents=True, exist_ok=True)
-        # Whoever knows the address may write the object: it is for its owner's eyes.
+        # Anyone who knows the address may write the object, so only the owner may read the file.
         with open(os.open(self._kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(self._session)
 
@@ -127,7 +128,7 @@ class Upload:
         self._kept.unlink(missing_ok=True)
 
     def _ask(self) -> Any:
-        """Where the server stands: 308 with a range, or 200 when it has all."""
+        """Ask the server for its offset: it answers 308 with a range, or 200 when it has all bytes."""
         headers = {"Content-Range": f"bytes */{self._size}"}
         return self._http.put(self._session, headers=headers, timeout=gcs.TIMEOUT_SECONDS)
 
@@ -160,6 +161,6 @@ class Upload:
 
 
 def _received(response: Any) -> int:
-    """How many bytes the server has, by its answer `Range: bytes=0-LAST` (none: no header)."""
+    """Return how many bytes the server has, from its header `Range: bytes=0-LAST` (no header: none)."""
     last = response.headers.get("Range", "").rpartition("-")[2]
     return int(last) + 1 if last else 0

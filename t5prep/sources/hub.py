@@ -91,7 +91,7 @@ def _info(place: Place, revision: str | None, token: str | None, *, absent: Any 
 def _fetch(
     place: Place, file: Listed, revision: str, *, cache: Path | None, token: str | None, progress: bool | None
 ) -> tuple[Path, str]:
-    """Return one file and its SHA-256: from the Hub's own cache on this machine if it is sound there, else downloaded."""
+    """Return one file and its SHA-256: from the Hub's own cache if it is sound there, else downloaded."""
     from huggingface_hub import hf_hub_url, try_to_load_from_cache
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 

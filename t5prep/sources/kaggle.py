@@ -64,7 +64,7 @@ def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progres
 def _fetch(
     client: Any, place: Place, version: int, *, cache: Path | None, progress: bool | None
 ) -> tuple[caches.Blob, str, str]:
-    """Return the cached bytes, the name they came under (`data.csv` may come as `data.csv.zip`), and the published MD5."""
+    """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
     request = ApiDownloadDatasetRequest()
