@@ -15,7 +15,7 @@ from t5prep.reading.rows import Row
 
 
 class Columns(NamedTuple):
-    """The rows of a block: those that have a text in each column, and the others.
+    """Hold the rows of a block: those that have a text in each column, and the others.
 
     `table` has a column of large_string, without nulls, for each name; `numbers` are those of its rows, int64[rows].
     """

@@ -28,7 +28,7 @@ codecs.register_error("t5prep.no_character", lambda error: (_NO_CHARACTER, error
 
 
 class Readable(Protocol):
-    """Anything that gives bytes, b"" at its end."""
+    """Give bytes, b"" at its end."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""

@@ -22,14 +22,14 @@ _ONE_FIELD = re.compile(rb"[\t\r]")
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A file of source lines, and the file of their targets."""
+    """Hold a file of source lines, and the file of their targets."""
 
     source: RawFile
     target: RawFile
 
 
 def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[RawFile | Pair]:
-    """The files, each two that differ only in a pair of endings (`.en`, `.ro`) as one; others stay as they are.
+    """Return the files, each two that differ only in a pair of endings (`.en`, `.ro`) as one; others stay as they are.
 
     Raises SourceError for a file whose partner is missing.
     """
@@ -55,14 +55,14 @@ def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[
 
 
 def files(element: RawFile | Pair) -> tuple[RawFile, ...]:
-    """The file, or both files of a pair."""
+    """Return the file, or both files of a pair."""
     return (element.source, element.target) if isinstance(element, Pair) else (element,)
 
 
 def scan(
     element: RawFile | Pair, *, kind: str, encoding: str, otherwise: str = "", block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Block]:
-    """The blocks of a file (blocks.scan), or of a pair's lines side by side.
+    """Yield the blocks of a file (blocks.scan), or of a pair's lines side by side.
 
     `kind` is the format as the user names it, or ""; `otherwise` the one of names that say none. Raises SourceError where
     one file of a pair has more lines.

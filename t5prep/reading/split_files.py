@@ -16,7 +16,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def of_files(names: Sequence[str]) -> dict[str, str]:
-    """File name → split, when each file's name tells one and there is more than one; else nothing.
+    """Return file name → split, where each file's name tells one and there is more than one; else nothing.
 
     >>> of_files(["data/train.csv", "data/valid.csv"])
     {'data/train.csv': 'train', 'data/valid.csv': 'validation'}
@@ -28,6 +28,6 @@ def of_files(names: Sequence[str]) -> dict[str, str]:
 
 
 def _of(name: str) -> str:
-    """The split a name tells: by the word nearest to its end, so that `train/latest.csv` is of train."""
+    """Return the split that a name tells: by the word nearest to its end, so that `train/latest.csv` is of train."""
     words = _WORD.findall(name.lower().rpartition(".")[0] or name.lower())
     return next((_NAMES[word] for word in reversed(words) if word in _NAMES), "")

@@ -11,7 +11,7 @@ from t5prep.sources import RawFile, Resolved
 
 
 def texts_of(record: Record, *, columns: Sequence[str]) -> Iterator[str]:
-    """The texts of a row: those of the columns named, else of its column `text`, where it has them.
+    """Yield the texts of a row: those of the columns named, else of its column `text`, where it has them.
 
     >>> list(texts_of({"text": "a", "n": 1}, columns=()))
     ['a']
@@ -29,7 +29,7 @@ def texts(
     format: str = "",
     encoding: str = "utf-8",
 ) -> Iterator[str]:
-    """The texts of the first `limit` rows of a source, in order; rows that cannot be read are passed over.
+    """Yield the texts of the first `limit` rows of a source, in order; rows that cannot be read are passed over.
 
     Raises SourceError for a column that is not there.
     """
@@ -41,12 +41,12 @@ def texts(
 
 
 def scan(file: RawFile, *, format: str, encoding: str) -> Iterator[Block]:
-    """The blocks of a file. Raises UsageError where its name does not say its format and the user does not either."""
+    """Yield the blocks of a file. Raises UsageError where its name does not say its format and the user does not either."""
     return blocks.scan(file, formats.detect(file.name, kind=format, encoding=encoding))
 
 
 def check(source: Resolved, *, columns: Sequence[str], format: str, encoding: str) -> None:
-    """Finds before any work a column that is not there. Raises SourceError."""
+    """Raise SourceError, before any work, for a column that is not there."""
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")
     first = source.files[0]
