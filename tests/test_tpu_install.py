@@ -1,4 +1,4 @@
-"""The README's commands for a TPU VM, word for word, in a clean environment on a machine that has no TPU."""
+"""The documents' commands for a TPU VM, word for word, in a clean environment on a machine that has no TPU."""
 
 import os
 import re
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.slow
 def test_the_commands_for_a_tpu_end_with_a_sentence_where_there_is_none(tmp_path: Path) -> None:
     """Minutes: it installs TensorFlow, jax and libtpu."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / "google-cloud.md").read_text(encoding="utf-8"), re.DOTALL)
     (block,) = [one for one in blocks if "doctor --tpu local" in one]
     if list(Path("/dev").glob("accel*")) or list(Path("/dev").glob("vfio/[0-9]*")):
         pytest.skip("this machine has a TPU")
