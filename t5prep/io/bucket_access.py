@@ -15,7 +15,7 @@ _MULTI = {"US": "us", "EU": "europe", "ASIA": "asia"}
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Hold one check's name, whether it passed, what was seen, and the command that fixes it ("" where there is none)."""
+    """Hold one check's name, whether it passed, what was seen, and the command that fixes it ("" for none)."""
 
     what: str
     ok: bool

@@ -1,1 +1,1 @@
-"""Reading: raw files in, blocks of rows out, whatever the format (CSV, TSV, JSON lines, Parquet, text)."""
+"""Read raw files of any format (CSV, TSV, JSON lines, Parquet, text) into blocks of rows."""

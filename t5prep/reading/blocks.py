@@ -1,8 +1,8 @@
-"""Blocks of some thousand rows: cut from files without parsing them, and read.
+"""Cut files into blocks of some thousand rows without parsing them, and read these blocks.
 
-A block is a reference (a file and a range of it) where the file can be read anywhere, and carries its bytes where it
-cannot (gzip, a zip member, UTF-16). Finding where rows end costs a thousandth of tokenizing them, so one process cuts
-and all the others work.
+A block is a reference (a file and a range of it) where the file can be read at any place, and holds its bytes where it
+cannot (gzip, a zip member, UTF-16). Finding the ends of rows costs a thousandth of tokenizing them, so one process cuts
+and all the others tokenize.
 """
 
 import codecs
@@ -18,7 +18,7 @@ from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Row
 from t5prep.sources import RawFile
 
-BLOCK_BYTES = 2 << 20  # 2 MiB: an eighth of a second of tokenizing, so that the last blocks end together
+BLOCK_BYTES = 2 << 20  # 2 MiB take an eighth of a second to tokenize, so all workers finish at about the same time
 SNIFFED_BYTES = 1 << 20
 # A row longer than this is a quote that was never closed.
 LONGEST_ROW_BYTES = 256 << 20
@@ -28,8 +28,8 @@ LONGEST_ROW_BYTES = 256 << 20
 class Block:
     """Hold consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
 
-    `skip` are the rows of that row group before the first. `regular` where a CSV's quotes keep to RFC 4180. `cut` where
-    only the first `rows` of what `size` bytes hold are wanted.
+    `skip` is the number of rows of that row group before the first. `regular` is true where a CSV's quotes follow RFC
+    4180. `cut` is true where only the first `rows` rows of the `size` bytes are wanted.
     """
 
     file: RawFile
@@ -72,10 +72,10 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
 
 
 def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield every row of a block, blank ones too. `columns` are those that will be asked for: others may not be read.
+    """Yield every row of a block, also blank ones. `columns` are the needed columns: others may be left out.
 
-    Raises SourceError where one of these names stands for two columns, and BalanceError where the rows are not as many
-    as were counted when the block was cut: none is ever lost without a word.
+    Raises SourceError where one of these names stands for two columns, and BalanceError where the number of rows
+    differs from the number counted when the block was cut: no row is lost silently.
     """
     _refuse_twins(block, columns)
     count = 0
@@ -109,7 +109,7 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def content(block: Block) -> bytes:
-    """Return the bytes of a block of text rows. Raises SourceError where the file is another one by now."""
+    """Return the bytes of a block of text rows. Raises SourceError where the file has become shorter."""
     if block.data is not None:
         return block.data
     with sources.open_random(block.file) as file:
@@ -121,7 +121,7 @@ def content(block: Block) -> bytes:
 
 
 def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
-    """Raise SourceError where a column that is asked for (all of them, where none is named) is there twice."""
+    """Raise SourceError where a needed column (any column, where none is named) occurs twice."""
     if len(set(block.columns)) == len(block.columns):
         return
     for name in columns or block.columns:
@@ -133,7 +133,7 @@ def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
 
 
 def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:
-    """Yield the blocks of a stream of text rows, each of about `size` bytes; the first byte stands at `origin`."""
+    """Yield the blocks of a stream of text rows, each of about `size` bytes; the first byte of the stream is at `origin`."""
     buffer, offset, first = b"", origin, 1
     columns: tuple[str, ...] = ("text",) if format.kind == "text" else ()
     wanted = size
@@ -149,7 +149,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             columns = _header(buffer[:end], format, name=file.name)
             buffer, offset = buffer[end:], offset + end
         end, rows, regular = row_ends.of_buffer(buffer, quoted=format.quoted, final=final)
-        if not end and len(buffer) > LONGEST_ROW_BYTES:  # its first row is given up, which ends with its line
+        if not end and len(buffer) > LONGEST_ROW_BYTES:  # the first row is rejected, and ends at its first newline
             end, rows, regular = row_ends.of_first(buffer, quoted=format.quoted, final=True), 1, False
             if end == len(buffer):
                 raise SourceError(
@@ -160,7 +160,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
             data = buffer[:end] if inline else None
             yield Block(file, format, columns, first, rows, offset, end, data, regular=regular)
             buffer, offset, first = buffer[end:], offset + end, first + rows
-        # A row longer than a block: read twice as much each time, so that looking for its end stays linear.
+        # For a row longer than a block, the buffer doubles each time, so the time to find its end stays linear.
         wanted = max(size, len(buffer))
         if final:
             return

@@ -1,4 +1,4 @@
-"""Rows of a block as columns of text: without a Python object for each row where Arrow can read them."""
+"""Read the rows of a block as columns of text, without a Python object for each row where Arrow can read them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +17,8 @@ from t5prep.reading.rows import Row
 class Columns(NamedTuple):
     """Hold the rows of a block: those that have a text in each column, and the others.
 
-    `table` has a column of large_string, without nulls, for each name; `numbers` are those of its rows, int64[rows].
+    `table` has a column of large_string, without nulls, for each name; `numbers` are the numbers of its rows,
+    int64[rows].
     """
 
     table: pa.Table
@@ -26,7 +27,7 @@ class Columns(NamedTuple):
 
 
 def read(block: Block, *, columns: Sequence[str]) -> Columns:
-    """Return all rows of a block but blank ones, of these columns only. Raises what blocks.read raises."""
+    """Return all rows of a block except blank ones, with these columns only. Raises what blocks.read raises."""
     table = _by_arrow(block, columns)
     if table is not None and table.num_rows == block.rows:
         return Columns(table, np.arange(block.first_row, block.first_row + block.rows), [])
@@ -45,7 +46,7 @@ def read(block: Block, *, columns: Sequence[str]) -> Columns:
 
 
 def _by_arrow(block: Block, columns: Sequence[str]) -> pa.Table | None:
-    """Return the rows of a block as Arrow reads them, None where every row has to be looked at."""
+    """Return the rows of a block as Arrow reads them, None where Python must look at every row."""
     if any(block.columns.count(name) != 1 for name in columns):
         return None
     if block.format.kind == "parquet":
@@ -71,7 +72,7 @@ def _parquet(block: Block, columns: Sequence[str]) -> pa.Table | None:
     arrays = [column.cast(pa.large_string()).combine_chunks() for column in table.columns]
     for array in arrays:
         try:
-            array.validate(full=True)  # Arrow does not look whether bytes are UTF-8
+            array.validate(full=True)  # Arrow does not check UTF-8 when it reads
         except pa.ArrowInvalid:
             return None
         if array.null_count or pc.any(pc.match_substring(array, "\0")).as_py():

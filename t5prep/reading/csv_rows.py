@@ -1,4 +1,4 @@
-"""CSV as Python's own reader reads it, and around what that cannot read."""
+"""Parse CSV by Python's own reader, and continue after rows that it cannot read."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ csv.field_size_limit(sys.maxsize)  # the default of 128 kB refuses real document
 class Parsed(NamedTuple):
     """Hold one row: its fields or why it cannot be read, and the number of characters up to its end.
 
-    `open` where the text ended before the row was known to be whole.
+    `open` is true where the text ended before the row was known to be whole.
     """
 
     fields: list[str] | str
@@ -24,7 +24,10 @@ class Parsed(NamedTuple):
 
 
 def split(text: str) -> Iterator[Parsed]:
-    """Yield the rows of CSV text. A quote that never closes costs the line it stands in, not the rest of the file."""
+    """Yield the rows of CSV text.
+
+    A quote that never closes costs the line in which it opens, not the rest of the file.
+    """
     lines = io.StringIO(text, newline="").readlines()
     ends = [0]
     for line in lines:
@@ -60,22 +63,22 @@ def rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
 
 
 def named(fields: list[str], columns: Sequence[str]) -> Record | str:
-    """Return the record of some fields, {} where there are none, or why they make none."""
+    """Return the record of some fields, {} where there are none, or the reason why they make none."""
     if fields and len(fields) != len(columns):
         return f"wrong number of fields: {len(fields)} where the header has {len(columns)}"
     return dict(zip(columns, fields, strict=False))
 
 
 def ends(buffer: bytes, *, final: bool, most: int = 0) -> tuple[int, int]:
-    """Return where the last whole row of a buffer ends and how many there are, of the first `most` where it is not 0.
+    """Return where the last whole row of a buffer ends, and the number of rows; only the first `most`, if it is not 0.
 
-    Every encoding that is read so writes quotes, commas and newlines as ASCII does, and nothing else with their bytes:
-    Latin-1 finds them, one character a byte.
+    Every encoding that is read so writes quotes, commas and newlines as ASCII does, and uses their bytes for nothing
+    else. So Latin-1 finds them, one character for each byte.
     """
     end = rows = 0
     for row in split(buffer.decode("latin-1")):
         if row.open and not final:
-            break  # it may go on in what was not read yet
+            break  # the row may continue in bytes that are not read yet
         end, rows = row.end, rows + 1
         if rows == most:
             break

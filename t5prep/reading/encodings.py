@@ -1,4 +1,4 @@
-"""Encodings of text files: byte order marks, a first look, and recoding to UTF-8."""
+"""Detect and check the encodings of text files, and recode them to UTF-8."""
 
 import codecs
 import re
@@ -9,33 +9,33 @@ from t5prep.reading.formats import Format
 
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32-le",  # before UTF-16, whose mark its own begins with
+    codecs.BOM_UTF32_LE: "utf-32-le",  # before UTF-16, because this mark begins with UTF-16's
     codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-# In bytes, of every encoding that Python knows.
+# The longest character in bytes, in any encoding that Python knows.
 _LONGEST_CHARACTER = 8
-# Bytes that end rows and fields, and some beside them: an encoding in which they mean something else is recoded.
+# Bytes that end rows and fields, and some others: an encoding in which they mean something else is recoded.
 _STRUCTURE = b'\t\n\r ",:[]{}\\n0123456789abcxyzABCXYZ'
 # Encodings that keep these bytes, but also use them inside other characters.
 _STATEFUL = ("iso2022", "hz", "utf-7")
-# What stands for bytes that are no character: it is no text in UTF-8 either, so that its row is rejected.
+# The replacement of bytes that are no character: UTF-8 cannot encode it either, so its row is rejected.
 _NO_CHARACTER = "\ud800"
 
 codecs.register_error("t5prep.no_character", lambda error: (_NO_CHARACTER, error.end))  # type: ignore[attr-defined]
 
 
 class Readable(Protocol):
-    """Give bytes, b"" at its end."""
+    """Describe an object that returns bytes, b"" at its end."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes."""
 
 
 class Prepended:
-    """Give the bytes of a stream whose first bytes were read before."""
+    """Read a stream whose first bytes were read before."""
 
     def __init__(self, stream: Readable, head: bytes) -> None:
         self._stream, self._head = stream, head
@@ -49,21 +49,21 @@ class Prepended:
 
 
 class Recoded:
-    """Give a stream of any encoding as UTF-8, in which a newline is one byte."""
+    """Read a stream of any encoding as UTF-8, in which a newline is one byte."""
 
     def __init__(self, stream: Readable, encoding: str) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder(encoding)("t5prep.no_character")
 
     def read(self, size: int, /) -> bytes:
-        """Return the UTF-8 of about `size` bytes; bytes that are no character are no UTF-8 either."""
+        """Return about `size` bytes of UTF-8; bytes that are no character become invalid UTF-8."""
         while data := self._stream.read(size):
             if text := self._decoder.decode(data):
                 return text.encode("utf-8", "surrogatepass")
         return self._decoder.decode(b"", True).encode("utf-8", "surrogatepass")
 
 
-# How files begin that no encoding makes text of, and what to do with them.
+# The first bytes of files that are not text, and what to do with such files.
 _NO_TEXT = {
     b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it (zstd -d), or pack it by gzip",
     b"\x1f\x8b": "packed by gzip: let its name end in .gz",
@@ -89,7 +89,7 @@ def byte_order_mark(head: bytes) -> bytes:
 
 
 def keeps_structure(encoding: str) -> bool:
-    r"""Return whether rows and fields of this encoding can be told by single bytes, as those of ASCII.
+    r"""Check whether rows and fields of this encoding are separated by the same single bytes as in ASCII.
 
     >>> keeps_structure("cp1252"), keeps_structure("shift_jis"), keeps_structure("utf-16"), keeps_structure("cp500")
     (True, True, False, False)
@@ -103,9 +103,9 @@ def keeps_structure(encoding: str) -> bool:
 
 
 def check(head: bytes, format: Format, *, name: str) -> None:
-    """Refuse a file whose beginning is not in the encoding it should be in, and name a likely one.
+    """Raise SourceError where the beginning of a file is not in the encoding it should be in, and name a likely one.
 
-    Raises SourceError. Damage further on costs only the rows it is in.
+    Damage after the beginning only rejects the rows it is in. Raises UsageError for an unknown encoding.
     """
     try:
         head.decode(format.encoding)
@@ -130,17 +130,17 @@ def check(head: bytes, format: Format, *, name: str) -> None:
 
 
 def likely(data: bytes) -> str:
-    """Return the encoding that some bytes look like, in the name that `--encoding` takes."""
+    """Return the encoding that some bytes are probably in, by the name that `--encoding` takes."""
     import charset_normalizer
 
     matches = charset_normalizer.from_bytes(data[: 1 << 16])
     fitting = [encoding for match in matches for encoding in match.could_be_from_charset]
-    # Windows' Western encoding is what most such files are in; its neighbours fit the same few bytes as well.
+    # Most such files are in cp1252, Windows' Western encoding; similar encodings fit the same few bytes as well.
     return "cp1252" if "cp1252" in fitting or not fitting else fitting[0].replace("_", "-")
 
 
 def _goes_on(head: bytes, encoding: str) -> bool:
-    """Return whether nothing is wrong but that the last character is cut: a decoder of streams waits for its rest."""
+    """Check whether only the last character is incomplete: an incremental decoder waits for its rest."""
     try:
         codecs.getincrementaldecoder(encoding)().decode(head)
     except (UnicodeError, LookupError):

@@ -1,4 +1,4 @@
-"""Which formats there are, and which one a file is in."""
+"""List the file formats, and detect the format of a file by its name."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,9 +22,11 @@ PACKED = (".gz", ".bz2", ".xz")
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """Say how the bytes of a file become rows. TSV has no quoting (as GLUE's files and IANA's registration have none).
+    """Describe how the bytes of a file become rows.
 
-    `written` is the encoding that the file itself is in, where its blocks have been recoded to `encoding`.
+    TSV has no quoting (GLUE's files and IANA's registration have none).
+
+    `written` is the encoding of the file itself, where its blocks have been recoded to `encoding`.
     """
 
     kind: str
@@ -33,12 +35,12 @@ class Format:
 
     @property
     def quoted(self) -> bool:
-        """Return whether a newline may stand inside a row."""
+        """Check whether a newline may occur inside a row."""
         return self.kind == "csv"
 
     @property
     def headed(self) -> bool:
-        """Return whether the first row names the columns."""
+        """Check whether the first row names the columns."""
         return self.kind in ("csv", "tsv")
 
 
@@ -53,7 +55,7 @@ def detect(name: str, *, kind: str = "", encoding: str = "utf-8") -> Format:
 
 
 def check_names(names: Sequence[str], *, uri: str) -> None:
-    """Raise UsageError where some files of a source say their format by their names and others, a LICENSE, do not."""
+    """Raise UsageError where the names of some files of a source tell their format and others, a LICENSE, do not."""
     strangers = [name for name in names if not _kind(name)]
     known = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
     if strangers and known:
@@ -64,7 +66,7 @@ def check_names(names: Sequence[str], *, uri: str) -> None:
 
 
 def unpacked(name: str) -> str:
-    """Return a name in small letters, without the suffix of a compressed file."""
+    """Return a name in lower case, without the suffix of a compressed file."""
     stem = name.lower()
     for suffix in PACKED:
         stem = stem.removesuffix(suffix)
@@ -72,5 +74,5 @@ def unpacked(name: str) -> str:
 
 
 def _kind(name: str) -> str:
-    """Return the kind of format that a name says, or ""."""
+    """Return the kind of format that a name tells, or ""."""
     return next((kind for suffix, kind in SUFFIXES.items() if unpacked(name).endswith(suffix)), "")

@@ -1,4 +1,4 @@
-"""Formats in which every line is a row: JSON lines, TSV, plain text."""
+"""Parse formats in which every line is a row: JSON lines, TSV, plain text."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from t5prep.reading.rows import Record
 
 
 def json_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    """Yield the object of each line, {} for a blank one, or why a line holds none."""
+    """Yield the object of each line, {} for a blank one, or the reason why a line holds none."""
     for line in lines(text):
         if not line.strip():
             yield {}
@@ -27,7 +27,7 @@ def json_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
 
 
 def tsv_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
-    """Yield the record of each line, {} for an empty one, or why a line holds none."""
+    """Yield the record of each line, {} for an empty one, or the reason why a line holds none."""
     for line in lines(text):
         yield named(line.split("\t") if line else [], columns)
 
@@ -39,16 +39,16 @@ def text_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
 
 
 def lines(text: str) -> Iterator[str]:
-    r"""Yield the lines of a text without their ends: `\n`, `\r\n` or `\r`, as row_ends has it.
+    r"""Yield the lines of a text without their ends: `\n`, `\r\n` or `\r`, as in row_ends.
 
-    str.splitlines would also cut at U+2028 and others that are text.
+    str.splitlines is not used, because it also splits at U+2028 and other characters that are text.
     """
     for line in io.StringIO(text, newline=None):
         yield line.removesuffix("\n")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON. Raises ValueError where a name stands in it twice: one value would be lost."""
+    """Return an object of JSON. Raises ValueError where a name occurs twice, because one value would be lost."""
     made = dict(pairs)
     if len(made) != len(pairs):
         names = [name for name, _ in pairs]

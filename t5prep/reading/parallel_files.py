@@ -1,6 +1,7 @@
-"""Two files of lines that belong together line by line, as translations are often kept: train.source and train.target.
+"""Read two files whose lines belong together, as translations are often stored: train.source and train.target.
 
-A pair is read in step and becomes blocks of two columns, `source` and `target`; nothing after that knows of pairs.
+The two files are read line by line together into blocks of two columns, `source` and `target`; later stages see no
+pairs.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ class Pair:
 
 
 def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[RawFile | Pair]:
-    """Return the files, each two that differ only in a pair of endings (`.en`, `.ro`) as one; others stay as they are.
+    """Return the files, with each two that differ only in a pair of endings (`.en`, `.ro`) joined as a Pair.
 
     Raises SourceError for a file whose partner is missing.
     """
@@ -62,10 +63,10 @@ def files(element: RawFile | Pair) -> tuple[RawFile, ...]:
 def scan(
     element: RawFile | Pair, *, kind: str, encoding: str, otherwise: str = "", block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Block]:
-    """Yield the blocks of a file (blocks.scan), or of a pair's lines side by side.
+    """Yield the blocks of a file (blocks.scan), or of the paired lines of two files.
 
-    `kind` is the format as the user names it, or ""; `otherwise` the one of names that say none. Raises SourceError where
-    one file of a pair has more lines.
+    `kind` is the format as the user names it, or ""; `otherwise` is the format of files whose names do not tell it.
+    Raises SourceError where one file of a pair has more lines.
     """
     if isinstance(element, Pair):
         yield from _scan_pair(element, encoding=encoding, block_bytes=block_bytes)
@@ -83,7 +84,7 @@ def _scan_pair(pair: Pair, *, encoding: str, block_bytes: int) -> Iterator[Block
             if None in both:
                 longer, shorter = (pair.source, pair.target) if both[0] is not None else (pair.target, pair.source)
                 raise SourceError(f"{shorter.name} ends after {number - 1:,} lines, {longer.name} goes on.")
-            # These would part columns and rows; to a tokenizer they are a space.
+            # A tab or \r would separate columns or rows; the tokenizer reads them as spaces anyway.
             line = b"\t".join(_ONE_FIELD.sub(b" ", side) for side in both if side is not None) + b"\n"
             lines.append(line)
             size += len(line)

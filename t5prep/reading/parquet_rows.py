@@ -1,4 +1,4 @@
-"""Parquet: row groups in, rows out. Bytes that are UTF-8 are text."""
+"""Read the rows of Parquet files by row groups. Bytes that are UTF-8 become text."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -11,13 +11,13 @@ from t5prep.errors import SourceError
 from t5prep.reading import values
 from t5prep.reading.rows import Record, Row
 
-# A part of a row group: its beginning is decoded again for each, so they are fewer than blocks of text.
+# The size of a part of a row group. Each part decodes the group from its beginning, so parts are larger than blocks.
 PART_BYTES = 16 << 20
-_BATCH_ROWS = 2048  # a large group never becomes a list
+_BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in memory as Python objects
 
 
 class Part(NamedTuple):
-    """Hold some rows of a row group: its number, the rows before them in the group and in the file, and their bytes."""
+    """Hold some rows of a row group: the group, its rows to skip, the first row's number, and how many rows and bytes."""
 
     group: int
     skip: int
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
 
 def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
-    """Return the columns of an open Parquet file, and the parts that it is read in. Raises SourceError."""
+    """Return the columns of an open Parquet file, and the parts in which it is read. Raises SourceError."""
     try:
         opened = pyarrow.parquet.ParquetFile(file)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
@@ -45,7 +45,10 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
 
 
 def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part as Arrow columns, some thousand at a time. Raises SourceError where the file is damaged."""
+    """Yield the rows of a part as Arrow columns, some thousand at a time.
+
+    Raises SourceError where the file is damaged.
+    """
     skip, rows = part.skip, part.rows
     try:
         opened = pyarrow.parquet.ParquetFile(file)
@@ -63,7 +66,7 @@ def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) ->
 
 
 def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], check_types: bool) -> Iterator[Row]:
-    """Yield the rows of a part, of these columns only; `check_types` rejects values that are no text (values.not_text)."""
+    """Yield the rows of a part with these columns; `check_types` rejects values that are no text (values.not_text)."""
     number = part.first
     for batch in batches(file, part, name=name, columns=columns):
         for record in _records(batch):
@@ -77,7 +80,7 @@ def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], check
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:
-    """Yield the rows of a batch; where one holds bytes that are no UTF-8 (Arrow does not look), why it cannot be read."""
+    """Yield the rows of a batch, or the reason where a row has bytes that are no UTF-8: Arrow does not check it."""
     if not batch.num_columns:
         yield from ({} for _ in range(batch.num_rows))
         return
@@ -98,7 +101,7 @@ def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:
 
 
 def _holds_bytes(type: pa.DataType) -> bool:
-    """Return whether values of a type are bytes or have bytes inside."""
+    """Check whether values of a type are bytes or contain bytes."""
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
     if any(is_kind(type) for is_kind in kinds):
         return True
@@ -108,7 +111,7 @@ def _holds_bytes(type: pa.DataType) -> bool:
 
 
 def _text(value: Any) -> Any:
-    """Return a value in which bytes are text. Raises UnicodeDecodeError."""
+    """Return a value with its bytes decoded as text. Raises UnicodeDecodeError."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-r"""Where rows end in bytes: the one definition that cutting, Python's parsers and Arrow keep to.
+r"""Find where rows end in bytes, by one definition for cutting, Python's parsers and Arrow.
 
-A row ends at `\n`, `\r\n` or a `\r` alone, as in Python's universal newlines; in CSV not inside quotes. `\r\r\n` ends a
-row and a blank one after it.
+A row ends at `\n`, `\r\n` or a single `\r`, as in Python's universal newlines; in CSV only outside of quotes. `\r\r\n`
+ends a row and a blank row after it.
 """
 
 import re
@@ -15,7 +15,7 @@ _END = re.compile(rb"\r\n|\r|\n")
 
 
 class Ends(NamedTuple):
-    """Say where whole rows end in a buffer, how many there are until then, and whether they are CSV of one reading only."""
+    """Hold the end of the last whole row in a buffer, the number of rows, and whether they are regular (RFC 4180)."""
 
     end: int
     rows: int
@@ -23,7 +23,7 @@ class Ends(NamedTuple):
 
 
 def count(data: bytes) -> int:
-    r"""Return how many row ends stand in bytes without quotes.
+    r"""Return the number of row ends in bytes without quotes.
 
     >>> count(b"a\nb\r\nc\rd\r\r\n")
     5
@@ -33,7 +33,7 @@ def count(data: bytes) -> int:
 
 
 def of_buffer(buffer: bytes, *, quoted: bool, final: bool) -> Ends:
-    """Return the whole rows that a buffer begins with. `final`: nothing follows, so that its last row is whole."""
+    """Return the whole rows at the beginning of a buffer. `final`: nothing follows, so the last row is whole."""
     if quoted and b'"' in buffer:
         found = _by_quotes(buffer, final=final)
         return Ends(*found, True) if found is not None else Ends(*csv_rows.ends(buffer, final=final), False)
@@ -44,7 +44,7 @@ def of_buffer(buffer: bytes, *, quoted: bool, final: bool) -> Ends:
 
 
 def of_first(buffer: bytes, *, quoted: bool, final: bool) -> int:
-    """Return where the first row of a buffer ends; 0 where more has to be read to know it."""
+    """Return where the first row of a buffer ends; 0 where more bytes are needed to know it."""
     if quoted and b'"' in buffer:
         return csv_rows.ends(buffer, final=final, most=1)[0]
     found = _END.search(buffer)
@@ -54,20 +54,20 @@ def of_first(buffer: bytes, *, quoted: bool, final: bool) -> int:
 
 
 def _last(buffer: bytes) -> int:
-    r"""Return where the last row ends that does so for certain: a `\r` at the very end may be half of `\r\n`."""
+    r"""Return where the last row ends for certain: a `\r` at the very end may be half of `\r\n`."""
     size = len(buffer) - buffer.endswith(b"\r")
     return max(buffer.rfind(b"\n", 0, size), buffer.rfind(b"\r", 0, size)) + 1
 
 
 def _by_quotes(buffer: bytes, *, final: bool) -> tuple[int, int] | None:
-    """Return the end of the last whole row and the number of rows, for CSV that keeps to RFC 4180.
+    """Return the end of the last whole row and the number of rows, for CSV that follows RFC 4180.
 
-    What stands between two quoted fields begins and ends a field there. None where it does not (`5" disk,`), and the
-    rows have to be parsed.
+    There, a quote opens only at the beginning of a field and closes only at its end. Returns None where this does not hold
+    (`5" disk,`) and the rows must be parsed.
     """
     data = np.frombuffer(buffer, np.uint8)
     quotes = np.flatnonzero(data == ord('"'))
-    # A quote beside another is half of a doubled one: it closes the field, and the other opens it again.
+    # Two quotes together are an escaped quote: the first counts as closing the field, the second as opening it again.
     opening, closing = quotes[::2], quotes[1::2]
     before, after = data[opening[opening > 0] - 1], data[closing[closing < len(data) - 1] + 1]
     closed = len(opening) == len(closing)
@@ -87,7 +87,7 @@ def _by_quotes(buffer: bytes, *, final: bool) -> tuple[int, int] | None:
 
 
 def _among(characters: bytes) -> np.ndarray:
-    """Return which byte is one of these, bool[256]."""
+    """Return which of all bytes are among these, bool[256]."""
     return np.isin(np.arange(256), list(characters))
 
 

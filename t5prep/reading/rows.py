@@ -1,14 +1,14 @@
-"""A row of a source file: its record, or the reason why it has none."""
+"""Define a row of a source file: its record, or the reason why it has none."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-# One row as its source wrote it: column name → value.
+# One row as in its source: column name → value.
 Record = Mapping[str, Any]
 
 
 class Row(NamedTuple):
-    """Hold one row: its number in its file (from 1, the header not counted), and its record or why it has none.
+    """Hold one row: its number in its file (from 1, without the header), and its record or the reason why it has none.
 
     A blank row has neither a record nor a reason.
     """
@@ -19,5 +19,5 @@ class Row(NamedTuple):
 
     @property
     def blank(self) -> bool:
-        """Return whether nothing stands in this row."""
+        """Check whether this row is blank."""
         return self.record is None and not self.reason

@@ -1,4 +1,4 @@
-"""Which files of a source are splits themselves, told by their names."""
+"""Find the files of a source that are splits, by their names."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def of_files(names: Sequence[str]) -> dict[str, str]:
-    """Return file name → split, where each file's name tells one and there is more than one; else nothing.
+    """Return the split of each file, where every name tells one and there are several splits; else an empty dict.
 
     >>> of_files(["data/train.csv", "data/valid.csv"])
     {'data/train.csv': 'train', 'data/valid.csv': 'validation'}

@@ -1,7 +1,7 @@
-"""The rows of a block of bytes in any of the formats that are text: CSV, TSV, JSON lines, plain lines.
+"""Parse the rows of a block of bytes in any text format: CSV, TSV, JSON lines, plain lines.
 
-A row that cannot be read is a reason, not an exception: it ends in rejected.jsonl and the others go on. Reasons are
-counted by what stands before their first colon.
+A row that cannot be read gives a reason, not an exception: it goes to rejected.jsonl, and the other rows continue.
+Reasons are counted by their text before the first colon.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from t5prep.reading import csv_by_arrow, csv_rows, line_rows, values
 from t5prep.reading.formats import Format
 from t5prep.reading.rows import Row
 
-# Escapes of JSON that may stand for no text: a NUL, half of a surrogate pair.
+# Escapes of JSON that may give invalid text: a NUL, half of a surrogate pair.
 _ESCAPED = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _PARSERS = {
     "csv": csv_rows.rows,
@@ -31,9 +31,9 @@ def rows(
     wanted: Sequence[str] = (),
     regular: bool = False,
 ) -> Iterator[Row]:
-    """Yield every row of a block that begins and ends between two rows; `first` is the number of its first row.
+    """Yield every row of a block that consists of whole rows; `first` is the number of its first row.
 
-    CSV that is known to be `regular` is read faster, and of `wanted` columns only those (none: all).
+    CSV that is known to be `regular` is read faster, and then only its `wanted` columns (none: all).
     """
     if regular and (records := csv_by_arrow.read(data, format.encoding, columns=columns, wanted=wanted)) is not None:
         yield from itertools.starmap(Row, enumerate(records, first))
@@ -44,7 +44,7 @@ def rows(
         # Undecodable bytes become lone surrogates, which mark the rows they are in and no others.
         text, broken = data.decode(format.encoding, "surrogateescape"), True
     suspicious = broken or b"\0" in data or (format.kind == "jsonl" and _ESCAPED.search(data) is not None)
-    # Text is text in the other formats.
+    # In the other formats every value is text.
     check_types = wanted if format.kind == "jsonl" else ()
     for number, row in enumerate(_PARSERS[format.kind](text, columns), first):
         if isinstance(row, str):

@@ -1,4 +1,4 @@
-"""The plain texts of a corpus, for what needs no examples: training a tokenizer, looking at one."""
+"""Read the plain texts of a corpus, for work that needs no examples: training a tokenizer, auditing one."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,9 @@ def texts(
     format: str = "",
     encoding: str = "utf-8",
 ) -> Iterator[str]:
-    """Yield the texts of the first `limit` rows of a source, in order; rows that cannot be read are passed over.
+    """Yield the texts of the first `limit` rows of a source, in order; rows that cannot be read are skipped.
 
-    Raises SourceError for a column that is not there.
+    Raises SourceError for a missing column.
     """
     check(source, columns=columns, format=format, encoding=encoding)
     scanned = (block for file in source.files for block in scan(file, format=format, encoding=encoding))
@@ -41,12 +41,12 @@ def texts(
 
 
 def scan(file: RawFile, *, format: str, encoding: str) -> Iterator[Block]:
-    """Yield the blocks of a file. Raises UsageError where its name does not say its format and the user does not either."""
+    """Yield the blocks of a file. Raises UsageError where neither its name nor the user tells its format."""
     return blocks.scan(file, formats.detect(file.name, kind=format, encoding=encoding))
 
 
 def check(source: Resolved, *, columns: Sequence[str], format: str, encoding: str) -> None:
-    """Raise SourceError, before any work, for a column that is not there."""
+    """Check that a source has these columns, before any work. Raises SourceError."""
     if not source.files:
         raise SourceError(f"{source.uri} has no files.")
     first = source.files[0]

@@ -1,4 +1,4 @@
-"""Values of a row: what is text, and why something is not."""
+"""Check the values of a row, and return them as text."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +11,7 @@ from t5prep.reading.rows import Record
 
 
 def damage(record: Record, format: Format, *, broken: bool) -> str:
-    """Return why a row's values are no text, or "".
+    """Return why a row's values are no valid text, or "".
 
     Undecodable bytes of a `broken` block are the surrogates from U+DC80 on.
     """
@@ -33,7 +33,7 @@ def damage(record: Record, format: Format, *, broken: bool) -> str:
 
 
 def nul(record: Record) -> str:
-    """Return why a row is refused whose strings are UTF-8 already, or ""."""
+    """Return why a row is rejected, whose strings are known to be UTF-8, or ""."""
     for column, value in record.items():
         if "\0" in (value if isinstance(value, str) else "".join(strings(value))):
             return f"NUL byte: in {column}"
@@ -41,9 +41,9 @@ def nul(record: Record) -> str:
 
 
 def not_text(record: Record, columns: Collection[str]) -> str:
-    """Return why a value cannot stand in an example, with its column and type, or "".
+    """Return why a value cannot be used in an example, with its column and type, or "".
 
-    A text, a number, nothing (None), a list of texts, and an object of texts (the languages of a translation) can.
+    Usable are a text, a number, None, a list of texts, and an object of texts (the languages of a translation).
 
     >>> not_text({"a": "x", "b": 1, "c": ["y"], "d": {"en": "z"}, "e": None}, "abcde")
     ''
@@ -62,8 +62,8 @@ def not_text(record: Record, columns: Collection[str]) -> str:
 def text(record: Record, *names: str) -> str:
     """Return the text of the first of some columns that has one, a number as it is written, "" where none has.
 
-    "" as the last name says that all of them may be missing. Raises KeyError where they are and may not, and Reject for
-    a list or an object: their notation in Python is no text.
+    "" as the last name means that all of them may be missing. Raises KeyError where they are missing and may not be,
+    and Reject for a list or an object, because their notation in Python is no text.
 
     >>> text({"a": None, "b": 7}, "a", "b"), text({}, "a", "")
     ('7', '')
@@ -80,7 +80,7 @@ def text(record: Record, *names: str) -> str:
 
 
 def _unusable(value: Any) -> str:
-    """Return what a value is that is no text, number, list of texts or object of texts; "" for those."""
+    """Describe a value that is no text, number, list of texts or object of texts; return "" for those."""
     if value is None or isinstance(value, str):
         return ""
     if isinstance(value, list | tuple | Mapping):
@@ -94,7 +94,7 @@ def _unusable(value: Any) -> str:
 
 
 def _named(value: Any) -> str:
-    """Return how a sentence calls the type of a value."""
+    """Return the name of a value's type, for use in a sentence."""
     if isinstance(value, bool):
         return "true or false"
     for types, name in (
@@ -109,9 +109,9 @@ def _named(value: Any) -> str:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every string of a JSON value, keys included, in no order.
+    """Yield every string of a JSON value, keys included, in no particular order.
 
-    Without recursion: a row may be nested as deep as it likes.
+    There is no recursion, because a row may be nested to any depth.
     """
     left = [value]
     while left:
