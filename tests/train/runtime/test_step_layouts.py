@@ -109,7 +109,6 @@ def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, 
     }
     if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
         found["torch"] = losses_of_torch(shape, tmp_path)
-    assert found["one"][-1] < found["one"][0]
     for name, own in found.items():
         assert own == pytest.approx(found["one"], abs=1e-5), name
 
