@@ -1,4 +1,4 @@
-"""Every error a user can meet, drawn before it is defined.
+"""Define every error that a user can meet.
 
 * T5prepError             one sentence for the terminal: what is wrong, the value, what to type next; exit code 1
   x UsageError            an option or a combination of options that cannot work
@@ -7,9 +7,10 @@
   x TokenizerError        a tokenizer that cannot be loaded, or does not fit the task
   x OutputError           a place that cannot be written, or that holds something else
   x DatasetError          a prepared dataset that is missing, altered, or newer than this version
-    x OtherVersionError   one that another version of t5prep prepared
-  x BalanceError          rows that were read and are nowhere in what was prepared: a mistake of t5prep
-* Reject                  this one row makes no example; it goes to rejected.jsonl with its reason, and work goes on
+    x OtherVersionError   a dataset that another version of t5prep prepared
+  x BalanceError          rows that were read and are missing in the prepared dataset: a bug of t5prep
+* Reject                  one row that makes no example; it goes to rejected.jsonl with its reason, and the run
+continues
 """
 
 import difflib
@@ -17,50 +18,50 @@ from collections.abc import Iterable
 
 
 class T5prepError(Exception):
-    """What the command line prints as one sentence, without a traceback."""
+    """Carry the sentence that the command line prints without a traceback."""
 
 
 class UsageError(T5prepError):
-    """An option or a combination of options that cannot work."""
+    """Report an option or a combination of options that cannot work."""
 
 
 class SourceError(T5prepError):
-    """A corpus that cannot be found, fetched or read."""
+    """Report a corpus that cannot be found, fetched or read."""
 
 
 class TaskError(T5prepError):
-    """A file of a task that cannot be used, or that fails at a row."""
+    """Report a file of a task that cannot be used, or that fails at a row."""
 
 
 class TokenizerError(T5prepError):
-    """A tokenizer that cannot be loaded, or does not fit the task."""
+    """Report a tokenizer that cannot be loaded, or does not fit the task."""
 
 
 class OutputError(T5prepError):
-    """A place that cannot be written, or that holds something else."""
+    """Report a place that cannot be written, or that holds something else."""
 
 
 class DatasetError(T5prepError):
-    """A prepared dataset that is missing, altered, or newer than this version."""
+    """Report a prepared dataset that is missing, altered, or newer than this version."""
 
 
 class OtherVersionError(DatasetError):
-    """A dataset that another version of t5prep prepared."""
+    """Report a dataset that another version of t5prep prepared."""
 
 
 class BalanceError(T5prepError):
-    """Rows that were read and are nowhere in what was prepared, or more than there were: a mistake of t5prep."""
+    """Report that the number of rows read and of rows prepared or rejected differ: a bug of t5prep."""
 
 
-class Reject(Exception):  # noqa: N818 - not an error: a row's way out
-    """This row makes no example: `Reject("unknown label: LQ")`, counted as "unknown label".
+class Reject(Exception):  # noqa: N818 - not an error of the run: only this row is left out
+    """Reject one row, which makes no example: `Reject("unknown label: LQ")` is counted as "unknown label".
 
     Everything else that a task raises is a bug and stops the run.
     """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean "sst2"?`, with its leading space, or nothing when no known name is close.
+    """Return ` Did you mean "sst2"?`, with its leading space, or "" when no known name is close.
 
     >>> did_you_mean("sst", ["sst2", "common_gen"])
     ' Did you mean "sst2"?'

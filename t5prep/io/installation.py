@@ -1,4 +1,4 @@
-"""The commands that install what is missing. No package index has t5prep: it is installed from a clone of its repository."""
+"""Name the commands that install missing packages. t5prep is on no package index, so they install it from a clone."""
 
 import os
 import shutil
@@ -9,9 +9,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def install_command(*extras: str, options: str = "") -> str:
-    """Return the command that installs t5prep with these extras into the Python that runs, at the tested versions.
+    """Return the command that installs t5prep with these extras into the running Python, at the tested versions.
 
-    It begins with `cd CLONE` when the clone is known and is not the working directory. `options` are further ones of pip.
+    It begins with `cd CLONE` when the clone is known and is not the working directory. `options` are for pip.
     """
     clone = ROOT if (ROOT / "setup.py").is_file() else None
     place = "." + (f"[{','.join(extras)}]" if extras else "")
@@ -22,11 +22,11 @@ def install_command(*extras: str, options: str = "") -> str:
 
 
 def _python() -> str:
-    """Return how a shell calls the Python that runs: by its name where that leads to it, else by its path."""
+    """Return the shell's name of the running Python: `python` where that starts it, else its path."""
     named = shutil.which("python")
     return "python" if named and os.path.samefile(named, sys.executable) and _same_prefix(named) else sys.executable
 
 
 def _same_prefix(named: str) -> bool:
-    """Return whether a Python is the one of this environment; environments share one executable through links."""
+    """Check whether a Python belongs to this environment; environments may link to the same executable."""
     return os.path.dirname(os.path.abspath(named)) == os.path.dirname(os.path.abspath(sys.executable))

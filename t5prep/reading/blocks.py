@@ -133,7 +133,7 @@ def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
 
 
 def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:
-    """Yield the blocks of a stream of text rows, each of about `size` bytes; the first byte of the stream is at `origin`."""
+    """Yield the blocks of a stream of text rows, each of about `size` bytes. It begins at `origin` in its file."""
     buffer, offset, first = b"", origin, 1
     columns: tuple[str, ...] = ("text",) if format.kind == "text" else ()
     wanted = size

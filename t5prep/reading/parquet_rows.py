@@ -17,7 +17,7 @@ _BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in m
 
 
 class Part(NamedTuple):
-    """Hold some rows of a row group: the group, its rows to skip, the first row's number, and how many rows and bytes."""
+    """Hold some rows of a row group: the group, its rows to skip, the first row's number, how many rows and bytes."""
 
     group: int
     skip: int

@@ -62,8 +62,8 @@ def _last(buffer: bytes) -> int:
 def _by_quotes(buffer: bytes, *, final: bool) -> tuple[int, int] | None:
     """Return the end of the last whole row and the number of rows, for CSV that follows RFC 4180.
 
-    There, a quote opens only at the beginning of a field and closes only at its end. Returns None where this does not hold
-    (`5" disk,`) and the rows must be parsed.
+    There, a quote opens only at the beginning of a field and closes only at its end. Returns None where this does not
+    hold (`5" disk,`) and the rows must be parsed.
     """
     data = np.frombuffer(buffer, np.uint8)
     quotes = np.flatnonzero(data == ord('"'))

@@ -1,6 +1,6 @@
-"""Tasks: a row (record) in, a text-to-text example out; one file a corpus, in `corpora/` or the user's own.
+"""Turn a row (record) into a text-to-text example: one file for each corpus, in `corpora/` or the user's own.
 
-What a file that defines a task imports: `from t5prep.tasks import Columns, Example, Record, Reject, Task`.
+A file that defines a task imports from here: `from t5prep.tasks import Columns, Example, Record, Reject, Task`.
 """
 
 from t5prep.errors import Reject

@@ -1,4 +1,4 @@
-"""A task with its options chosen: what preparing and predicting ask."""
+"""Combine a task with its chosen options, for preparing and predicting."""
 
 import dataclasses
 import functools
@@ -27,35 +27,35 @@ class ChosenTask:
 
     @functools.cached_property
     def columns(self) -> Columns:
-        """The columns that are read. Raises UsageError for options that name none."""
+        """Return the columns that are read. Raises UsageError for options that name none."""
         columns = self.task.columns
         return columns if isinstance(columns, Columns) else columns(self.options)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The words of a classification, in the order of a confusion matrix."""
+        """Return the words of a classification, in the order of a confusion matrix."""
         classes = self.task.classes
         return tuple(classes(self.options) if callable(classes) else classes)
 
     @property
     def spans(self) -> Spans | None:
-        """How spans of texts are hidden; None for a task with targets of its own."""
+        """Return how spans of texts are hidden; None for a task with targets of its own."""
         return self.task.spans(self.options) if self.task.spans else None
 
     @property
     def template(self) -> Template | None:
-        """What most examples are, as columns; None where it cannot be said."""
+        """Return how columns make most examples; None where there is no template."""
         return self.task.template(self.options) if self.task.template else None
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Patterns of the files that are read."""
+        """Return the patterns of the files that are read."""
         values = dataclasses.asdict(self.options)
         return tuple(pattern.format(**values) for pattern in self.task.corpus.files)
 
     @property
     def without_markup(self) -> str:
-        """The option that takes HTML tags out of the texts, as one types it; "" where there is none."""
+        """Return the option that removes HTML tags from the texts, as the user types it; "" where there is none."""
         for field in dataclasses.fields(self.options):
             if value := field.metadata["removes_markup"]:
                 return task_options.spelled(field.name, value)

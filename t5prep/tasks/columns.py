@@ -1,18 +1,18 @@
-"""The columns that a task reads, by what they are for, and which of them a source lacks."""
+"""Describe the columns that a task reads, and find those that a source lacks."""
 
 import dataclasses
 from collections.abc import Sequence
 
 from t5prep.errors import did_you_mean
 
-# A column: its name, or the names it has in different editions of a corpus, the first of them that is there; "" at their
-# end says that it may be missing.
+# A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
+# end means that the column may be missing.
 Column = str | tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Name the columns of inputs, those that only targets need, and the one with a unique id ("" where there is none)."""
+    """Hold the columns of inputs, those that only targets need, and the one with a unique id ("" for none)."""
 
     inputs: Sequence[Column]
     targets: Sequence[Column] = ()
@@ -44,9 +44,9 @@ def names(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
-    """Return the first column that is not there under any of its names, and what is there, as the end of a sentence.
+    """Return the first column that is missing under all its names, and the present columns, as the end of a sentence.
 
-    "" when none is missing.
+    Returns "" when none is missing.
 
     >>> missing([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
     '"sentence" or "text"; it has id, label.'

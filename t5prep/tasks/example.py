@@ -1,11 +1,11 @@
-"""A text-to-text example, and the parts that its input is made of."""
+"""Define a text-to-text example, and the parts of its input."""
 
 import dataclasses
 from typing import Any, Final
 
 
 class _Eos:
-    """The end-of-sequence token between two fields: a token, never the text `</s>`."""
+    """Mark the end-of-sequence token between two fields: it is a token, never the text `</s>`."""
 
     def __repr__(self) -> str:
         return "EOS"
@@ -19,21 +19,21 @@ EOS: Final = _Eos()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Protected:
-    """Text that truncation must never cut: a question, an instruction."""
+    """Hold text that truncation must never cut: a question, an instruction."""
 
     text: str
 
 
-# What an input is made of, in order. Neighbouring texts join without a space; the last EOS is added by the tokenizer.
+# The parts of an input, in order. Neighbouring texts join without a space; the tokenizer adds the last EOS.
 Part = str | Protected | _Eos
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Example:
-    """One text-to-text pair (Raffel et al. 2020, figure 1), before it is tokenized.
+    """Hold one text-to-text pair (Raffel et al. 2020, figure 1), before it is tokenized.
 
-    `id` is None where the source has none: the row's place in its file is used. `references` are all right answers of
-    an evaluation example, the target among them. `split` is the source's own, or None to be drawn from the id.
+    `id` is None where the source has none: then the row's position in its file is used. `references` are all correct
+    answers of an evaluation example, including the target. `split` is the source's own, or None to draw it from the id.
     """
 
     id: str | None
@@ -52,7 +52,7 @@ def text_of(inputs: str | tuple[Part, ...]) -> str:
 
 
 def problem(made: Any) -> str:
-    """Return what is wrong with what a task's to_example returned; "" for an example of texts.
+    """Return what is wrong with the value that a task's to_example returned; "" for an example of texts.
 
     >>> problem(Example(id=7, inputs="a", targets="b"))
     'the id of its Example is of type int, not str'

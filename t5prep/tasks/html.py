@@ -1,4 +1,4 @@
-"""Text out of markup, and what makes two texts the same."""
+"""Extract text from HTML, and normalize texts for comparison."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 
 def strip_html(text: str) -> str:
-    """The text that a reader of an HTML fragment sees, each block on lines of its own.
+    """Return the text that a reader of an HTML fragment sees, each block on lines of its own.
 
     >>> strip_html("<p>Why <b>not</b>?</p><pre>x &lt; y</pre>")
     'Why not?\\nx < y'
@@ -25,7 +25,7 @@ def strip_html(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """A text without what does not make it another one: case, spaces, compatibility forms.
+    """Return a text without differences of case, spaces and compatibility forms, so that equal texts compare equal.
 
     >>> folded("  The  ﬁrst TEXT ")
     'the first text'

@@ -1,4 +1,4 @@
-"""A choice of the user, declared once as a field of a dataclass: its default, its help text, and what it may be."""
+"""Declare an option once, as a field of a dataclass: its default, its help text, and its allowed values."""
 
 import dataclasses
 import shlex
@@ -21,12 +21,12 @@ def option(
     removes_markup: str = "",
     compare: bool = True,
 ) -> Any:
-    """Return a dataclass field that is an option of the command line too: `input_length` is `--input-length`.
+    """Return a dataclass field that is also an option of the command line: `input_length` is `--input-length`.
 
-    `help` is what `--help` says of it. `choices` are the texts that it may be, `least` and `most` the bounds of a number.
-    `parse` makes the value from the command line's text, and `shown` is that text for a default of None.
-    `changes_tokens` says that other values give other tokens. `removes_markup` is the value that takes HTML tags out of the
-    texts. Two values that differ only in fields with `compare=False` are equal.
+    `help` is its text in `--help`. `choices` are its allowed texts, `least` and `most` the bounds of a number. `parse`
+    makes the value from the command line's text, and `shown` is that text for a default of None. `changes_tokens` means
+    that other values give other tokens. `removes_markup` is the value that removes HTML tags from the texts. Two
+    dataclasses that differ only in fields with `compare=False` are equal.
     """
     metadata = {
         "help": help,
@@ -42,7 +42,7 @@ def option(
 
 
 def flag(name: str) -> str:
-    """Return the command line's name of a field.
+    """Return the name of a field on the command line.
 
     >>> flag("input_length")
     '--input-length'
@@ -51,7 +51,7 @@ def flag(name: str) -> str:
 
 
 def spelled(name: str, value: Any) -> str:
-    """Return a field and its value as one would type them.
+    """Return a field and its value as the user would type them.
 
     >>> spelled("masks", True), spelled("limit", None), spelled("protect", ["question", "choices"])
     ('--masks', 'no --limit', '--protect question --protect choices')
@@ -69,7 +69,7 @@ def spelled(name: str, value: Any) -> str:
 
 
 def check(chosen: Any) -> None:
-    """Raise UsageError for a field whose value is none of its choices, or outside of its bounds."""
+    """Raise UsageError for a field whose value is not among its choices, or is out of its bounds."""
     for field in dataclasses.fields(chosen):
         value, rules = getattr(chosen, field.name), field.metadata
         if rules.get("choices") and value not in rules["choices"]:
@@ -81,7 +81,7 @@ def check(chosen: Any) -> None:
 
 
 def build(cls: type, given: Mapping[str, Any]) -> Any:
-    """Return the dataclass of options with the given values; those not given have their defaults. Raises UsageError."""
+    """Return the dataclass of options with the given values; the others have their defaults. Raises UsageError."""
     known = [field.name for field in dataclasses.fields(cls)]
     for name in given:
         if name not in known:
@@ -92,6 +92,6 @@ def build(cls: type, given: Mapping[str, Any]) -> Any:
 
 
 def plain(chosen: Any) -> dict[str, Any]:
-    """Return all options by name, as JSON has them: what is written is equal to what is read again."""
+    """Return all options by name as JSON values: after writing and reading they are equal."""
     values = dataclasses.asdict(chosen)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

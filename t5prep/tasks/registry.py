@@ -1,4 +1,4 @@
-"""All tasks by name: the built-in corpora, those that installed packages offer, and files of the user's own.
+"""Find a task by its name: the built-in corpora, those that installed packages offer, and the user's own files.
 
 A package offers tasks by the entry point group `t5prep.tasks`: a name, and the module that defines its TASK.
 """
@@ -25,7 +25,7 @@ _BUILT_IN = "t5prep.tasks.corpora"
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """Hold a task and where it is defined: `code` is the source of its module, and `file` the user's own file or ""."""
+    """Hold a task and its definition: `code` is the source of its module, and `file` the user's own file or ""."""
 
     name: str
     task: Task
@@ -61,7 +61,10 @@ def installed() -> tuple[dict[str, Definition], list[str]]:
 
 
 def get(name: str) -> Definition:
-    """Return the task of a name, or of a file whose name ends in .py. Raises UsageError, with the closest name there is."""
+    """Return the task of a name, or of a file whose name ends in .py.
+
+    Raises UsageError, with the closest known name.
+    """
     if name.endswith(".py"):
         return from_code(task_file.read(name), file=name)
     if name not in names():
@@ -102,6 +105,6 @@ def _offered() -> dict[str, str]:
 
 
 def _summary(module: Any) -> str:
-    """Return the first line of a task's module: what it does, in one sentence."""
+    """Return the first line of a task's module: one sentence on what the task does."""
     text = (module.__doc__ or "").strip()
     return text.splitlines()[0] if text else ""

@@ -1,4 +1,4 @@
-"""A task: how the rows of one corpus become text-to-text examples, and which options it has."""
+"""Describe a task: how the rows of one corpus become text-to-text examples, and which options it has."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ class NoOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Say where a corpus lives, which of its files are read, and what one must know to use it.
+    """Describe the source of a corpus, which of its files are read, and its licence and citation.
 
-    `source` is read where --source is not given. `files` are patterns of the files that are read; `{name}` in one stands for
-    an option's value. `pairs` are endings of files that belong together line by line (columns source and target), and
-    `format` is that of files whose names say none.
+    `source` is read where --source is not given. `files` are patterns of the files that are read; `{name}` in one is
+    replaced by an option's value. `pairs` are endings of files that belong together line by line (columns source and
+    target), and `format` is the format of files whose names do not tell it.
     """
 
     source: str = ""
@@ -33,7 +33,7 @@ class Corpus:
 
 
 class Spans(NamedTuple):
-    """Say how much of a text is hidden: the share of its tokens, and how many tokens a hidden span has on average."""
+    """Hold the share of tokens that is hidden, and the mean number of tokens in a hidden span."""
 
     density: float
     mean_span: float
@@ -41,17 +41,17 @@ class Spans(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Say what one corpus needs to be prepared; only the first two fields are needed.
+    """Describe how one corpus is prepared; only the first two fields are required.
 
-    `to_example(record, options)` returns an example or raises Reject, and `columns` names what it reads. Fields marked with
-    (options) may be functions of the options instead of values.
+    `to_example(record, options)` returns an example or raises Reject, and `columns` names the columns that it reads.
+    Fields marked with (options) may be functions of the options instead of values.
     """
 
     to_example: Callable[[Record, Any], Example]
     columns: Columns | Callable[[Any], Columns]  # (options)
-    # What to_example says of most rows, as columns, so that these are made much faster; None where it cannot be said.
+    # The same as to_example for most rows, as columns, which is much faster; None where no template can describe it.
     template: Callable[[Any], Template | None] | None = None
-    # The same example without its target, of a row that a trained model is asked about; None: such a row needs a target too.
+    # The same example without its target, for a row to predict; None: such a row needs a target too.
     to_inputs: Callable[[Record, Any], Example] | None = None
     options: type = NoOptions  # a frozen dataclass whose fields (`option`) are command line options
     corpus: Corpus = Corpus()
@@ -59,9 +59,10 @@ class Task:
     target_length: int = 128
     metrics: tuple[str, ...] = ()
     classes: Sequence[str] | Callable[[Any], Sequence[str]] = ()  # (options): a classification's words, in their order
-    # Its examples are plain texts, laid end to end and cut into rows with so much of them hidden.
+    # For examples that are plain texts: they are concatenated and cut into rows, with spans hidden as given here.
     spans: Callable[[Any], Spans] | None = None
-    # Rows with one id are right answers to one input: as many examples to train, and the references of one to evaluate.
+    # Rows with one id are correct answers to one input: one training example each, and one evaluation example with all
+    # of them as references.
     several_answers: bool = False
-    # An example that does not fit whole is rejected: its two sides must say the same.
+    # An example that does not fit whole is rejected, because a cut would make its two sides differ.
     never_cut: bool = False

@@ -1,4 +1,4 @@
-"""A task in a file of the user's own: read, run, and what is wrong with it said in one sentence."""
+"""Load a task from a user's own file, and report what is wrong with it in one sentence."""
 
 import hashlib
 import re
@@ -29,7 +29,7 @@ def name_of(file: str) -> str:
     >>> name_of("../tasks/headlines.py")
     'headlines'
 
-    Raises TaskError for a name that cannot stand in a manifest.
+    Raises TaskError for a name that a manifest cannot hold.
     """
     name = Path(file).name.removesuffix(".py")
     if not _NAME.fullmatch(name):
@@ -38,8 +38,8 @@ def name_of(file: str) -> str:
 
 
 def run(code: bytes, *, file: str) -> types.ModuleType:
-    """Return the module that a task's file makes, with its TASK. Raises TaskError naming the line."""
-    # In sys.modules under a name of its own, because dataclasses look their module up there.
+    """Return the module that a task's file defines, with its TASK. Raises TaskError that names the line."""
+    # The module is added to sys.modules under a unique name, because dataclasses look it up there.
     module = types.ModuleType(f"t5prep_task_{hashlib.sha256(code).hexdigest()[:16]}")
     module.__file__ = file
     sys.modules[module.__name__] = module
@@ -62,13 +62,13 @@ def check(module: types.ModuleType, *, where: str) -> None:
 
 
 def line_of(error: BaseException, file: str) -> str:
-    """Return the last line of a file that an error passed through, as `headlines.py, line 7`; "" where it passed none."""
+    """Return the last line of a file that an error passed through, as `headlines.py, line 7`; "" if there is none."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{Path(file).name}, line {lines[-1]}" if lines else ""
 
 
 def said(error: BaseException) -> str:
-    """Return an error's type and text in one line.
+    """Return the type and text of an error in one line.
 
     >>> said(KeyError("title"))
     "KeyError: 'title'"

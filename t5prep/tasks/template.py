@@ -1,4 +1,4 @@
-"""A task said as columns: what its examples are made of, so that thousands of rows can be made into them at once."""
+"""Describe a task by its columns, so that thousands of rows become examples at once."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """The text of a column, as it stands in a row."""
+    """Name a column whose text is used as it is."""
 
     name: str
 
 
-# Texts and columns, joined without a space.
+# Texts and columns, to be joined without a space.
 Field = tuple[str | Column, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """Say what the examples of most rows are: `fields` with EOS between them, a `target` (documents have none), an id.
+    """Describe the examples of most rows: `fields` with EOS between them, a `target` (documents have none), an id.
 
-    It must say what `to_example` says of every row whose columns are texts, at least one of `fields` with a visible
-    character in it; whose id, where there is an `id` column, is not empty; and whose target has a visible character or,
-    where there are `words`, is one of these: then their values are the targets' texts. Other rows go to `to_example`.
+    It must give the same as `to_example` for every row whose columns are texts, with a visible character in at least
+    one of `fields`; whose id, where there is an `id` column, is not empty; and whose target has a visible character or,
+    where there are `words`, is one of these (their values are then the targets' texts). Other rows go to `to_example`.
     """
 
     fields: tuple[Field, ...]
@@ -31,11 +31,11 @@ class Template:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Return the columns that the input is made of."""
+        """Return the columns of the input."""
         return tuple(part.name for field in self.fields for part in field if isinstance(part, Column))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return every column, each once."""
+        """Return every column once."""
         targets = (part.name for part in self.target if isinstance(part, Column))
         return tuple(dict.fromkeys([*self.inputs, *targets, *([self.id] if self.id else [])]))

@@ -36,7 +36,7 @@ class ColumnEncoder:
         self._keep = truncation.ends(input_length, policy=policy, marked=marked)
 
     def pairs(self, fields: Sequence[pa.LargeStringArray], targets: Ragged) -> ColumnFeatures:
-        """Return the features of rows whose inputs are these fields with EOS between them; `targets` are ids without EOS."""
+        """Return the features of rows whose inputs are these fields, joined by EOS; `targets` are ids without EOS."""
         inputs = self._inputs(fields)
         labels = ragged.joined([targets], after=self._tokenizer.eos_id)
         return ColumnFeatures(

@@ -2,11 +2,11 @@
 
 Source   Zenodo 7186761: Webis-CausalQA-22-v-1.0.zip, input/{original,random}-splits/<subset>_{train,valid}_*.csv.
 Example  what causes rain? \\n water vapour condenses into clouds. → condensation of water vapour
-Paper    Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering (COLING). What
-         the files hold, and the rules, are from its scripts: webis-de/coling22-benchmark-for-causal-question-answering.
+Paper    Bondarenko et al. 2022, CausalQA: A Benchmark for Causal Question Answering (COLING). The columns of the files
+         and the rules are from its scripts: webis-de/coling22-benchmark-for-causal-question-answering.
 
-The question and the context are joined as UnifiedQA joins them: a space, a backslash, the letter n, a space. Truncation
-cuts the context, never the question. Where a row has several answers (joined by tabs) the first is the target and all
+The question and the context are joined as in UnifiedQA: by a space, a backslash, the letter n, a space. Truncation
+cuts the context, never the question. Where a row has several answers (joined by tabs), the first is the target and all
 are references; webis-de/coling22-benchmark-for-causal-question-answering trains on the joined string.
 """
 
@@ -29,7 +29,7 @@ SEPARATOR = " \\n "
 ANSWERS = ("answer", "answer_processed")
 
 _NOT_A_WORD = re.compile("[^А-Яа-яЁёЙйA-Za-z0-9]")
-# The seven rules by which Webis chose questions (their notebook "rules"), tried on words joined by single spaces.
+# The seven rules by which Webis chose questions (their notebook "rules"), applied to words joined by single spaces.
 _CAUSAL = re.compile(
     r"\Awhy|(?=\Aif)(?=.*why )|(?=\Awhen)(?=.*why )| and why | why is \w+ | is \w+ why "
     r"|\Acause.? | cause.? |because of what"
@@ -43,7 +43,7 @@ _CAUSAL = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Which of the benchmark's files, and which of their rows."""
+    """Hold which of the benchmark's files and rows are used."""
 
     subset: str = option("squad2", "which of its datasets", choices=SUBSETS)
     partition: str = option(
@@ -55,7 +55,7 @@ class Options:
 
 
 def is_causal(question: str) -> bool:
-    """Whether one of the benchmark's seven rules finds a question causal.
+    """Check whether a question is causal by one of the benchmark's seven rules.
 
     >>> is_causal("What happens if the sun goes out?"), is_causal("Who is the mayor?")
     (True, False)

@@ -1,12 +1,12 @@
 """A few concepts → an everyday sentence with all of them: CommonGen.
 
-Source   The Hub's allenai/common_gen: 67,389 / 4,018 / 1,497 rows (a row without a sentence, as a hidden test split has
-         them, is rejected). JSON lines with concept_set (joined by #) and scene are read too.
+Source   The Hub's allenai/common_gen: 67,389 / 4,018 / 1,497 rows (rows without a sentence, as in a hidden test split,
+         are rejected). JSON lines with concept_set (joined by #) and scene are read too.
 Example  generate a sentence with: mountain ski skier → Skier skis down the mountain
 Paper    Lin et al. 2020, CommonGen: A Constrained Text Generation Challenge for Generative Commonsense Reasoning.
 
-A concept set has several sentences, in rows of their own. To train they are as many examples; to evaluate they are the
-references of one example, whose id is the concept set.
+A concept set has several sentences, one in each row. For training, each sentence is an example. For evaluation, they
+are the references of one example, whose id is the concept set.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def to_example(record: Record, options: NoOptions) -> Example:
 
 
 def _texts(value: Any, *, apart: str | None = None) -> list[str]:
-    """A list's texts, or those of one text: itself, or its parts where it says what stands between them."""
+    """Return the texts of a list, or of one text: itself, or its parts separated by `apart`."""
     if isinstance(value, Mapping):
         raise Reject("not text: an object where concepts or sentences are expected")
     values = value if isinstance(value, list) else [value] if apart is None else str(value or "").split(apart)

@@ -2,12 +2,12 @@
 
 Source   The Hub's dumitrescustefan/diacritic (column `text`); any file of Romanian lines.
 Example  Soarele rasare in tara. → Soarele răsare în țară.
-Model    iliemihai/t5x_diacritics transliterates its inputs whole (quotes, dashes, Cyrillic too), so its model must
-         guess more than diacritics. Here nothing but ă â î ș ț changes.
+Model    iliemihai/t5x_diacritics transliterates all characters of its inputs (also quotes, dashes, Cyrillic), so its
+         model must guess more than diacritics. Here only ă â î ș ț change.
 
-Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț that the language is
-written with: the same word then has the same tokens always. A text that does not fit whole is rejected, because its two
-sides would be cut at different words.
+Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț of correct Romanian,
+so that the same word always has the same tokens. A text that does not fit whole is rejected, because its two sides would
+be cut at different words.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _PLAIN = str.maketrans("ăâîșțĂÂÎȘȚ", "aaistAAIST")
 
 
 def with_commas(text: str) -> str:
-    """Romanian as it is written today: composed letters, commas below.
+    """Return Romanian as it is written today: composed letters, commas below.
 
     >>> with_commas("Ţară, şi")
     'Țară, și'
@@ -34,7 +34,7 @@ def with_commas(text: str) -> str:
 
 
 def without_diacritics(text: str) -> str:
-    """The same text as one types it without a Romanian keyboard; all other characters stay.
+    """Return the text as one types it without a Romanian keyboard; all other characters stay.
 
     >>> without_diacritics("„Țară” și café")
     '„Tara” si café'

@@ -4,10 +4,10 @@ Source   Kaggle imoore/60k-stack-overflow-questions-with-quality-rate: train.csv
 Example  quality: <title> EOS <body> → high
 Paper    The fine-tuning tutorial pedro-r-marques/tutorial-t5-fine-tune: t5-base reaches 0.9364 on valid.csv.
 
-The title and the body are joined by the EOS token, and a document of more than 512 tokens keeps its first 255 and last
-256 around `<extra_id_1>`. HTML is kept by default because the tutorial trains and scores on it; but questions of
-the class LQ_EDIT are reported to carry no markup, and then a model can read their label off a missing `<p>`. Prepare with
-`--html strip` for a model that reads questions (and expect a lower score than the tutorial's).
+The title and the body are joined by the EOS token. A document of more than 512 tokens keeps its first 255 and last 256,
+with `<extra_id_1>` between them. HTML is kept by default because the tutorial trains and scores on it. But questions of
+the class LQ_EDIT are reported to have no markup, and then a model can predict their label from a missing `<p>`. Prepare
+with `--html strip` for a model that must use the questions' text (and expect a lower score than the tutorial's).
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from t5prep.tasks.template import Column, Template
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Hold which of the tutorial's choices are made otherwise."""
+    """Hold the choices in which the user may differ from the tutorial."""
 
     html: str = option(
         "keep",
@@ -63,7 +63,7 @@ def to_example(record: Record, options: Options) -> Example:
 
 
 def template(options: Options) -> Template | None:
-    """Return the same as columns; None where bodies have to be parsed."""
+    """Return the same example as columns; None where bodies must be parsed."""
     if options.html == "strip":
         return None
     fields = (("quality: ", Column("Title")), (Column("Body"),))

@@ -2,11 +2,11 @@
 
 Source   Any text: the Hub's allenai/c4, gsarti/clean_mc4_it; files of lines; JSON lines or Parquet with a column of it.
 Example  Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last
-Paper    Raffel et al. 2020 (corrupting spans), and gsarti/t5-flax-gcp, which drops what is left of every 200
-         documents and counts its sentinels upwards. Here only the last row of a shard is shorter than the others.
+Paper    Raffel et al. 2020 (corrupting spans), and gsarti/t5-flax-gcp, which drops the remaining tokens of every 200
+         documents and numbers its sentinels upwards. Here only the last row of a shard is shorter than the others.
 
-A row of 512 tokens hides 85 of 568 in 28 spans, and its target has 114. Documents keep their EOS inside the row; which
-spans are hidden follows from the seed and the row's name, `document@offset`.
+An input of 512 tokens hides 85 of 568 tokens in 28 spans, and its target has 114. Documents keep their EOS inside the
+row. The hidden spans depend only on the seed and the row's name, `document@offset`.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from t5prep.tasks.template import Column, Template
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Where the text stands, and how much of it is hidden."""
+    """Hold the columns of the text and its id, and how much of the text is hidden."""
 
     text_column: str = option("text", "the column with the text")
     id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
@@ -32,7 +32,7 @@ class Options:
 
 
 def to_example(record: Record, options: Options) -> Example:
-    """One document; what is hidden is drawn later, when documents have become rows."""
+    """Return one document. Its hidden spans are drawn later, when documents have been cut into rows."""
     document = text(record, options.text_column)
     if not document.strip():
         raise Reject("empty text")
@@ -43,7 +43,7 @@ def to_example(record: Record, options: Options) -> Example:
 
 
 def template(options: Options) -> Template:
-    """Return the same as columns."""
+    """Return the same example as columns."""
     return Template(((Column(options.text_column),),), id=options.id_column)
 
 

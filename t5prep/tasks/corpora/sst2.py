@@ -1,10 +1,13 @@
 """Sentences of film reviews → negative or positive: SST-2 as in GLUE.
 
-Source   The Hub's nyu-mll/glue, config sst2: 67,349 / 872 sentences (its test split has no labels, and is rejected).
-         GLUE's own TSV (sentence, label) and the JSON lines of wangcongcong123/ttt (text, and the label as a word) are read too.
+Source   The Hub's nyu-mll/glue, config sst2: 67,349 / 872 sentences (its test split has no labels, so its
+         rows are rejected).
+         GLUE's own TSV (sentence, label) and the JSON lines of wangcongcong123/ttt (text, and the label as a word) are
+         read too.
 Example  it 's a charming and often affecting journey . → positive
 Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank.
-         wangcongcong123/ttt reports 0.9012 for t5-small and 0.9418 for t5-base (its README); there is no prefix, as there.
+         wangcongcong123/ttt reports 0.9012 for t5-small and 0.9418 for t5-base (its README). Like it, this task has no
+         prefix.
 """
 
 from t5prep.errors import Reject
@@ -22,7 +25,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
     sentence = text(record, "sentence", "text", "").strip()
     if not sentence:
         raise Reject("empty text")
-    # GLUE's idx begins at 0 in each split: the row's place is the id.
+    # GLUE's idx begins at 0 in each split, so the id is the row's position.
     return Example(id=None, inputs=sentence, targets="")
 
 

@@ -2,8 +2,8 @@
 
 Source   The Hub's abisee/cnn_dailymail, config 3.0.0 (article, highlights, id); EdinburghNLP/xsum (document, summary).
 Example  summarize: <article> → <highlights>
-Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me the Details, Just the Summary! (arXiv 1808.08745); the
-         prefix is T5's own, and truncation never cuts it.
+Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me the Details, Just the Summary! (arXiv
+         1808.08745). The prefix is T5's own, and truncation never cuts it.
 """
 
 from t5prep.errors import Reject

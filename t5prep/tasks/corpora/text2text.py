@@ -20,7 +20,7 @@ from t5prep.tasks.template import Column, Field, Template
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Which columns make an example."""
+    """Hold the columns that make an example."""
 
     inputs_column: str = option("", "the column with the input text")
     targets_column: str = option("", "the column with the target text; a list holds several right answers")
@@ -92,7 +92,7 @@ def label_words(options: Options) -> dict[str, str]:
 
 
 def template(options: Options) -> Template | None:
-    """Return the same as columns; None where some of the input is protected."""
+    """Return the same example as columns; None where some of the input is protected."""
     if options.protect:
         return None
     inputs, targets = (
@@ -111,9 +111,11 @@ def _field(template: str) -> Field:
 
 
 def _parts(record: Record, options: Options) -> list[Part]:
-    """The parts of an input. Where a column is protected, so are the template's own words, or a cut could take them.
+    """Return the parts of an input.
 
-    Protected neighbours are one text, tokenized as one: `question: ` and its question.
+    Where a column is protected, so are the template's own words, or a cut could remove them.
+
+    Protected neighbours become one text and are tokenized as one: `question: ` and its question.
     """
     parts: list[Part] = []
     kept = {"", *options.protect} if options.protect else set()
@@ -128,7 +130,7 @@ def _parts(record: Record, options: Options) -> list[Part]:
 
 
 def _filled(template: str, record: Record) -> list[tuple[str, str]]:
-    """The texts of a filled template in order, each with its column ("" for the template's own words)."""
+    """Return the texts of a filled template in order, each with its column ("" for the template's own words)."""
     texts: list[tuple[str, str]] = []
     for words, column in _parsed(template):
         if words:
@@ -152,7 +154,7 @@ def _text(value: Any) -> str:
 
 
 def input_columns(options: Options) -> list[str]:
-    """The columns that the input is made of."""
+    """Return the columns of the input."""
     if options.inputs:
         return [column for _, column in _parsed(options.inputs) if column]
     return [options.inputs_column]
@@ -176,7 +178,7 @@ def columns(options: Options) -> Columns:
 
 
 def _target_columns(options: Options) -> list[str]:
-    """Return the columns that the target is made of."""
+    """Return the columns of the target."""
     if options.targets:
         return [column for _, column in _parsed(options.targets) if column]
     return [options.targets_column]

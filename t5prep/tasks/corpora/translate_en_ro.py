@@ -3,8 +3,8 @@
 Source   The Hub's wmt/wmt16, config ro-en: 610,320 / 1,999 / 1,999 pairs, `translation: {"en": ..., "ro": ...}`; two
          files of lines, `train.source` and `train.target` (or `.en` and `.ro`); or columns `source` and `target`.
 Example  translate English to Romanian: A plane is taking off. → Un avion decolează.
-Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation. wangcongcong123/ttt gives BLEU 27.9
-         for t5-base, and 28.0 as that of Raffel et al. 2020. Truncation never cuts the prefix, which is T5's.
+Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translation. wangcongcong123/ttt reports BLEU
+         27.9 for t5-base, and cites 28.0 of Raffel et al. 2020. Truncation never cuts the prefix, which is T5's.
 """
 
 from collections.abc import Mapping
