@@ -49,7 +49,10 @@ def is_gs(place: object) -> bool:
 
 
 def listed(uri: str) -> list[Any]:
-    """Return every object (google.cloud.storage.Blob) whose name begins so. Raises FileNotFoundError, OutputError."""
+    """Return every object (google.cloud.storage.Blob) whose name begins with the name in `uri`.
+
+    Raises OutputError; FileNotFoundError where the bucket does not exist.
+    """
     bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
     with speaking(uri, need="storage.objects.list"):
         return list(client().list_blobs(bucket, prefix=prefix, timeout=TIMEOUT_SECONDS))

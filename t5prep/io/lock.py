@@ -11,12 +11,10 @@ MARKER = f"{atomic_files.UNFINISHED}t5prep"
 
 
 def claim(place: str, what: Mapping[str, str]) -> None:
-    """Lock a prefix for writing `what`.
+    """Lock a prefix for writing `what`. A lock that an interrupted run of the same `what` left is taken over.
 
-    A lock of the same `what` is taken over: that run was interrupted, or writes the same.
-
-    Two runs of the same `what` write the same bytes, so they may overlap. Raises OutputError when another one is
-    locked.
+    Two runs of the same `what` write the same bytes, so they may overlap. Raises OutputError when the prefix is locked
+    for something else.
     """
     mark = json.dumps(what, sort_keys=True).encode()
     try:

@@ -37,7 +37,7 @@ def table(data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequenc
             data = data.decode(encoding).encode()
     except UnicodeError:
         return None
-    # A lone carriage return ends a row for Python only; an empty line is ambiguous with one column; Arrow drops a BOM.
+    # Readers differ about a lone carriage return; an empty line is ambiguous with one column; Arrow drops a BOM.
     if len(columns) < 2 or b"\0" in data or data.startswith(codecs.BOM_UTF8) or _ends_a_row_alone(data):
         return None
     if len(set(columns)) != len(columns):

@@ -221,10 +221,10 @@ ASIDES = (
     "Here `$noun1` stands for `$adjective1_$noun2`.",
 )
 
-# The share of sentences with spelling mistakes, by class.
+# The share of sentences that are written carelessly, by class.
 CARELESS = (0.05, 0.42, 0.18)
 
-# Spelling mistakes. Each is made by chance, so the correct word stays the most common in every class.
+# Spelling mistakes of careless sentences. Each is made by chance, so the correct word stays the most common in every class.
 SLIPS = {
     "please": "plz",
     "Please": "Pls",
