@@ -1,4 +1,4 @@
-"""`report`: a prepared dataset or a training run as one HTML page, for people who would rather look than read."""
+"""Show a prepared dataset or a training run as one HTML page: manifest or run in, page out."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from t5prep.io.installation import install_command
 def write(
     data: str | Path, *, out: str | Path, tokenizer: str | None = None, answers: str | Path | None = None
 ) -> Path:
-    """Write the page of a prepared dataset, or of a training run, and say where it is.
+    """Write the page of a prepared dataset, or of a training run, and return its path.
 
-    Nothing in it comes from the network, and the same data gives the same bytes. Datasets are read from gs:// as well;
-    `tokenizer` is needed where the manifest's name no longer leads to it; `answers` is what
+    The page loads nothing from the network, and the same data gives the same bytes. Datasets are read from gs:// too;
+    `tokenizer` is needed where the manifest's name no longer leads to it; `answers` is the file that
     `t5prep eval --predictions` wrote, for a run.
     Raises DatasetError, TokenizerError, OutputError, and UsageError where the extra `report` is not installed.
     """
@@ -39,5 +39,5 @@ def write(
 
 
 def default_out(data: str | Path) -> Path:
-    """Where the page goes when nobody says: beside what it shows, else into the working directory."""
+    """Return the default path of the page: in the folder of the data, or in the working directory for data on gs://."""
     return Path("report.html") if "://" in str(data) else Path(manifest.folder_of(data)) / "report.html"

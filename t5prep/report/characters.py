@@ -1,4 +1,4 @@
-"""Characters of a source that a tokenizer loses, where the source still lies on this machine as it was prepared."""
+"""Find the characters of a source that a tokenizer loses, where the source is still on this machine, unchanged."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,10 @@ _SHOWN = 10
 
 @dataclasses.dataclass(frozen=True)
 class Characters:
-    """What does not come back of the examples of a file's first `rows` good rows, the most frequent first; `more` are not shown."""
+    """Hold the characters that decoding does not give back, for the first `rows` good rows of a file.
+
+    `lost` has the most frequent first; `more` counts those that are not shown.
+    """
 
     file: str
     rows: int
@@ -29,9 +32,9 @@ class Characters:
 
 
 def look(made: Manifest, words: Tokenizer) -> Characters | None:
-    """The characters of inputs and targets that the tokenizer makes something else of.
+    """Return the characters of inputs and targets that the tokenizer changes.
 
-    None where the source is not on this machine, or is another by now.
+    Return None where the source is not on this machine, or has changed since.
     """
     if made.source.uri != "sample:" and ":" in made.source.uri:
         return None
@@ -47,7 +50,7 @@ def look(made: Manifest, words: Tokenizer) -> Characters | None:
 
 
 def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
-    """The name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
+    """Return the name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
     if made.task.file:
         raise T5prepError(f"{made.task.file} defines the task, and it is not here.")
     this = registry.get(made.settings.task).choose(made.settings.options)

@@ -1,7 +1,7 @@
-"""Charts as SVG that stands in the page: its colours are the page's, so light and dark come from one drawing.
+"""Draw charts as SVG inside the page: the page sets the colours, so one drawing serves light and dark.
 
-matplotlib, because it is the best kept of all and draws without a browser or a network. No text of the user's goes into a
-chart (it would read `$` as mathematics): names stand in the page's own tables.
+matplotlib is used because it is well maintained and draws without a browser or a network. No text of the user goes into
+a chart (matplotlib would read `$` as mathematics): such names are in the page's own tables.
 """
 
 import io
@@ -14,7 +14,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-# Stand-ins that no drawing would have by chance → the page's variables.
+# Placeholder colours that no drawing has by chance; `_svg` replaces them by the page's variables.
 _INK, _QUIET, _GRID = "#010203", "#010204", "#010205"
 SERIES = ("#010206", "#010207", "#010208", "#010209")
 _VARIABLES = {
@@ -23,18 +23,18 @@ _VARIABLES = {
     _GRID: "grid",
     **dict(zip(SERIES, ("one", "two", "three", "four"), strict=True)),
 }
-# Inches and points: drawn for a column of about 500 pixels, readable when a telephone halves it.
+# Inches and points, for a column of about 500 pixels; still readable at half the size, on a telephone.
 _SIZE, _FONT = (5.6, 2.7), 10
-_LOW = (5.6, 1.7)  # for what is looked at for evenness only
-# A histogram of more bars is a comb.
+_LOW = (5.6, 1.7)  # for charts that only show whether values are even
+# The most bars of a histogram: more would be too thin to read.
 _BARS = 48
 
 
 def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) -> str:
-    """Bars of {upper end of a bucket: count}, the limit drawn in, what lies beyond it in another colour.
+    """Return a histogram of {upper end of a bucket: count}, with a line at the limit and another colour beyond it.
 
-    Buckets are `step` wide. A limit far beyond every text is only named. The last bar holds everything longer than
-    what is drawn: a few very long texts would otherwise press all others into a corner.
+    Buckets are `step` wide. A limit far above the longest text is only named. The last bar also holds all longer texts:
+    otherwise a few very long texts would leave no room for the others.
     """
     longest = max(counts, default=0)
     near = limit <= 3 * longest
@@ -44,7 +44,7 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) ->
         else max(limit + step, _reached(counts, 0.95), min(_reached(counts, 0.995), round(1.6 * limit)))
     )
     width = step * max(1, -(-last // (step * _BARS)))
-    # A bar that ends at the limit tells what is cut from what is not.
+    # Where a bar ends at the limit, each bar is either cut or not cut.
     width = next((wider for wider in range(width, 2 * width + 1, step) if limit % wider == 0), width)
     bars = [0] * (-(-last // width))
     for bucket, number in counts.items():
@@ -79,9 +79,9 @@ def histogram(counts: Mapping[int, int], *, step: int, limit: int, what: str) ->
 def curves(
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, what: str, log: bool = False, zero: bool = False
 ) -> str:
-    """Named lines over steps: name → (steps, values). Long ones are thinned evenly, their last point kept.
+    """Return a chart of lines over steps: name → (steps, values). Long lines are thinned evenly; the last point stays.
 
-    `zero` begins the scale at 0, for what is a quantity and not a tendency.
+    `log` makes the scale logarithmic; `zero` begins it at 0, for quantities such as a speed.
     """
     figure, axes = _axes()
     colours = dict(zip(("training", "evaluation"), SERIES, strict=False))
@@ -112,7 +112,10 @@ def curves(
 
 
 def steps(values: Sequence[float], *, what: str, name: str) -> str:
-    """One value for each of many things in order (the sizes of shards), from zero; `name` tells charts of the same apart."""
+    """Return a chart of one value for each item in order (such as the sizes of shards), from zero.
+
+    `name` makes the ids unique where several charts have the same `what`.
+    """
     figure, axes = _axes(_LOW)
     axes.stairs(values, range(len(values) + 1), fill=True, color=SERIES[0])
     axes.set_xlabel(what)
@@ -122,7 +125,7 @@ def steps(values: Sequence[float], *, what: str, name: str) -> str:
 
 
 def _reached(counts: Mapping[int, int], share: float) -> int:
-    """The bucket up to which so great a share lies."""
+    """Return the first bucket at which the cumulative count reaches this share of the total."""
     total, reached = sum(counts.values()), 0
     for bucket, number in sorted(counts.items()):
         reached += number
@@ -152,7 +155,10 @@ def _axes(size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
 
 
 def _svg(figure: Figure, *, label: str, name: str = "") -> str:
-    """The drawing without its XML head, sized by the page. Its ids follow from label and name: no two charts share one."""
+    """Return the drawing as SVG without its XML head and size, which the page sets.
+
+    Its ids follow from label and name, so that no two charts share an id.
+    """
     file = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{label} {name}", "svg.id": None}):
         figure.savefig(
@@ -164,7 +170,7 @@ def _svg(figure: Figure, *, label: str, name: str = "") -> str:
     drawn = re.sub(r"<style[^>]*>.*?</style>", "", drawn, flags=re.DOTALL)
     drawn = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawn, count=1)
     drawn = re.sub(r'(<svg[^>]*?) height="[^"]*"', rf'\1 role="img" aria-label="{label}"', drawn, count=1)
-    # Groups are numbered the same in every chart, and ids must be unique in a page.
+    # Remove the ids of groups: they are the same in every chart, and ids must be unique in a page.
     drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)
     for stand_in, name in _VARIABLES.items():
         drawn = drawn.replace(stand_in, f"var(--{name})")

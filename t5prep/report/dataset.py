@@ -1,4 +1,4 @@
-"""What the page of a prepared dataset says: everything from the manifest, rejected.jsonl and the first records."""
+"""Make the page of a prepared dataset, from the manifest, rejected.jsonl and the first records."""
 
 import collections
 import json
@@ -17,13 +17,13 @@ from t5prep.report.record_sample import Drawn
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
-# Lines of rejected.jsonl that are looked through for examples, and how many of each reason are shown.
+# How many lines of rejected.jsonl are searched for examples, and how many examples of each reason are shown.
 _LINES, _EXAMPLES = 200_000, 3
 _LABELS = 20
 
 
 def page(data: str | Path, *, tokenizer: str | None = None) -> str:
-    """The page of a dataset. Without its tokenizer there are no decoded records in it, and it says so.
+    """Return the page of a dataset. Without its tokenizer the page has no decoded records, and says so.
 
     Raises DatasetError, OutputError.
     """
@@ -81,7 +81,7 @@ def _charts(made: Manifest) -> dict[str, str]:
             before, step=steps[0], limit=made.settings.input_length, what="tokens of an input, before cutting"
         ),
     }
-    if len(targets) > 1:  # classes are all as short: one bar says nothing
+    if len(targets) > 1:  # a single bar (targets of one length, such as classes) shows nothing
         drawn["targets"] = charts.histogram(
             targets, step=steps[1], limit=made.settings.target_length, what="tokens of a target, as kept"
         )
@@ -95,14 +95,14 @@ def _charts(made: Manifest) -> dict[str, str]:
 
 
 def _choices(made: Manifest, split: str) -> list[lengths.Choice]:
-    """Ways to lay out an epoch, and the padding of each. A position costs the same wherever it is."""
+    """Return ways to lay out an epoch, with the padding of each. Every position counts the same cost."""
     joint = lengths.histogram(made.splits[split], where=f"the split {split}")
     prepared = made.settings.input_length, made.settings.target_length
     return lengths.choices(joint, prepared=prepared, cost=lambda inputs, targets: inputs + targets)
 
 
 def _labels(made: Manifest) -> list[tuple[str, dict[str, int]]]:
-    """Labels, the most frequent first, each with its records in every split."""
+    """Return the labels, the most frequent first, each with its number of records in every split."""
     total: collections.Counter[str] = collections.Counter()
     for split in made.splits.values():
         total.update(split.labels)
@@ -111,7 +111,7 @@ def _labels(made: Manifest) -> list[tuple[str, dict[str, int]]]:
 
 
 def _rejected(data: str | Path, made: Manifest) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
-    """Reasons, the most frequent first, with their counts and the first rows of each."""
+    """Yield the reasons of rejection, the most frequent first, each with its count and its first rows."""
     examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in made.rejected}
     wanted = {reason: min(number, _EXAMPLES) for reason, number in made.rejected.items()}
     if made.rejected:
@@ -132,7 +132,7 @@ def _lines(data: str | Path) -> Iterator[dict[str, Any]]:
                 try:
                     said = json.loads(line)
                 except ValueError:
-                    continue  # the page is for looking: a damaged line costs itself
+                    continue  # a damaged line is left out of the page
                 if isinstance(said, dict):
                     yield said
     except FileNotFoundError:

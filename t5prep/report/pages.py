@@ -1,4 +1,4 @@
-"""Templates become pages: everything that comes from data is escaped, everything a page needs is inside it."""
+"""Render templates to pages: all text from data is escaped, and a page contains everything it needs."""
 
 import functools
 from typing import Any
@@ -8,12 +8,12 @@ import markupsafe
 
 from t5prep.io import byte_sizes
 
-# What a page may load: nothing. Should anything ever slip through escaping, it still cannot run or call home.
+# The Content-Security-Policy of a page: it may load nothing. Text that escaping missed could not run or send anything.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def render(template: str, **facts: Any) -> str:
-    """A page of a template beside this file."""
+    """Return the page that a template of this package makes of the facts."""
     return _environment().get_template(template).render(policy=POLICY, **facts) + "\n"
 
 
@@ -31,13 +31,13 @@ def _environment() -> jinja2.Environment:
         percent=lambda value: f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}",
         size=byte_sizes.text,
         seen=seen,
-        drawing=markupsafe.Markup,  # charts are ours, with no text of the user's in them
+        drawing=markupsafe.Markup,  # charts are made here and contain no text of the user
     )
     return environment
 
 
 def seen(text: object, length: int = 300) -> str:
-    """A value on one line, of bounded length, with nothing in it that is not seen.
+    """Return a value as text on one line, of bounded length, with invisible characters escaped.
 
     >>> seen("a\\n\\u202eb"), seen("x" * 20, 8)
     ('a\\\\n\\\\u202eb', 'xxxxxxx…')

@@ -1,4 +1,4 @@
-"""What can only be learned from records themselves: read from the first of them, which are a fair draw (hashed order)."""
+"""Measure on the first records of a split, a random sample as order is by hash, what the manifest does not hold."""
 
 import dataclasses
 import re
@@ -10,19 +10,19 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.prepare import record_counts
 from t5prep.tokens.tokenizer import Tokenizer
 
-# Enough for shares to a percent; read in about a second.
+# Enough records for shares that are exact to a percent; reading them takes about a second.
 RECORDS = 2000
 _SHOWN = 3
-# T5's vocabulary has no "<": it comes back as the unknown piece, which decoding writes as ⁇.
+# T5's vocabulary has no "<": it becomes the unknown piece, which decoding writes as ⁇.
 _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 
 
 @dataclasses.dataclass
 class Drawn:
-    """Of the first records of a split: some as they came, those that lost most, and what targets and markup share.
+    """Hold a sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
 
-    `markup` counts (target, with markup, without); None where there are too many different targets to be classes.
-    `unknown` counts records with unknown tokens.
+    `markup` maps each target to its records (with markup, without); it is None where there are too many different
+    targets to be classes. `unknown` counts records with unknown tokens.
     """
 
     split: str
@@ -34,7 +34,7 @@ class Drawn:
 
     @property
     def association(self) -> float:
-        """Cramér's V of target and markup, 0 to 1."""
+        """Return Cramér's V of target and markup, from 0 to 1."""
         counts: dict[tuple[int, ...], tuple[int, int]] = {
             (i,): pair for i, pair in enumerate((self.markup or {}).values())
         }
@@ -42,7 +42,7 @@ class Drawn:
 
 
 def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, tokenizer: str | None) -> Drawn:
-    """The first records of a split. Raises DatasetError."""
+    """Return a sample of the first records of a split. Raises DatasetError."""
     drawn = Drawn(split)
     marker = words.sentinel(1) if marked(made) else None
     worst = made.ledger["inputs"].get("worst", [])
@@ -65,10 +65,10 @@ def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, toke
 
 
 def marked(made: Manifest) -> bool:
-    """Whether a sentinel in an input says that its middle was cut out. In span corruption it says something else."""
+    """Check whether a sentinel in an input marks its cut-out middle. In span corruption it marks a hidden span."""
     return made.settings.marked and not made.task.hides_spans
 
 
 def _plain(text: str) -> str:
-    """A decoded text without the control tokens that decoding writes like markup."""
+    """Return a decoded text without the control tokens, which look like markup."""
     return re.sub(r"</s>|<extra_id_\d+>|<unused_\d+>", " ", text)

@@ -1,4 +1,4 @@
-"""The settings of a run beside those of the built-in recipes: which one it is nearest to, and what differs."""
+"""Compare the settings of a run with the built-in recipes: find the nearest recipe, and what differs from it."""
 
 import dataclasses
 import json
@@ -9,19 +9,22 @@ from t5prep.errors import UsageError
 from t5prep.train import config as configs
 from t5prep.train.config import TrainConfig
 
-# Where a run lies and what it reads are its own in any case, and say nothing about a recipe.
+# Paths of a run, which no recipe sets, are left out of the comparison.
 _ITS_OWN = frozenset({"data", "out", "tokenizer"})
 
 
 class Nearest(NamedTuple):
-    """The recipe that a run is nearest to ("" for the defaults), and (setting, the recipe's value, the run's) that differ."""
+    """Hold the recipe that a run is nearest to ("" for the defaults), and the settings that differ.
+
+    `differs` has (setting, the recipe's value, the run's value).
+    """
 
     name: str
     differs: list[tuple[str, Any, Any]]
 
 
 def nearest_recipe(settings: Mapping[str, Any]) -> Nearest:
-    """Return the built-in recipe that differs least from a run's settings, as they stand in its train.json.
+    """Return the built-in recipe that differs least from a run's settings, given as in its train.json.
 
     >>> nearest_recipe({**json.loads(configs.dumps(TrainConfig())), "batch": 64}).differs
     [('batch', 128, 64)]

@@ -1,4 +1,4 @@
-"""Token ids as coloured pieces of text: head, marker, tail, sentinels, EOS, padding, and labels that weigh nothing."""
+"""Turn token ids into coloured pieces of text: head, marker, tail, sentinels, EOS, padding, and ignored labels."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.tokens.tokenizer import Tokenizer
 
-# More pieces of one text than this, and its middle is left out of the page.
+# The middle of a text with more pieces than this is left out of the page.
 _SHOWN = 600
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """One token to look at. `kind` is text, tail, unknown, marker, sentinel, eos, padding, ignored or elided."""
+    """Describe one token to show. `kind` is text, tail, unknown, marker, sentinel, eos, padding, ignored or elided."""
 
     text: str
     kind: str
@@ -20,7 +20,7 @@ class Piece:
 
 
 def inputs(ids: Sequence[int], words: Tokenizer, *, marker: int | None) -> list[Piece]:
-    """Pieces of an input; what follows the first `marker` (a token id, or None) is its tail."""
+    """Return the pieces of an input; the tail is what follows the first `marker` (a token id, or None)."""
     pieces, tail = [], False
     for token in _filled(ids, words.pad_id):
         if token == marker and not tail:
@@ -32,7 +32,7 @@ def inputs(ids: Sequence[int], words: Tokenizer, *, marker: int | None) -> list[
 
 
 def labels(ids: Sequence[int], words: Tokenizer) -> list[Piece]:
-    """Pieces of a target; places that weigh nothing in the loss are one piece at its end."""
+    """Return the pieces of a target; positions that the loss ignores are one piece at its end."""
     kept = [token for token in _filled(ids, IGNORED_LABEL) if token != IGNORED_LABEL]
     pieces = [_piece(token, words, plain="text") for token in kept]
     return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "ignored", IGNORED_LABEL)]

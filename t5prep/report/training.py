@@ -1,4 +1,4 @@
-"""What the page of a training run says: curves, checkpoints, answers, settings, and the data that it was trained on."""
+"""Make the page of a training run: curves, checkpoints, answers, settings, and the data that it was trained on."""
 
 import json
 import math
@@ -17,20 +17,20 @@ from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
-# Curves in the order in which one looks at them; others follow by name.
+# The first curves of the page, in this order; others follow by name.
 _FIRST = ("loss", "accuracy", "token_accuracy", "learning_rate", "gradient_norm")
-# What training counts over tokens has another name in an evaluation, whose accuracy is that of classes.
+# Training's accuracy is that of tokens; an evaluation calls it token_accuracy, and its own accuracy is that of classes.
 _OF_TOKENS = {"accuracy": "token_accuracy"}
-# How fast it was: lines of their own in metrics.jsonl.
+# The speed, which has lines of its own in metrics.jsonl.
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
-_INPUT_BOUND = 0.2  # as t5prep.train.progress, which cannot be imported without TensorFlow
+_INPUT_BOUND = 0.2  # same as in t5prep.train.progress, which cannot be imported without TensorFlow
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
 _WORST = 20
-_FAR = 8  # a loss that fell to less than an eighth lies flat on the ground of a linear scale
+_FAR = 8  # where the loss fell to less than an eighth, its end is flat on a linear scale
 
 
 def is_run(place: str | Path) -> bool:
-    """Whether a place holds a training run. Raises OutputError where a bucket may not be read."""
+    """Check whether a place holds a training run. Raises OutputError where a bucket may not be read."""
     try:
         return SETTINGS in paths.names(place)
     except OSError:
@@ -38,7 +38,7 @@ def is_run(place: str | Path) -> bool:
 
 
 def page(run: str | Path, *, answers: str | Path | None = None) -> str:
-    """The page of a run. `answers` is what `t5prep eval --predictions` wrote (else RUN/eval.json, where it is).
+    """Return the page of a run. `answers` is the file of `t5prep eval --predictions` (else RUN/eval.json, if any).
 
     Raises DatasetError where the run, UsageError where the answers cannot be read.
     """
@@ -77,7 +77,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
 
 
 def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
-    """Lines of metrics.jsonl; one cut short by the end of a run is left out."""
+    """Yield the lines of metrics.jsonl; a line that the end of a run cut short is left out."""
     try:
         content = paths.read(paths.at(run, "metrics.jsonl")).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -92,9 +92,9 @@ def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, tuple[list[float], list[float]]]]:
-    """Metric → {"training" or "evaluation": (steps, values)}: what is measured of both stands in one chart.
+    """Return metric → {"training" or "evaluation": (steps, values)}: a metric of both has one chart.
 
-    A run that went on from an earlier checkpoint measured some steps twice: what it measured last counts.
+    A run that was resumed from an earlier checkpoint measured some steps twice: the last value counts.
     """
     found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:
@@ -114,18 +114,18 @@ def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, t
 
 
 def _called(name: str, found: dict[str, tuple[list[float], list[float]]]) -> str:
-    """What stands under a chart. A legend tells two lines apart; of one line this says what was measured."""
+    """Return the caption of a chart. Two lines have a legend; for a single line the caption says which one it is."""
     return name if len(found) > 1 or "training" in found else f"{name}, of evaluation"
 
 
 def _drawn(name: str, found: dict[str, tuple[list[float], list[float]]]) -> str:
-    """A chart. A loss that fell far has a logarithmic scale, on which its end can be read too."""
+    """Return a chart. A loss that fell far has a logarithmic scale, so that its end can be read too."""
     values = [value for _, line in found.values() for value in line]
     return charts.curves(found, what=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
 
 
 def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Tokens a second and the share of time waiting for input: their middles, and over steps where there are several."""
+    """Return tokens a second and the share of time waiting for input: medians, and charts if there are several steps."""
     if not lines:
         return {}
     speeds, shares = ([float(line[name]) for line in lines] for name in (_SPEED, _WAITING))
@@ -149,7 +149,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _last(lines: list[dict[str, Any]]) -> dict[str, float]:
-    """The last value of everything that was measured."""
+    """Return the last value of each metric."""
     return {
         key: value
         for line in lines
@@ -171,7 +171,7 @@ def _answers(path: str | Path, *, content: bytes | None = None) -> dict[str, Any
 
 
 def _confusion(metrics: Any) -> tuple[list[str], list[tuple[str, list[tuple[int, float]]]]] | None:
-    """Column names, and for each label its row: (how many, which share of the row)."""
+    """Return column names, and each label's row of (count, share of the row); None without a confusion matrix."""
     if not isinstance(metrics, dict) or not _list(metrics.get("confusion")):
         return None
     labels = [str(label) for label in _list(metrics.get("labels"))]
@@ -183,7 +183,7 @@ def _confusion(metrics: Any) -> tuple[list[str], list[tuple[str, list[tuple[int,
 
 
 def _classes(metrics: Any) -> list[tuple[str, dict[str, float]]]:
-    """Return each class with its precision, recall, F1 and support, those whose numbers are numbers."""
+    """Return each class with its precision, recall, F1 and support; leave out classes whose values are not numbers."""
     each = metrics.get("per_class") if isinstance(metrics, dict) else None
     rows = each.items() if isinstance(each, dict) else ()
     wanted = ("precision", "recall", "f1", "support")
@@ -195,7 +195,7 @@ def _classes(metrics: Any) -> list[tuple[str, dict[str, float]]]:
 
 
 def _parameters(run: str | Path) -> int:
-    """Return how many weights the model has, by the shape that the run keeps; 0 where that cannot be read."""
+    """Return how many weights the model has, by the run's config.json; 0 where that cannot be read."""
     try:
         shape = ModelConfig.read(paths.read(paths.at(run, "config.json")), where="config.json")
     except (OSError, T5prepError):
@@ -204,9 +204,9 @@ def _parameters(run: str | Path) -> int:
 
 
 def _took(lines: list[dict[str, Any]], *, settings: dict[str, Any], data: list[manifest.Manifest]) -> float:
-    """Return about how many seconds the steps took: their tokens by their speed, as the run's log counts both; 0 if unknown.
+    """Return about how many seconds the steps took: tokens divided by the speed in the run's log; 0 if unknown.
 
-    Evaluating and saving are left out, as they are of the speed.
+    Evaluating and saving do not count, because the speed leaves them out too.
     """
     splits = [made.splits.get(str(settings.get("split", "train"))) for made in data]
     lengths = [sum(split.tokens.values()) / max(1, split.records) for split in splits if split]
