@@ -224,7 +224,7 @@ ASIDES = (
 # The share of sentences that are written carelessly, by class.
 CARELESS = (0.05, 0.42, 0.18)
 
-# Spelling mistakes of careless sentences. Each is made by chance, so the correct word stays the most common in every class.
+# Spelling mistakes of careless sentences. Each is made by chance, so the correct word stays the most common everywhere.
 SLIPS = {
     "please": "plz",
     "Please": "Pls",

@@ -1,10 +1,10 @@
-/* CRC-32C, eight bytes a step: by the processor's own instruction where it has one, else by tables. */
+/* Compute CRC-32C, eight bytes a step: by the processor's own instruction where it has one, else by tables. */
 #include <string.h>
 
 #include "records.h"
 #include "unigram.h"
 
-#define POLYNOMIAL UINT32_C(0x82f63b78) /* Castagnoli's, its bits reversed */
+#define POLYNOMIAL UINT32_C(0x82f63b78) /* Castagnoli's polynomial, bits reversed */
 
 static uint32_t tables[8][256];
 

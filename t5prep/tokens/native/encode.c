@@ -1,9 +1,9 @@
-/* The best segmentation of a text, as SentencePiece 0.2.3 finds it (unigram_model.cc, EncodeOptimized, and
-   sentencepiece_processor.cc, EncodeOptimized): 32-bit sums from the start of the text, the first of equal candidates stays,
-   the running sum is taken off beyond +-100,000, consecutive unknown pieces become one.
+/* Find the best segmentation of a text, as SentencePiece 0.2.3 does (unigram_model.cc, EncodeOptimized, and
+   sentencepiece_processor.cc, EncodeOptimized): sums are 32-bit floats from the start of the text, the first of equal
+   candidates wins, the running sum is subtracted beyond +-100,000, and consecutive unknown pieces become one.
 
-   Where no piece has a space but as its first character, every segmentation passes through the places before the spaces, so
-   that a text can be taken word by word, each starting from the sum that the words before it left. */
+   Where pieces have a space only as their first character, every segmentation has a border before each space. Then a text is
+   segmented word by word, and each word starts from the sum of the words before it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "words.h"
 
 #define RESET 100000.0f /* kScoreResetThreshold */
-/* A rule can make 32 bytes of one; places in a text are 32-bit numbers. */
+/* Positions in a text are 32-bit numbers, and a rule can turn one byte into 32. */
 #define LONGEST_TEXT (INT32_MAX / 64)
 
 static int room_for_word(Workspace *work, size_t length) {
@@ -47,13 +47,14 @@ static int room_for_ids(Workspace *work, size_t more) {
   return OK;
 }
 
-/* Takes the sum at `k` off all sums from there on, so that they stay small enough to be told apart. */
+/* Subtract the sum at `k` from all sums from there on, so that floats stay small enough to differ. */
 static void reset(float *best, size_t k, size_t end) {
   float off = best[k];
   for (size_t i = k; i <= end; i++) best[i] -= off;
 }
 
-/* Fills best and from for a word that starts with the sum `before`. A NUL or a place where no piece goes on follows it. */
+/* Fill `best` and `from` for a word that starts with the sum `before`. It must be followed by a NUL, or by a byte with which no
+   piece continues. */
 static void segment(const Model *model, Workspace *work, const uint8_t *word, size_t length, float before) {
   const Node *nodes = model->trie.nodes;
   float *best = work->best;
@@ -83,7 +84,7 @@ static void segment(const Model *model, Workspace *work, const uint8_t *word, si
   }
 }
 
-/* Appends the ids of an unknown piece: itself, unless it follows another one, or its bytes. There is room for them. */
+/* Append the ids of an unknown piece: the unknown id, unless the piece before is unknown too, or its bytes. Room is reserved. */
 static void append_unknown(const Model *model, Workspace *work, const uint8_t *piece, size_t length, int after_unknown) {
   if (!model->byte_fallback) {
     if (!after_unknown) work->ids[work->count++] = model->unk_id;
@@ -98,7 +99,7 @@ static void append_unknown(const Model *model, Workspace *work, const uint8_t *p
   }
 }
 
-/* Appends the ids of the best path through a word. */
+/* Append the ids of the best path through a word. */
 static void append_path(const Model *model, Workspace *work, const uint8_t *word, size_t length, int *after_unknown) {
   size_t pieces = 0;
   for (size_t end = length; end > 0; end = work->from[end].start) work->path[pieces++] = (int32_t)end;
@@ -111,7 +112,7 @@ static void append_path(const Model *model, Workspace *work, const uint8_t *word
   }
 }
 
-/* Appends the ids of a word by SentencePiece's own additions, and adds its pieces to the sum. */
+/* Append the ids of a word with the same additions as SentencePiece, and add its pieces to the sum. */
 static int append_exactly(const Model *model, Workspace *work, const uint8_t *word, size_t length, float *sum,
                           int *after_unknown) {
   if (room_for_word(work, length + 1) != OK) return NO_MEMORY;
@@ -123,12 +124,12 @@ static int append_exactly(const Model *model, Workspace *work, const uint8_t *wo
 
 #define BATCH 64
 
-/* A bit for each of the BATCH bytes from `text` on that is a blank. */
+/* Return a bit for each of the BATCH bytes of `text`: 1 where it is a blank. */
 static uint64_t blank_bits(const uint8_t *text) {
   uint64_t bits = 0;
   for (int i = 0; i < BATCH; i += 8) {
     uint64_t blanks = blanks_of(eight_bytes(text + i)) >> 7;
-    bits |= (blanks * UINT64_C(0x0102040810204080)) >> 56 << i; /* gathers the lowest bits of eight bytes */
+    bits |= (blanks * UINT64_C(0x0102040810204080)) >> 56 << i; /* collects the lowest bits of eight bytes */
   }
   return bits;
 }
@@ -143,8 +144,8 @@ static int lowest_bit(uint64_t bits) {
 #endif
 }
 
-/* Where words of a text start: the one at `at`, and those that start in the BATCH bytes behind it. starts[n] is where the last
-   of them ends, if need be far behind. */
+/* Find the starts of words: the word at `at`, and those in the next BATCH bytes, or in the first batch with one. Return their
+   number n; starts[n] is the end of the last word. */
 static size_t next_words(const uint8_t *text, size_t size, size_t at, size_t *starts) {
   size_t n = 1, next = at + 1;
   starts[0] = at;
@@ -158,7 +159,7 @@ static size_t next_words(const uint8_t *text, size_t size, size_t at, size_t *st
   return n;
 }
 
-/* Appends the ids of a word that the table holds, and adds its scores to the sum: those behind the last one are 0. */
+/* Append the ids of a word in the table, and add its scores to the sum. Scores after the last piece are 0. */
 static void append_known(Workspace *work, const Word *known, float *sum) {
   float after = *sum + known->scores[0];
   memcpy(work->ids + work->count, known->ids, sizeof known->ids);
@@ -196,7 +197,7 @@ int encode(const Model *model, Workspace *work, const uint8_t *text, size_t size
   if (size > LONGEST_TEXT) return BAD_TEXT;
   int status = normalize(&model->normalizer, work, text, size);
   if (status != OK || !work->size) return status;
-  /* An id takes a byte of the text at least; a space that is spelled in bytes has three ids. */
+  /* Each id comes from at least one byte of the text, but a space spelled in bytes has three ids. */
   status = room_for_ids(work, (model->byte_fallback ? 3 : 1) * work->size + WORD_PIECES);
   if (status != OK) return status;
   int after_unknown = 0;

@@ -1,4 +1,4 @@
-/* Copies lists of ids that lie one after the other. */
+/* Copy lists of ids that are stored one after the other. */
 #include "lists.h"
 
 #include <string.h>

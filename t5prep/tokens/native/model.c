@@ -1,4 +1,4 @@
-/* Reads a SentencePiece model file (sentencepiece_model.proto): its pieces, and how it normalizes text. */
+/* Read a SentencePiece model file (sentencepiece_model.proto): its pieces, and how it normalizes text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
 typedef struct {
   const uint8_t *at, *end;
   uint32_t number, kind;
-  uint64_t value;       /* of a number; of four bytes, these */
-  const uint8_t *bytes; /* of a string or a message: where it is, and its length in `value` */
+  uint64_t value;       /* a number, or the length of `bytes` */
+  const uint8_t *bytes; /* the content of a string, a message or a fixed-size number */
 } Field;
 
 static int varint(Field *field, uint64_t *value) {
@@ -26,7 +26,7 @@ static int varint(Field *field, uint64_t *value) {
   return 0;
 }
 
-/* Goes to the next field of a message. Returns 1, 0 at the end, BAD_MODEL where the bytes are something else. */
+/* Go to the next field of a message. Return 1, 0 at the end, BAD_MODEL where the bytes are no message. */
 static int next(Field *field) {
   uint64_t tag, size;
   if (field->at == field->end) return 0;
@@ -70,7 +70,7 @@ static int read_piece(Piece *piece, const uint8_t *bytes, size_t size) {
   return more;
 }
 
-/* Copies a piece with SPACE for each escaped blank. Returns its new length; 0 where it holds a blank and can match no text. */
+/* Copy a piece with SPACE for each escaped blank. Return its new length; 0 where it holds a blank and so matches no text. */
 static size_t spaced(const Piece *piece, uint8_t *out, int *inside) {
   size_t length = 0;
   for (size_t i = 0; i < piece->length; i++) {
@@ -102,7 +102,7 @@ typedef struct {
   float lowest, largest;
 } Pieces;
 
-/* Adds one piece to what the model and the normalizer look up. */
+/* Add one piece to the pieces that the model and the normalizer look up. */
 static int add_piece(Model *model, Pieces *pieces, const Piece *piece, int32_t id) {
   if (!isfinite(piece->score) || !piece->length) return BAD_MODEL;
   if (piece->type == NORMAL && piece->score < pieces->lowest) pieces->lowest = piece->score;
@@ -116,7 +116,7 @@ static int add_piece(Model *model, Pieces *pieces, const Piece *piece, int32_t i
   if (memchr(piece->bytes, 0, piece->length)) return BAD_MODEL;
   if (piece->length > model->longest) model->longest = piece->length;
   float score = piece->score;
-  if (piece->type == USER_DEFINED) { /* GetUserDefinedScore of unigram_model.cc: longer ones win */
+  if (piece->type == USER_DEFINED) { /* GetUserDefinedScore of unigram_model.cc: longer pieces win */
     score = (float)(0.1 * (double)((int)piece->length - 1));
     pieces->own[pieces->own_count++] = (Key){piece->bytes, piece->length, id, 0};
   }
@@ -132,7 +132,7 @@ static int add_piece(Model *model, Pieces *pieces, const Piece *piece, int32_t i
   return OK;
 }
 
-/* What of a ModelProto is needed, its fields in any order. */
+/* The fields of a ModelProto that are needed. They may come in any order. */
 typedef struct {
   const uint8_t *charsmap;
   size_t charsmap_size, pieces;

@@ -1,4 +1,4 @@
-/* The Python side: t5prep.tokens._native. */
+/* Define the Python module t5prep.tokens._native. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
@@ -12,7 +12,7 @@
 typedef struct {
   PyObject_HEAD
   Model *model;
-  Workspace *idle; /* one for each thread that ever encoded at the same time; taken and given back while the GIL is held */
+  Workspace *idle; /* as many as threads ever encoded at the same time; taken and given back while the GIL is held */
 } Unigram;
 
 static PyObject *failed(int status) {
@@ -68,7 +68,7 @@ static int64_t number_at(const void *numbers, size_t i) {
   return number;
 }
 
-/* Encodes `count` texts; ends[i + 1] is how many ids the first i + 1 have. */
+/* Encode `count` texts; ends[i + 1] is the number of ids of the first i + 1 texts. */
 static int encode_all(const Model *model, Workspace *work, const Py_buffer *data, const void *offsets, size_t count, char *ends) {
   int64_t start = number_at(offsets, 0), ids = 0;
   work->count = 0;
@@ -123,7 +123,7 @@ static PyObject *unigram_encode(PyObject *object, PyObject *args) {
   return both;
 }
 
-/* Returns whether a buffer holds whole numbers of so many bytes, where such numbers may lie. */
+/* Check whether a buffer holds complete, aligned numbers of `size` bytes. */
 static int holds(const Py_buffer *buffer, size_t size) {
   return (size_t)buffer->len % size == 0 && (uintptr_t)buffer->buf % size == 0;
 }

@@ -1,4 +1,4 @@
-/* Normalizes text as SentencePiece 0.2.3 does it (normalizer.cc): the longest rule at each place, blanks joined and escaped. */
+/* Normalize text as SentencePiece 0.2.3 does (normalizer.cc): the longest rule at each position, blanks joined and escaped. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct {
   size_t length, consumed;
 } Prefix;
 
-/* How long the longest user-defined piece is that `text` begins with, 0 for none. */
+/* Return the length of the longest user-defined piece that `text` begins with, 0 for none. */
 static size_t own_prefix(const Trie *own, const uint8_t *text, size_t size) {
   size_t longest = 0;
   uint32_t x = 0;
@@ -31,7 +31,7 @@ static size_t own_prefix(const Trie *own, const uint8_t *text, size_t size) {
   return longest;
 }
 
-/* The longest rule that `text` begins with. Returns its length, 0 for none. */
+/* Find the longest rule that `text` begins with. Return its length, 0 for none. */
 static size_t rule_prefix(const Normalizer *n, const uint8_t *text, size_t size, uint32_t *value) {
   size_t longest = 0;
   uint32_t x = n->rules_size ? offset_of(n->rules[0]) : 0;
@@ -52,7 +52,7 @@ static size_t rule_prefix(const Normalizer *n, const uint8_t *text, size_t size,
 
 static int trails(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
-/* The length of the valid UTF-8 character that `text` begins with, 0 for none (DecodeUTF8 of util.cc). */
+/* Return the length of the valid UTF-8 character that `t` begins with, 0 for none (DecodeUTF8 of util.cc). */
 static size_t valid_character(const uint8_t *t, size_t size) {
   if (t[0] < 0x80) return 1;
   if (size >= 2 && (t[0] & 0xe0) == 0xc0) return trails(t[1]) && t[0] >= 0xc2 ? 2 : 0;
@@ -67,7 +67,7 @@ static size_t valid_character(const uint8_t *t, size_t size) {
   return 0;
 }
 
-/* NormalizePrefix of normalizer.cc. `size` is not 0. */
+/* Normalize the beginning of a text, as NormalizePrefix of normalizer.cc does. `size` is not 0. */
 static Prefix prefix(const Normalizer *n, const uint8_t *text, size_t size) {
   uint32_t value = 0;
   size_t length = n->own.nodes ? own_prefix(&n->own, text, size) : 0;
@@ -90,7 +90,7 @@ static int make_room(Workspace *work, size_t wanted) {
   return OK;
 }
 
-/* Appends what a prefix became, with SPACE for each blank and each escaped one. There is room for it. */
+/* Append a normalized prefix, with SPACE for each blank and each escaped blank. Room is reserved. */
 static void append(Workspace *work, const char *bytes, size_t length) {
   for (size_t i = 0; i < length; i++) {
     if (length - i >= 3 && !memcmp(bytes + i, SPACE_BYTES, 3)) {
@@ -102,11 +102,11 @@ static void append(Workspace *work, const char *bytes, size_t length) {
   }
 }
 
-/* Copies text as long as eight bytes at a time become themselves. Returns how many were copied. */
+/* Copy text, eight bytes at a time, as long as normalization does not change it. Return how many bytes were copied. */
 static size_t copy_plain(uint8_t *out, const uint8_t *text, size_t size, int *after_blank) {
   size_t at = 0;
   uint64_t before = *after_blank ? 0x80 : 0;
-  while (size - at > 8 && text[at + 8] < 0x80) { /* what follows may be a mark that joins the last one */
+  while (size - at > 8 && text[at + 8] < 0x80) { /* the next byte may begin a mark that combines with the last character */
     uint64_t bytes = eight_bytes(text + at), blanks = blanks_of(bytes);
     uint64_t outside = (bytes + EACH_BYTE * (0x80 - 0x7e)) | (bytes - EACH_BYTE * 0x20) | bytes; /* '~' and above, or below ' ' */
     if ((outside & EACH_BYTE * 0x80) || (blanks & (blanks << 8 | before))) break;
@@ -135,7 +135,7 @@ int normalize(const Normalizer *n, Workspace *work, const uint8_t *text, size_t 
       size_t copied = copy_plain(work->text + work->size, at, (size_t)(end - at), &after_blank);
       work->size += copied;
       at += copied;
-      slowly = at + 8; /* among these is what cannot be copied */
+      slowly = at + 8; /* these eight bytes hold one that cannot be copied */
     }
     uint8_t c = *at;
     if (c < 0x80 && n->ascii[c] != SPECIAL && (at + 1 == end || at[1] < 0x80 || !n->joins[c])) {
@@ -162,7 +162,7 @@ int normalize(const Normalizer *n, Workspace *work, const uint8_t *text, size_t 
   return OK;
 }
 
-/* Finds out what each ASCII character becomes where no rule joins it with what follows. */
+/* Find what each ASCII character becomes where no rule combines it with the following characters. */
 static void read_ascii(Normalizer *n) {
   for (int c = 0; c < 128; c++) {
     uint8_t text[2] = {(uint8_t)c, 0};
@@ -187,7 +187,7 @@ static void read_ascii(Normalizer *n) {
   for (int c = '!'; c <= '}'; c++) n->plain &= n->ascii[c] == ITSELF;
 }
 
-/* Copies the character map, in which the double array stands before the texts (DecodePrecompiledCharsMap). */
+/* Copy the character map: the double array, then the texts (DecodePrecompiledCharsMap). */
 static int read_charsmap(Normalizer *n, const uint8_t *charsmap, size_t size) {
   if (!size) return OK;
   if (size <= 4) return BAD_MODEL;

@@ -1,5 +1,5 @@
-/* Writes tf.train.Example records as TensorFlow's deterministic serialization does, features in the order of their names, and
-   frames them (t5prep/dataset/tfrecord.py says where the formats are defined, and writes the same bytes). */
+/* Write tf.train.Example records as TensorFlow's deterministic serialization does, features in the order of their names, and
+   frame them (t5prep/dataset/tfrecord.py names the definitions of the formats, and writes the same bytes). */
 #include "records.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 #define LONGEST_VARINT 10
 #define FRAME 16
-/* Tags and lengths of a record and of one feature, and a name: far more than they take. */
+/* More bytes than all tags, lengths and names of one record take. */
 #define AROUND 128
-/* Tags of Feature's two lists that are used. */
+/* The tags of the two lists of Feature that are used. */
 #define STRINGS 0x0a
 #define NUMBERS 0x1a
 
@@ -37,8 +37,8 @@ static uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t size) {
   return at + size;
 }
 
-/* Puts what stands before the values of a feature: an entry of the map, its name, the feature, its list, and `list`, the tag of
-   kind it is. Packed numbers without any are left out; one string without characters is still one. */
+/* Write the bytes before the values of a feature: the map's entry, its name, the feature, and `list`, the tag of its list.
+   An empty list of packed numbers is left out; an empty string is written. */
 static uint8_t *put_head(uint8_t *at, const char *name, uint8_t list, uint64_t size) {
   int empty = list == NUMBERS && !size;
   uint64_t name_size = strlen(name), inner = empty ? 0 : 1 + varint_size(size) + size;
@@ -113,7 +113,7 @@ static int write_record(const Batch *batch, size_t row, Buffer *out, uint32_t *s
     out->bytes = bytes;
     out->room = room;
   }
-  /* The features' common length stands before them: they are put where it can have its longest form, and moved. */
+  /* The length of all features is written before them: they are written after room for its longest form, and then moved. */
   uint8_t *begin = out->bytes + out->size, *features = begin + 12 + 1 + LONGEST_VARINT, *at = features;
   at = put_mask(at, &batch->inputs, inputs);
   at = put_mask(at, &batch->labels, labels);

@@ -1,17 +1,17 @@
-/* tf.train.Example records of token ids, framed as TFRecords. */
+/* Write tf.train.Example records of token ids, framed as TFRecords. */
 #ifndef T5PREP_RECORDS_H
 #define T5PREP_RECORDS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Lists of ids: list i is values[starts[i] .. starts[i + 1]). A record holds `length` of them, filled up with `pad`; 0 for as
-   many as there are. `mask` is the name of a feature of ones and, where padded, zeros; NULL for none. */
+/* Lists of ids: list i is values[starts[i] .. starts[i + 1]). A record holds `length` ids, padded with `pad`; 0 for no padding.
+   `mask` is the name of a feature of ones and, where padded, zeros; NULL for none. */
 typedef struct {
   const char *name, *mask;
   const int32_t *values;
   const int64_t *starts;
-  int64_t total, length; /* total: how many values there are */
+  int64_t total, length; /* total: the number of values */
   int64_t pad;
 } Lists;
 
@@ -20,7 +20,7 @@ typedef struct {
   const int64_t *id_starts; /* id i is ids[id_starts[i] .. id_starts[i + 1]) */
   int64_t ids_size;
   Lists inputs, labels;
-  const int64_t *order; /* record i is made of row order[i] */
+  const int64_t *order; /* record i is row order[i] */
   size_t count;
 } Batch;
 
@@ -29,13 +29,13 @@ typedef struct {
   size_t size, room;
 } Buffer;
 
-/* Appends the records; sizes[i] is how many bytes record i has. Returns OK, NO_MEMORY, or BAD_OFFSETS. */
+/* Append the records; sizes[i] is the number of bytes of record i. Return OK, NO_MEMORY, or BAD_OFFSETS. */
 int records_write(const Batch *batch, size_t rows, Buffer *out, uint32_t *sizes);
 
-/* Fills the tables that checksums need; to be called once, before anything else. */
+/* Fill the tables of the checksums; to be called once, before any other function. */
 void crc_prepare(void);
 
-/* CRC-32C (Castagnoli), as masked by TFRecord files. */
+/* Return the CRC-32C (Castagnoli), masked as in TFRecord files. */
 uint32_t masked_crc(const uint8_t *bytes, size_t size);
 
 #endif

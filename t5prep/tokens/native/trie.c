@@ -1,4 +1,4 @@
-/* A double-array trie, built breadth first so that the nodes near the root, which every text visits, lie together. */
+/* Build a double-array trie, breadth first, so that the nodes near the root, which every text visits, are close in memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "unigram.h"
 
 #define BLOCK 256
-/* How many free places are tried for a node's children before a new block is begun: building stays linear. */
+/* How many free places are tried for a node's children before a new block is added: so the time to build stays linear. */
 #define TRIES 256
 
 typedef struct {
@@ -14,8 +14,8 @@ typedef struct {
   size_t first, end, depth;
 } Range;
 
-/* A trie that is being built: the free places as a list from `first` to `last`, and which bases have children. A base belongs
-   to one node only: a child is told by its byte, not by its parent. */
+/* A trie that is being built: a linked list of the free places, from `first` to `last`, and the bases that have children. A base
+   belongs to one node only, because a child stores its byte and not its parent. */
 typedef struct {
   Trie *trie;
   uint32_t *before, *after, first, last;
@@ -65,7 +65,7 @@ static void take(Builder *b, uint32_t place, uint32_t label) {
   else b->after[before] = after;
   if (after == NONE) b->last = before;
   else b->before[after] = before;
-  b->trie->nodes[place].link = label; /* base 0, which no node's children have */
+  b->trie->nodes[place].link = label; /* base 0, under which no node has children */
 }
 
 static int fits(const Builder *b, uint32_t base, const uint8_t *labels, size_t count) {
@@ -75,7 +75,7 @@ static int fits(const Builder *b, uint32_t base, const uint8_t *labels, size_t c
   return 1;
 }
 
-/* Finds a base under which all children of a node are free. */
+/* Find a base under which the places of all children of a node are free. */
 static int find_base(Builder *b, const uint8_t *labels, size_t count, uint32_t *base) {
   uint32_t place = b->first;
   for (int tries = 0; place != NONE && tries < TRIES; tries++, place = b->after[place]) {
@@ -86,12 +86,12 @@ static int find_base(Builder *b, const uint8_t *labels, size_t count, uint32_t *
   return grow(b);
 }
 
-/* Gives each different byte at range.depth a child of range.node, and puts the children behind the other ranges. */
+/* Add a child of range.node for each different byte at range.depth, and append the children to the ranges. */
 static int add_children(Builder *b, const Key *keys, Range range, Range *ranges, size_t *count) {
   uint8_t labels[256];
   size_t starts[257], different = 0;
   for (size_t i = range.first; i < range.end; i++) {
-    if (keys[i].length == range.depth) { /* the string ends here: in order, it is the first of its range */
+    if (keys[i].length == range.depth) { /* the string ends here: strings are sorted, so it is the first of its range */
       if (i != range.first || !range.depth) return BAD_MODEL;
       b->trie->ids[range.node] = keys[i].id;
       b->trie->nodes[range.node].score = keys[i].score;
@@ -120,7 +120,7 @@ static int build(Builder *b, const Key *keys, size_t count, Range *ranges) {
   size_t waiting = 1;
   int status = grow(b);
   if (status != OK) return status;
-  take(b, 0, 1); /* the root is not free, and no child */
+  take(b, 0, 1); /* the root is not free, and is no child */
   b->used[0] = 1;
   ranges[0] = (Range){0, 0, count, 0};
   for (size_t i = 0; i < waiting && status == OK; i++) status = add_children(b, keys, ranges[i], ranges, &waiting);
@@ -131,7 +131,7 @@ int trie_build(Trie *trie, Key *keys, size_t count) {
   size_t most = 1;
   *trie = (Trie){0};
   qsort(keys, count, sizeof *keys, in_order);
-  for (size_t i = 0; i < count; i++) most += keys[i].length; /* no more nodes than bytes */
+  for (size_t i = 0; i < count; i++) most += keys[i].length; /* there are at most as many nodes as bytes */
   Range *ranges = malloc(most * sizeof *ranges);
   if (!ranges) return NO_MEMORY;
   Builder builder = {.trie = trie, .first = NONE, .last = NONE};

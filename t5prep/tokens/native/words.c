@@ -1,9 +1,9 @@
-/* The table of short words, and the proof that a segmentation is the one that SentencePiece finds.
+/* Keep the table of short words, and prove that a segmentation is the one that SentencePiece finds.
 
-   SentencePiece's sum of a path is wrong by at most one rounding an addition, each at most 2^-24 of the largest sum on the way:
-   |sum before the word| + characters * largest score. It finds the path whose rounded sum is largest (rounding keeps order, so
-   the best at each place is part of the best at the end). The best path by exact sums is therefore the one it finds, wherever
-   the second best is worse by more than the roundings of both: at most 2 * characters additions. */
+   SentencePiece's sum of a path has at most one rounding error for each addition. Each is at most 2^-24 of the largest sum on
+   the path: |sum before the word| + characters * largest score. SentencePiece finds the path whose rounded sum is largest
+   (rounding keeps the order, so the best path to each position is part of the best path to the end). It therefore finds the
+   best path by exact sums wherever the second best is worse by more than the errors of both: 2 * characters additions at most. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "words.h"
 
 #define ROUNDING (1.0 / (1 << 24))
-/* For what this computation's own doubles and the growth of the sums by rounding may be wrong by: far too much. */
+/* A margin for errors of the doubles used here and for the growth of the sums by rounding, larger than needed. */
 #define CAUTION 1.05
 
 Words *words_new(void) {
@@ -32,7 +32,7 @@ void words_free(Words *words) {
   free(words);
 }
 
-/* The best path to each place of a word by exact sums, and how good the second best is. */
+/* The best path to each position of a word by exact sums, and the sum of the second best. */
 typedef struct {
   double best[WORD_BYTES + 1], second[WORD_BYTES + 1];
   struct {
@@ -54,7 +54,7 @@ static inline void offer(Paths *paths, double best, double second, size_t start,
   }
 }
 
-/* Returns the number of characters. */
+/* Find the best and second best paths. Return the number of characters. */
 static size_t find_paths(const Model *model, Paths *paths, const uint8_t *word, size_t length) {
   const Node *nodes = model->trie.nodes;
   size_t characters = 0;
@@ -76,9 +76,9 @@ static size_t find_paths(const Model *model, Paths *paths, const uint8_t *word, 
   return characters;
 }
 
-/* Up to which sum before a word its best path is certain. */
+/* Return the largest sum before a word for which its best path is certain. */
 static float limit_of(const Paths *paths, size_t length, size_t characters, float largest_score) {
-  double within = (double)characters * largest_score, limit = 100000.0 - 1 - CAUTION * within; /* no reset on the way */
+  double within = (double)characters * largest_score, limit = 100000.0 - 1 - CAUTION * within; /* below any reset */
   double margin = paths->best[length] - paths->second[length] - 1e-9;
   double largest_sum = margin / (2.0 * (double)characters * ROUNDING * CAUTION);
   limit = fmin(limit, largest_sum - CAUTION * within);
