@@ -1,6 +1,7 @@
-"""The `t5prep` command. A command is the module of its name in this package: adding one edits no other file.
+"""Run the `t5prep` command: arguments in; data on stdout, messages on stderr and an exit code out.
 
-Nothing here or at the top of a command's module may import Beam, TensorFlow or transformers: `--help` stays instant.
+Each command is the module of its name in this package. Neither this module nor the top of a command's module may import
+Beam, TensorFlow or transformers, so that `--help` stays fast.
 """
 
 import atexit
@@ -17,19 +18,19 @@ import click
 from t5prep.cli import _failing, _terminal, _versions
 from t5prep.errors import did_you_mean
 
-# In the order in which one meets them.
+# In the order in which a user needs them.
 COMMANDS = (
     *("tasks", "filter", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train"),
     *("eval", "predict", "serve", "export", "push", "doctor", "cache", "completion"),
 )
 
 
-# Python looks through all that is alive once more before it ends: a third of a second for Beam's modules, for nothing.
+# Python collects garbage once more at its end, a third of a second with Beam's modules; freezing skips that.
 atexit.register(gc.freeze)
 
 
 class _Commands(click.Group):
-    """Finds commands by module name, and prints errors that are not bugs as one sentence with exit code 1."""
+    """Find commands by module name, and print errors that are not bugs as one sentence with exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in COMMANDS if importlib.util.find_spec(f"{__name__}.{name}")]
@@ -48,8 +49,8 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command. What it says cannot take hold of the terminal, and what stops it is a sentence."""
-        # Names of files may hold bytes that are no text: they are printed as they are escaped.
+        """Run a command. Control characters in its output are escaped, and an interruption ends with one sentence."""
+        # Names of files may hold bytes that are no text: they are printed as escapes.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""`python -m t5prep` is `t5prep`."""
+"""Run `t5prep` by `python -m t5prep.cli`."""
 
 from t5prep.cli import main
 

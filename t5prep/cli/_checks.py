@@ -1,7 +1,7 @@
-"""What of this machine works for t5prep: one line each, with the one command that mends what does not.
+"""Check which parts of this machine work for t5prep: one finding each, with the command that fixes what does not work.
 
-Beam, TensorFlow and libtpu are asked about by their metadata, or in a process of their own: importing them may take
-seconds, or end the process.
+Beam, TensorFlow and libtpu are checked by their metadata, or in a separate process: importing them may take seconds, or
+end the process.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ from t5prep.io import bucket_access as buckets
 from t5prep.io import cache_folder
 from t5prep.io.installation import install_command
 
-# A tokenizer, a corpus of some gigabytes, and their tokenized blocks.
+# Enough for a tokenizer, a corpus of some gigabytes, and their tokenized blocks.
 ENOUGH_BYTES = 10 << 30
-# TensorFlow takes a quarter of a minute to load from a cold disk; a TPU that hangs is given up after minutes.
+# TensorFlow takes 15 seconds to load from a cold disk; a check of a TPU that hangs is ended after this time.
 _TIMEOUT_SECONDS = 180
 EXTRAS = {
     "train": "training, evaluating and predicting",
@@ -54,7 +54,7 @@ except T5prepError as error:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing looked at. `state` is ok, absent (something optional is not here) or wrong; `mend` is a command, or ""."""
+    """Hold the result of a check; `state` is ok, absent (an optional part is missing) or wrong; `mend` a command, or ""."""
 
     what: str
     state: str
@@ -65,10 +65,10 @@ class Finding:
 def examine(
     *, tpu: str | None = None, bucket: str | None = None, zone: str = "", service_account: str = ""
 ) -> Iterator[Finding]:
-    """Look at one thing after the other. What was asked for and does not work is wrong, what nobody needs is absent.
+    """Yield the finding of each check. A requested part that does not work is wrong; an optional part may be absent.
 
-    `tpu` is "local" to look at the TPU of this machine, also where it has none. `bucket` is gs://NAME[/prefix],
-    looked at from `zone` for `service_account`.
+    `tpu` is "local" to require a working TPU of this machine. `bucket` is gs://NAME[/prefix], checked for a TPU in
+    `zone` and for `service_account`.
     """
     yield from _packages()
     yield _encoder()
@@ -82,12 +82,12 @@ def examine(
 
 
 def healthy(findings: list[Finding]) -> bool:
-    """Whether nothing is wrong; what is absent is nobody's fault."""
+    """Check whether no finding is wrong; absent parts are allowed."""
     return all(finding.state != "wrong" for finding in findings)
 
 
 def _packages() -> Iterator[Finding]:
-    """Python and our own requirements, as the installed package states them: the set that is tested lies in their bounds."""
+    """Check Python and the required packages against the version bounds in the installed package's metadata."""
     here = platform.python_version()
     try:
         about = importlib.metadata.metadata("t5prep")
@@ -109,7 +109,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _encoder() -> Finding:
-    """Return whether the encoder in C is installed, and gives SentencePiece's ids with the sample's tokenizer."""
+    """Check whether the encoder in C is installed, and gives SentencePiece's ids with the sample's tokenizer."""
     from t5prep.tokens import loading
 
     slow = loading.load("sample:").blocks.slow
@@ -125,7 +125,7 @@ def _encoder() -> Finding:
 
 
 def _of(need: Requirement, extra: str) -> bool:
-    """Whether a requirement belongs to an extra ("": to everyone)."""
+    """Check whether a requirement belongs to an extra ("": to the base install)."""
     always = need.marker is None or need.marker.evaluate({"extra": ""})
     return always if not extra else not always and need.marker is not None and need.marker.evaluate({"extra": extra})
 
@@ -183,7 +183,7 @@ def _tensorflow() -> Iterator[Finding]:
 
 
 def _tpus(name: str | None) -> Iterator[Finding]:
-    """Look at chips first: without one, libtpu would ask the network what machine this is, and wait."""
+    """Check for chips, then the runtime: without a chip, libtpu would ask the network about this machine, and wait."""
     chips = [path for pattern in ("accel*", "vfio/[0-9]*") for path in Path("/dev").glob(pattern)]
     runtime = f"libtpu {_version('libtpu')}" if _version("libtpu") else "no libtpu"
     if name not in (None, "auto", "local"):
@@ -208,7 +208,7 @@ def _tpus(name: str | None) -> Iterator[Finding]:
 
 
 def _asked(code: str, *arguments: str) -> dict:
-    """What Python code prints as JSON in a process of its own, or {"error": why it did not}."""
+    """Run Python code in a separate process; return the JSON object that it prints, or {"error": the reason}."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         ran = subprocess.run(
@@ -230,7 +230,7 @@ def _asked(code: str, *arguments: str) -> dict:
 
 
 def _credentials() -> Iterator[Finding]:
-    """Where credentials lie, never what they are."""
+    """Check where credentials are, without reading them."""
     home = Path.home()
     cloud = Path(os.environ.get("CLOUDSDK_CONFIG") or home / ".config" / "gcloud")
     hub = Path(os.environ.get("HF_HOME") or home / ".cache" / "huggingface")

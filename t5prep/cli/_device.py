@@ -1,4 +1,4 @@
-"""Where a model computes: options that several commands share."""
+"""Define the options that commands with a model share: its devices, checkpoint and tokenizer."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a person reads when a command cannot go on: one sentence, never a traceback, whatever the machine did."""
+"""Turn errors that are not bugs into one sentence for the user, without a traceback."""
 
 import errno
 
@@ -7,7 +7,7 @@ import click
 from t5prep.errors import T5prepError
 from t5prep.io.installation import install_command
 
-# Modules that the base install has not → the extra that brings them.
+# Modules that the base install lacks → the extra that installs them.
 _EXTRAS = {
     **dict.fromkeys(("tensorflow", "keras", "transformers", "safetensors", "tensorboard"), "train"),
     **dict.fromkeys(("sacrebleu", "rouge_score"), "train"),
@@ -16,10 +16,10 @@ _EXTRAS = {
     **dict.fromkeys(("matplotlib", "jinja2"), "report"),
 }
 
-# What the clients of the Hugging Face Hub raise where nobody answers (requests' own is an OSError).
+# Errors of the Hugging Face Hub's clients when no server answers (that of requests is an OSError).
 _NETWORK = {"httpx.TransportError", "httpx2.TransportError"}
 
-# What TensorFlow raises where a place of the user's cannot be read or written; its other errors are bugs.
+# Errors of TensorFlow when a place of the user cannot be read or written; its other errors are bugs.
 _TENSORFLOW = (
     *("NotFoundError", "PermissionDeniedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError"),
     *("FailedPreconditionError", "ResourceExhaustedError", "DeadlineExceededError"),
@@ -27,7 +27,7 @@ _TENSORFLOW = (
 
 
 def sentence(error: Exception) -> click.ClickException | None:
-    """The sentence for an error that is no bug; None for all others."""
+    """Return the sentence for an error that is not a bug; None for all others."""
     if isinstance(error, T5prepError):
         return click.ClickException(_without_passwords(str(error)))
     if isinstance(error, ModuleNotFoundError):
@@ -47,7 +47,7 @@ def sentence(error: Exception) -> click.ClickException | None:
 
 
 def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
-    """The sentence for a package that an extra brings; None for any other, which is a bug of ours."""
+    """Return the sentence for a missing package that an extra installs; None for any other, which is a bug."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return None
@@ -55,7 +55,7 @@ def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
 
 
 def _system(error: OSError) -> click.ClickException | None:
-    """The sentence for what the system refused; None for a pipe that nobody reads any more, which click ends quietly."""
+    """Return the sentence for an error of the operating system; None for a closed pipe, which click ends quietly."""
     if error.errno == errno.EPIPE:
         return None
     reason = error.strerror or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""How answers are generated: options that predicting, evaluating and serving share."""
+"""Define the options of generating answers, which `predict` and `serve` share."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,5 +50,5 @@ NAMES = (
 
 
 def taken(given: dict[str, Any]) -> dict[str, Any]:
-    """Take these options out of all that was given, and return them."""
+    """Remove these options from the given ones, and return them."""
     return {name: given.pop(name) for name in NAMES}

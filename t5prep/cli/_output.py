@@ -1,4 +1,4 @@
-"""What commands share: where data goes, where talk goes, and when there is colour."""
+"""Print as all commands do: data to stdout, messages to stderr, colours only on a terminal."""
 
 import json
 import os
@@ -9,17 +9,17 @@ import click
 
 
 def say(text: str) -> None:
-    """A line of talk, on stderr."""
+    """Print a message on stderr."""
     click.echo(text, err=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def colour(text: str, **style: Any) -> str:
-    """Styled text on a terminal that wants colour (NO_COLOR is honoured), else the text."""
+    """Return styled text where stdout is a terminal and NO_COLOR is not set, else the text unchanged."""
     return click.style(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
@@ -27,7 +27,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 
 def number_of(count: int, thing: str) -> str:
-    """A count with what it counts.
+    """Return a count with the name of what it counts.
 
     >>> number_of(1, "row"), number_of(1200, "row")
     ('1 row', '1,200 rows')

@@ -1,4 +1,4 @@
-"""What `plan` and `train` share: one question to the TPU compiler, answered on the terminal."""
+"""Ask the TPU compiler one question and print its answer, for `plan` and `train`."""
 
 import dataclasses
 import os
@@ -11,9 +11,9 @@ from t5prep.errors import T5prepError, UsageError
 
 
 def question_of(config: Any, *, tpu: str | None) -> Any:
-    """What `train` would run with a configuration: on the TPU that --tpu names as a type, or that this machine has.
+    """Return the question for what `train` would run, on the type of TPU that --tpu names, or that this machine has.
 
-    Raises UsageError where neither says a type, and what reading the data and the model raises.
+    Raises UsageError where neither gives a type, and the errors of reading the data and the model.
     """
     from t5prep.plan import planner
 
@@ -32,13 +32,16 @@ def question_of(config: Any, *, tpu: str | None) -> Any:
 
 
 def warn(config: Any, *, tpu: str) -> None:
-    """One line on stderr where an earlier `plan` or dry run says that this training cannot fit; nothing is compiled."""
+    """Print a warning on stderr where an earlier `plan` or dry run found that this training cannot fit.
+
+    Nothing is compiled.
+    """
     from t5prep.plan.question import recall
 
     try:
         answer = recall(question_of(config, tpu=tpu))
     except T5prepError:
-        return  # no plan for this machine, model or data: the training itself will say what is wrong
+        return  # no plan for this machine, model or data: the training itself reports what is wrong
     if answer and not answer.fits:
         needed, there = answer.compiled.hbm_bytes / 2**30, answer.question.tpu.chip.hbm_bytes / 2**30
         _output.say(
@@ -50,7 +53,7 @@ def warn(config: Any, *, tpu: str) -> None:
 def print_one(
     question: Any, *, rows: int | None = None, price: float | None = None, quick: bool = False, as_json: bool
 ) -> None:
-    """Print the answer to a question, the largest batch, and advice where it does not fit, each as soon as it is known."""
+    """Print the answer to a question, the largest batch, and advice if it does not fit, each as soon as it is known."""
     from t5prep.plan import interface, report
 
     for plan in interface.stages(question, rows=rows, price=price, search=not quick):

@@ -1,4 +1,4 @@
-"""The options of preparing: made from the fields of Settings and of a task's options, and those of the run itself."""
+"""Make the options of `prepare` from the fields of Settings and of a task's options, and those of the run itself."""
 
 import dataclasses
 import types
@@ -21,7 +21,7 @@ def of_task(task: Task) -> list[click.Parameter]:
     chosen = [field for field in dataclasses.fields(Settings) if field.metadata.get("help")]
     defaults = {"input_length": task.input_length, "target_length": task.target_length}
     return [
-        # A default of None would count as one, and --source would not be required.
+        # click takes a default of None as a default, and --source would not be required.
         _option("source", SOURCES, **({"default": task.corpus.source} if task.corpus.source else {"required": True})),
         _option("tokenizer", "A spiece.model, its directory, a Hub name, or sample:", required=True),
         _option("out", "Where the dataset goes.", required=True),
@@ -42,7 +42,7 @@ def of_task(task: Task) -> list[click.Parameter]:
 
 
 def from_field(field: dataclasses.Field, *, default: Any) -> click.Option:
-    """Return the command line option that a field declares (t5prep.tasks.options)."""
+    """Return the command-line option that a field declares (t5prep.tasks.options)."""
     rules, kind = field.metadata, _kind(field.type)
     how: dict[str, Any] = {"type": click.Choice(rules["choices"]) if rules["choices"] else kind}
     if kind is bool:

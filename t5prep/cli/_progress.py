@@ -1,4 +1,4 @@
-"""A line of progress for a library function that says first how many bytes there are, and then each that is done."""
+"""Show a progress line for a library function that reports its total of bytes first, and then the bytes done."""
 
 import threading
 from types import TracebackType
@@ -7,7 +7,7 @@ from t5prep.io.progress import Progress
 
 
 class Line:
-    """`started` and `progress` are for the function, from any of its threads; the line is cleared at the end."""
+    """Show a progress line, which `started` and `progress` update from any thread; it is cleared at the end."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -15,11 +15,11 @@ class Line:
         self._lock = threading.Lock()
 
     def started(self, total: int) -> None:
-        """There are so many bytes."""
+        """Show the line, with the total number of bytes."""
         self._shown = Progress(self._what, total=total)
 
     def progress(self, done: int) -> None:
-        """So many more bytes are done."""
+        """Add to the number of bytes done."""
         with self._lock:
             if self._shown:
                 self._shown.add(bytes=done)

@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the commands themselves (`make reference`); a test holds that it is what stands there.
+"""Write docs/reference.md from the commands themselves (`make reference`); a test checks that the file is up to date.
 
 python -m t5prep.cli._reference > docs/reference.md
 """
@@ -17,7 +17,7 @@ Colours are for terminals, and NO_COLOR is honoured.
 
 
 def markdown() -> str:
-    """The reference of all commands, in the order in which one meets them."""
+    """Return the reference of all commands, in the order of `t5prep --help`."""
     from t5prep.cli import main
 
     return "\n".join([HEAD, *_command(main, "t5prep")])
@@ -44,7 +44,7 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
 
 
 def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
-    """What all tasks have in common once, then of each what differs: defaults, and options of its own."""
+    """Yield the options that all tasks share, once, then what differs for each task: defaults, and its own options."""
     found = {name: group.get_command(context, name) for name in group.list_commands(context)}
     commands = {name: command for name, command in found.items() if command}
     first = next(iter(commands.values()))
@@ -73,7 +73,7 @@ def _named(command: click.Command, name: str | None) -> click.Parameter:
 
 
 def _said(command: click.Command) -> str:
-    """What a command says of itself, its example as code."""
+    """Return a command's help as Markdown, with its example as code."""
     text = inspect.cleandoc(command.help or "")
     said, _, example = text.partition("\b\nExample:\n")
     paragraphs = [" ".join(part.split()) for part in said.strip().split("\n\n") if part.strip()]

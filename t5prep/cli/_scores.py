@@ -1,4 +1,4 @@
-"""Metrics, confusion matrices and predictions as text."""
+"""Print metrics, confusion matrices and predictions as text."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import click
 
 
 def print_metrics(metrics: Mapping[str, Any]) -> None:
-    """Print a line for each number, then of classes how well each is told and what was answered for it."""
+    """Print a line for each number, then for classes the scores of each one and the confusion matrix."""
     for name, value in metrics.items():
         if isinstance(value, int | float):
             click.echo(f"{name:<18} {value:,.4f}" if isinstance(value, float) else f"{name:<18} {value:,}")
@@ -29,7 +29,7 @@ def print_metrics(metrics: Mapping[str, Any]) -> None:
 
 
 def print_predictions(predictions: Sequence[Mapping[str, Any]]) -> None:
-    """A table: right or wrong, id, prediction, target."""
+    """Print a table: right or wrong, id, prediction, target."""
     if not predictions:
         return
     room = max(16, (shutil.get_terminal_size((100, 24)).columns - 22) // 2)

@@ -1,4 +1,4 @@
-"""What reaches the terminal: text whose control characters are shown as signs, and one sentence where somebody stops a run."""
+"""Protect the terminal: escape control characters in what is printed, and end an interrupted run with one sentence."""
 
 import contextlib
 import os
@@ -12,20 +12,20 @@ from typing import Any, TextIO
 
 import click
 
-# What a terminal obeys or hides: control characters, marks of direction, tags. A newline and a tab stay.
+# Characters that a terminal acts on or hides: control characters, marks of direction, tags. Newlines and tabs stay.
 _HIDDEN = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\U000e0000-\U000e007f"
 )
-# Colours and weights as click writes them, and the beginning of a line of progress.
+# Colours and weights as click writes them, and the start of a progress line.
 _OURS = r"\x1b\[(?:[0-2]|3[0-7])m"
 _PIECES = re.compile(f"({_OURS})|([{_HIDDEN}])")
 _LINE_ANEW = "\r\x1b[K"
-# Commands that go on where they were stopped.
+# Commands that resume where they were stopped.
 _GOES_ON = ("prepare", "train", "upload", "predict")
 
 
 def visible(text: str) -> str:
-    r"""Return a text in which nothing moves the cursor, hides or turns around: such characters become their JSON escapes.
+    r"""Return a text with a JSON escape for each character that moves the cursor, is invisible or changes direction.
 
     >>> visible("a\x1b]0;title\x07b\u202ec\td")
     'a\\u001b]0;title\\u0007b\\u202ec\td'
@@ -34,13 +34,13 @@ def visible(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return the escape of a character, the one that JSON has, so that JSON says the same as before."""
+    """Return the JSON escape of a character, so that JSON on stdout keeps its meaning."""
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 class _Visible:
-    """Pass a stream's text on as visible text; everything else is the stream's own."""
+    """Wrap a stream so that it writes visible text only; everything else goes to the stream itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -57,10 +57,10 @@ class _Visible:
 
 @contextlib.contextmanager
 def shown(*, data: bool) -> Iterator[None]:
-    """Let only visible text reach stdout and stderr; `data` on a stdout that is no terminal stays as it is."""
+    """Let only visible text reach stdout and stderr; with `data`, a stdout that is no terminal is left as it is."""
     before = sys.stdout, sys.stderr
     for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-        if stream is None:  # closed before the command began: what is said goes nowhere
+        if stream is None:  # closed before the command began: its text is dropped
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
         elif name == "stderr" or not data or stream.isatty():
             setattr(sys, name, _Visible(stream))
@@ -72,7 +72,7 @@ def shown(*, data: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into one KeyboardInterrupt, so that everything is put away; a second one ends at once."""
+    """Turn Ctrl-C and SIGTERM into one KeyboardInterrupt, so that everything is closed; a second one ends at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -91,6 +91,6 @@ def stoppable() -> Iterator[None]:
 
 
 def stopped(command: str | None) -> click.ClickException:
-    """Return the sentence for a command that somebody stopped."""
+    """Return the message for a command that was interrupted."""
     again = "goes on: what was done is kept" if command in _GOES_ON else "begins again"
     return click.ClickException(f"Stopped. The same command {again}.")

@@ -1,4 +1,4 @@
-"""`t5prep --version`: ours, and those that decide what it does."""
+"""Print `t5prep --version`: the version of t5prep, and those of the packages that it depends on."""
 
 import platform
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import click
 
 from t5prep import __version__
 
-# In the order in which one asks for them in a bug report; those that are not installed are left out.
+# In the order that is useful in a bug report; packages that are not installed are left out.
 _NAMED = (
     *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "transformers"),
     *("jax", "libtpu"),
@@ -16,15 +16,15 @@ _NAMED = (
 
 
 def option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--version`."""
+    """Add the option `--version` to a command."""
     return click.option(
         "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show, help="Show versions and exit."
     )(command)
 
 
 def text() -> str:
-    """Our version on the first line, Python's and the packages' below."""
-    import importlib.metadata  # as long to load as click itself
+    """Return the version of t5prep on the first line, and those of Python and the packages on the second."""
+    import importlib.metadata  # imported here because loading it takes as long as loading click
 
     found = [f"Python {platform.python_version()}"]
     for name in _NAMED:

@@ -1,4 +1,4 @@
-"""`t5prep cache`: what is kept on this machine, and how to be rid of it."""
+"""Define `t5prep cache`, which shows and removes the cached files of this machine."""
 
 import click
 

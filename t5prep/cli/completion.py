@@ -1,4 +1,4 @@
-"""`t5prep completion`."""
+"""Define `t5prep completion`, which prints a shell's completion script."""
 
 import click
 from click import shell_completion
@@ -21,5 +21,5 @@ def command(shell: str) -> None:
     made = shell_completion.get_completion_class(shell)
     assert made is not None, "click knows these shells"
     completion = made(main, {}, "t5prep", "_T5PREP_COMPLETE")
-    # Not `source()`: it starts a bash of its own to learn its version, and warns where there is none.
+    # `source()` is not used: it starts bash to find its version, and warns where there is no bash.
     click.echo(completion.source_template % completion.source_vars())

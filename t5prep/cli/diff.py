@@ -1,4 +1,4 @@
-"""`t5prep diff`."""
+"""Define `t5prep diff`, which compares two prepared datasets."""
 
 import dataclasses
 import sys
@@ -55,7 +55,7 @@ def _tell(found: Any) -> None:
 
 
 def _short(value: object) -> str:
-    """A value on one line, not longer than it helps."""
+    """Return a value as text on one line, of at most 60 characters."""
     text = "nothing" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     return text if len(text) <= 60 else text[:59] + "…"

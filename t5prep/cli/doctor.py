@@ -1,4 +1,4 @@
-"""`t5prep doctor`."""
+"""Define `t5prep doctor`, which checks what works on this machine."""
 
 import dataclasses
 import sys

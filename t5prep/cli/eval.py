@@ -1,4 +1,4 @@
-"""`t5prep eval`."""
+"""Define `t5prep eval`, which scores a model on splits."""
 
 import json
 from pathlib import Path

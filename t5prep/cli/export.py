@@ -1,4 +1,4 @@
-"""`t5prep export`."""
+"""Define `t5prep export`, which writes a run's checkpoint for other software."""
 
 import click
 

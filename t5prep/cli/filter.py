@@ -1,4 +1,4 @@
-"""`t5prep filter`: the filters there are, and what they would do."""
+"""Define `t5prep filter`, which lists the filters, and tries them on a corpus."""
 
 import dataclasses
 from typing import Any
@@ -43,7 +43,7 @@ def command(filters: tuple[str, ...], source: str | None, as_json: bool, **given
 
 
 def _list(names: list[str], *, as_json: bool) -> None:
-    """Print what each filter does, where it is from, and its settings with their defaults."""
+    """Print what each filter does, its source, and its settings with their defaults."""
     import sys
 
     from t5prep.prepare.filters import grammar
@@ -70,7 +70,7 @@ def _list(names: list[str], *, as_json: bool) -> None:
 
 
 def _tell(done: Any) -> None:
-    """Print what filters did, each with its reasons and some of the texts."""
+    """Print the result of each filter, with its reasons and some of the texts."""
     for outcome in done.outcomes:
         share = f"{outcome.rejected / max(1, outcome.texts):.1%}"
         changed = f", {outcome.changed:,} changed" if outcome.changed else ""

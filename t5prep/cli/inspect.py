@@ -1,4 +1,4 @@
-"""`t5prep inspect`."""
+"""Define `t5prep inspect`, which shows records as a model sees them."""
 
 import dataclasses
 import shutil
@@ -7,7 +7,7 @@ import click
 
 from t5prep.cli import _output
 
-_NARROWEST = 20  # columns; on a terminal that says less, lines are longer than it
+_NARROWEST = 20  # columns; on a narrower terminal, lines are longer than its width
 
 
 @click.command("inspect")
@@ -33,7 +33,7 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
     words = inspect_records.open_tokenizer(made, tokenizer)
     width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
     for record in shown:
-        title = f"── {record.id} ".ljust(width, "─")  # of a packed row, all ids of its examples
+        title = f"── {record.id} ".ljust(width, "─")  # the id of a packed row has the ids of all its examples
         click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))
         for what, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))

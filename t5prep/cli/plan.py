@@ -1,4 +1,4 @@
-"""`t5prep plan`."""
+"""Define `t5prep plan`, which tells whether a training fits a TPU."""
 
 import importlib.util
 import math
@@ -11,7 +11,7 @@ from t5prep import errors
 from t5prep.cli import _output, _plan
 from t5prep.io.installation import install_command
 
-# Where --sweep names no TPU: one host of each kind that TensorFlow trains on.
+# The TPUs of a --sweep without --tpu: one host of each kind that TensorFlow trains on.
 SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 
 
@@ -48,7 +48,7 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
             "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
             f"Get both: {install_command('train', 'plan')}"
         )
-    # TensorFlow only writes the program down here: no device, and no notes about its own build.
+    # TensorFlow only makes the program here: it needs no device, and its messages about its own build are hidden.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     from t5prep.errors import UsageError
@@ -86,7 +86,7 @@ def _sweep(asked: Any, *, rows: int | None, price: float | None, as_json: bool) 
     from t5prep.plan.question import ask, check
 
     for question in asked:
-        check(question)  # before minutes are spent on the first
+        check(question)  # check all questions before the first one takes minutes
     answers = []
     for question in asked:
         _output.say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")

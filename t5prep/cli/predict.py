@@ -1,4 +1,4 @@
-"""`t5prep predict`."""
+"""Define `t5prep predict`, which answers the rows of a file."""
 
 import contextlib
 import sys

@@ -1,4 +1,4 @@
-"""`t5prep prepare TASK`: a command per task, because each has options of its own."""
+"""Define `t5prep prepare TASK`: one command for each task, because each task has options of its own."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ from t5prep.io import byte_sizes
 
 
 class _Tasks(click.Group):
-    """One subcommand a task: the common options, and those of the task's dataclass."""
+    """Make a subcommand for each task, with the common options and those of the task's dataclass."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -81,7 +81,7 @@ def _facts(made: Any) -> dict[str, Any]:
 
 
 def _tell(made: Any, *, out: str, seconds: float) -> None:
-    """What a person wants to know when it is done: where it is, what was lost, what comes next."""
+    """Print the summary of a prepared dataset: where it is, what was lost, and the next command."""
     ledger = made.ledger
     cut, targets = ledger["inputs"], ledger["targets"]
     records = sum(split.records for split in made.splits.values())
@@ -126,7 +126,7 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
 
 
 def _balance(made: Any) -> str:
-    """Return what became of the rows that were read."""
+    """Return how many rows were read, and how many of them became examples, were rejected, and so on."""
     totals = {field: sum(getattr(rows, field) for rows in made.rows.values()) for field in _BECAME}
     became = " + ".join(
         f"{number:,} {_BECAME[field]}" for field, number in totals.items() if number and field != "read"

@@ -1,4 +1,4 @@
-"""`t5prep push`."""
+"""Define `t5prep push`, which uploads a model to the Hugging Face Hub."""
 
 import os
 

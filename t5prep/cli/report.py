@@ -1,4 +1,4 @@
-"""`t5prep report`."""
+"""Define `t5prep report`, which writes a dataset or a run as an HTML page."""
 
 from pathlib import Path
 

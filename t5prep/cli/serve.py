@@ -1,4 +1,4 @@
-"""`t5prep serve`."""
+"""Define `t5prep serve`, which answers over HTTP."""
 
 import signal
 import threading
@@ -69,7 +69,7 @@ def command(model: str, host: str, port: int, queue: int, which: str, **given: A
 
 
 def _name(model: str) -> str:
-    """Return the last part of a model's name: paths of this machine are nobody's business.
+    """Return the last part of a model's name, without the folders of this machine, which stay private.
 
     >>> _name("/home/me/runs/sample/"), _name("google-t5/t5-base")
     ('sample', 't5-base')

@@ -1,4 +1,4 @@
-"""`t5prep tasks`."""
+"""Define `t5prep tasks`, which lists the installed tasks."""
 
 import click
 

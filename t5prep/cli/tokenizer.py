@@ -1,4 +1,4 @@
-"""`t5prep tokenizer train` and `t5prep tokenizer check`."""
+"""Define `t5prep tokenizer train` and `t5prep tokenizer check`."""
 
 import logging
 import shlex
@@ -9,14 +9,14 @@ import click
 
 from t5prep.cli import _output
 
-# d_model, d_ff, layers of each stack, heads; T5 1.1's own sizes (google/t5-v1_1-*), and one to try things with.
+# d_model, d_ff, layers of each stack, heads: the sizes of T5 1.1 (google/t5-v1_1-*), and a tiny one for trials.
 SIZES = {
     "tiny": (128, 256, 2, 4),
     "small": (512, 1024, 8, 6),
     "base": (768, 2048, 12, 12),
     "large": (1024, 2816, 24, 16),
 }
-# Characters that one line of the terminal table is for; the rest is in --json.
+# The most lost characters that are printed; --json has all of them.
 LOST_SHOWN = 12
 
 _source = click.option("--source", required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:...")
@@ -64,7 +64,7 @@ def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None
     Example:
       t5prep tokenizer train --source wiki.txt --vocab-size 16000 --out data/tokenizer
     """
-    logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; what matters is raised
+    logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
     from pipelines import train_tokenizer
     from t5prep import sources
     from t5prep.train.model.t5_config import ModelConfig

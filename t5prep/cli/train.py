@@ -1,4 +1,4 @@
-"""`t5prep train`."""
+"""Define `t5prep train`, which trains a T5 on prepared data."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def command(
     from t5prep.train.runtime import hosts
 
     if not hosts.writes():
-        return  # of several hosts one says how it ended
+        return  # only one of several hosts prints the result
     metrics = result.evaluation.metrics if result.evaluation else {}
     if as_json:
         _output.print_json({"run": result.run, "steps": result.steps, "best": result.best, "metrics": metrics})

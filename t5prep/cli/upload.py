@@ -1,4 +1,4 @@
-"""`t5prep upload`."""
+"""Define `t5prep upload`, which uploads a prepared dataset to a bucket."""
 
 import dataclasses
 import shlex

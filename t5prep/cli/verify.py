@@ -1,4 +1,4 @@
-"""`t5prep verify`."""
+"""Define `t5prep verify`, which checks a prepared dataset against its manifest."""
 
 import click
 

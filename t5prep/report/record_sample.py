@@ -1,4 +1,4 @@
-"""Measure on the first records of a split, a random sample as order is by hash, what the manifest does not hold."""
+"""Measure what the manifest does not hold, on the first records of a split (a random sample: the order is by hash)."""
 
 import dataclasses
 import re

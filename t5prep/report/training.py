@@ -125,7 +125,7 @@ def _drawn(name: str, found: dict[str, tuple[list[float], list[float]]]) -> str:
 
 
 def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return tokens a second and the share of time waiting for input: medians, and charts if there are several steps."""
+    """Return tokens a second and the share of time waiting for input: medians, and charts for several steps."""
     if not lines:
         return {}
     speeds, shares = ([float(line[name]) for line in lines] for name in (_SPEED, _WAITING))
