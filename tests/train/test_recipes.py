@@ -88,7 +88,7 @@ def test_a_recipe_makes_a_step_and_an_evaluation(internet: Internet, tmp_path: P
         str(tmp_path / "run"),
         *(["--model", model] if model else []),
     ]
-    command += [f"--set={setting}" for setting in ("steps=1", "eval_every=1", "save_every=0", "tensorboard=false")]
+    command += [f"--set={setting}" for setting in ("steps=1", "warmup=0", "eval_every=1", "tensorboard=false")]
     command += ["--set=weights=pretrained"] if model else []
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
