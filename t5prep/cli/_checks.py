@@ -54,7 +54,10 @@ except T5prepError as error:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Hold the result of a check; `state` is ok, absent (an optional part is missing) or wrong; `mend` a command, or ""."""
+    """Hold the result of one check.
+
+    `state` is ok, absent (an optional part is missing) or wrong; `mend` is the command that fixes it, or "".
+    """
 
     what: str
     state: str

@@ -1,4 +1,4 @@
-"""Planning: a model, settings and a TPU in; does it fit, how fast and for how much, out, by the real TPU compiler."""
+"""Plan a training with the real TPU compiler: model, settings and TPU in; whether it fits, its time and price out."""
 
 from t5prep import make_callable
 

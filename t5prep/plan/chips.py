@@ -1,13 +1,13 @@
-"""What a TPU is, in numbers, and what the names of TPU types mean.
+"""Describe the kinds of TPU in numbers, and parse the names of TPU types.
 
-Everything is per *device*: what TensorFlow calls a replica and XLA compiles one program for. On v2, v3 and TPU7x that is
-one TensorCore, half a chip; on v5p one chip (both cores work as one); v4 is described core by core, as libtpu answers.
+All numbers are per *device*: what TensorFlow calls a replica and XLA compiles one program for. On v2, v3 and TPU7x that
+is one TensorCore, half a chip; on v5p one chip (both cores work as one); on v4 one core, as libtpu describes it.
 
 * `peak_flops`, `bandwidth`: the "key specifications" of https://docs.cloud.google.com/tpu/docs/NAME (v2 ... tpu7x), read
   in November 2026, divided by the devices of a chip.
 * `hbm_bytes`: what a program may use, which is the "available HBM" in the compiler's own out-of-memory error (libtpu
-  0.0.51): a quarter to a half GiB less than the page says. A test asks the compiler again.
-* `clock_hz` of v2, v3, v4: Jouppi et al. 2023 (arXiv 2304.01433), table 4. Of the others: peak divided by the FLOPs of
+  0.0.51): a quarter to a half GiB less than the page says. A test compares it with the compiler.
+* `clock_hz` of v2, v3, v4: Jouppi et al. 2023 (arXiv 2304.01433), table 4. For the others: peak divided by the FLOPs of
   one cycle, which are 2 x 4 x 128^2 (v5e), 2 x 8 x 128^2 (v5p) and 2 x 4 x 256^2 (v6e, TPU7x). The page says two 256^2
   units for v6e, but libtpu's estimate for a large product is 1.6 times what two could do; no source gives its clock.
 """
@@ -22,10 +22,10 @@ GIB = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """One kind of TPU, seen from one device.
+    """Describe one kind of TPU, with numbers per device.
 
-    `topology` is libtpu's name for the smallest slice that can be asked for, `counts_cores` how the number in `v3-8` is
-    to be read: TensorCores, or chips.
+    `topology` is libtpu's name for the smallest slice that it can describe. `counts_cores` is true where the number in
+    a type such as `v3-8` counts TensorCores, and false where it counts chips.
     """
 
     name: str
@@ -61,13 +61,13 @@ CHIPS = {
         ),
     )
 }
-# The names that Google's consoles, `gcloud` and people use for the same chip.
+# Other names of the same chips, in Google's consoles, in `gcloud` and among people.
 _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "trillium": "v6e", "v7x": "tpu7x", "ironwood": "tpu7x"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Tpu:
-    """A TPU as it is rented: `v3-8` is four v3 chips, which are eight devices."""
+    """Describe a TPU as it is rented: `v3-8` is four v3 chips, which are eight devices."""
 
     name: str
     chip: Chip
@@ -75,12 +75,12 @@ class Tpu:
 
     @property
     def chips(self) -> int:
-        """How many chips are paid for."""
+        """Return how many chips are paid for."""
         return -(-self.devices // self.chip.devices_per_chip)
 
 
 def parse(name: str) -> Tpu:
-    """A TPU from the name of its type. A name without a number is one device.
+    """Return the TPU that the name of a type stands for. A name without a number is one device.
 
     Raises UsageError for a chip or a size that does not exist.
 

@@ -1,7 +1,7 @@
-"""One compilation by the real TPU compiler, kept by content.
+"""Compile a program with the real TPU compiler, and keep the answer in the cache.
 
-The key is the program, the devices it is for, and the versions of jax and libtpu; so whatever asks the same question
-again, today or in another run, has the answer at once, and a changed step never meets an old answer.
+The cache key is the program, its devices, and the versions of jax and libtpu. So the same question gets its answer at
+once, also in a later run, and a changed step never gets an old answer.
 """
 
 import base64
@@ -31,11 +31,11 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """Hold what the compiler says of one program on one device. Bytes are HBM's, padded as the chip lays them out.
+    """Hold the compiler's figures for one program on one device. Bytes are in HBM, with the padding of its layout.
 
-    `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program itself.
-    When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and accessed bytes
-    hold their bodies only once; cycles hold every trip.
+    `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program
+    itself. When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and
+    accessed bytes count the body of each loop only once; cycles count every iteration.
     """
 
     fits: bool
@@ -94,7 +94,7 @@ def topology_of(chip: Chip, *, devices: int) -> str:
     chips = -(-devices // chip.devices_per_chip)
     sides = [int(side) for side in chip.topology.split(":")[1].split("x")]
     while math.prod(sides) < chips:
-        # The last of the shortest sides doubles: 1x1, 1x2, 2x2, 2x4; 2x2x1, 2x2x2, 2x2x4.
+        # Double the last of the shortest sides: 1x1, 1x2, 2x2, 2x4; 2x2x1, 2x2x2, 2x2x4.
         shortest = max(i for i, side in enumerate(sides) if side == min(sides))
         sides[shortest] *= 2
     return f"{chip.topology.split(':')[0]}:{'x'.join(map(str, sides))}"
@@ -118,7 +118,7 @@ def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any
     command = [sys.executable, "-m", "t5prep.plan.compiler", topology, str(devices)]
     home = str(Path(t5prep.__file__).parents[1])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-    # The topology is described, not held: a TPU in use on this machine must not stand in the way.
+    # The compiler only describes the topology and needs no TPU: one that is in use on this machine must not stop it.
     environment = {
         **os.environ,
         **ENVIRONMENT,
@@ -152,7 +152,7 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
 
 
 def _own_source() -> str:
-    """Return the digest of what reads the compiler's answer, which decides the figures too."""
+    """Return the digest of the code that reads the compiler's answer, because it also decides the figures."""
     here = Path(__file__).parent
     return hashlib.sha256(b"".join((here / name).read_bytes() for name in ("compiler.py", "hlo.py"))).hexdigest()
 

@@ -1,6 +1,6 @@
-"""The TPU compiler in a process of its own: `python -m t5prep.plan.compiler TOPOLOGY DEVICES < asked.json`.
+"""Run the TPU compiler in a separate process: `python -m t5prep.plan.compiler TOPOLOGY DEVICES < asked.json`.
 
-libtpu reads its settings from the environment when it is loaded, may end the process, and holds gigabytes while it works; so
+libtpu reads its settings from the environment when it is loaded, may end the process, and uses gigabytes of memory; so
 it never runs inside the program that asks.
 
 What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
@@ -21,7 +21,7 @@ from typing import Any
 
 from t5prep.plan import hlo
 
-# libtpu asks Google's metadata server what machine this is, unless it is told.
+# Without these, libtpu asks Google's metadata server which machine this is.
 ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -35,7 +35,7 @@ ENVIRONMENT = {
 
 
 def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
-    """Return the compiler's answer, made in this process, whose environment must hold ENVIRONMENT."""
+    """Compile in this process, whose environment must hold ENVIRONMENT, and return the compiler's answer."""
     from jax.experimental import topologies
 
     from t5prep.train.runtime import kept_programs
@@ -48,7 +48,7 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
         if answer and answer.exists() and not (asked.get("keep") or asked.get("save")):
             return dict(json.loads(answer.read_text()))
         executable = program.lowered.compile()
-    except Exception as error:  # jaxlib raises its own and MLIR's; the words matter, not the class
+    except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
         return state | {"error": str(error)}
     said = state | read(executable)
     if keep := asked.get("keep"):
@@ -101,7 +101,7 @@ def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
 
 
 def read(executable: Any) -> dict[str, Any]:
-    """Return what a compiled program says of itself."""
+    """Return the figures of a compiled program."""
     text, memory, cost = executable.as_text(), executable.memory_analysis(), executable.cost_analysis()
     return {
         "argument_bytes": memory.argument_size_in_bytes,
@@ -127,7 +127,7 @@ def _on_a_device(arguments: Any) -> int:
 
 
 def _key(program: Any) -> str:
-    """Return the digest of what decides an answer: the program, its devices, and what reads the compiler's text."""
+    """Return the digest of what decides an answer: the program, its devices, and the code that reads the answer."""
     from t5prep.train.runtime import kept_programs
 
     source = b"".join((Path(__file__).parent / name).read_bytes() for name in ("compiler.py", "hlo.py"))
@@ -136,12 +136,12 @@ def _key(program: Any) -> str:
 
 
 def main() -> None:
-    """Read what is asked from stdin, write the answer to stdout."""
+    """Read the request from stdin, and write the answer to stdout."""
     os.environ.update(ENVIRONMENT)
     topology, devices = sys.argv[1:]
     asked = json.load(sys.stdin)
     out = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is not the answer
+    os.dup2(2, 1)  # libraries print to stdout, which is for the answer only: send theirs to stderr
     answer = compile_here(asked, topology=topology, devices=int(devices))
     os.write(out, json.dumps(answer).encode())
 

@@ -1,8 +1,8 @@
-"""Read the program that the TPU compiler made: how many cycles it expects of each instruction.
+"""Read the estimated cycles of each instruction from the program that the TPU compiler made.
 
-Every scheduled instruction carries `"estimated_cycles":"N"` and the name of the TensorFlow operation it came from. A
-step takes the sum over the entry computation; what stands in a loop's body counts once per trip, where a loop counts from 0
-to a constant, as those of TensorFlow and jax do. It is the compiler's model of one device, which never waits for its host.
+Every scheduled instruction has `"estimated_cycles":"N"` and the name of the TensorFlow operation it came from. A step
+takes the sum over the entry computation. The body of a loop counts once for each iteration, for loops that count from 0
+to a constant, as those of TensorFlow and jax do. The estimate is for one device that never waits for its host.
 """
 
 import collections
@@ -32,12 +32,12 @@ def estimated_cycles(text: str) -> int:
 
 
 def has_loops(text: str) -> bool:
-    """Return whether a module has loops. What the compiler counts of a loop's body, but for cycles, it counts once."""
+    """Check whether a module has loops. Except for cycles, the compiler's figures count the body of a loop once."""
     return _LOOP.search(text) is not None
 
 
 def collective_cycles(text: str) -> int:
-    """Return the cycles of the instructions by which devices exchange what they hold, as far as the compiler estimates."""
+    """Return the cycles of instructions that exchange data between devices, as far as the compiler estimates them."""
     return sum(cycles for cycles, name, _ in instructions(text) if _COLLECTIVE.search(name))
 
 
@@ -50,7 +50,10 @@ def by_operation(text: str, *, depth: int) -> dict[str, int]:
 
 
 def instructions(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (cycles, name, operation) of each instruction that one run of the entry computation executes, loops multiplied."""
+    """Yield (cycles, name, operation) of each instruction in one run of the entry computation.
+
+    Cycles in a loop are multiplied by its iterations.
+    """
     computations, entry = _split(text)
 
     def walk(name: str, times: int) -> Iterator[tuple[int, str, str]]:
@@ -72,7 +75,7 @@ def instructions(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _split(text: str) -> tuple[dict[str, list[str]], str]:
-    """Return the computations of a module by name, as lines, and the name of its entry."""
+    """Return the lines of each computation of a module, by name, and the name of the entry computation."""
     computations: dict[str, list[str]] = {}
     entry, current = "", None
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""The public function of planning, with plain arguments: `t5prep.plan`."""
+"""Define the public function `t5prep.plan`, with plain arguments."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,11 @@ from t5prep.train.installed import need_tensorflow
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Whether a training fits a TPU, and how fast it is by the compiler's estimate: what `t5prep.plan` returns.
+    """Hold what `t5prep.plan` returns: whether a training fits a TPU, and how fast it is by the compiler's estimate.
 
-    `answer` is the compiler's to the very question. `epoch` is a pass over the dataset, None without one or where it does
-    not fit. `largest` is the answer for the largest batch that fits, None where none does; `advice` are changes that make
-    a training fit that does not. Both are only looked for when they are asked for (`searched`).
+    `answer` is the compiler's answer for this training. `epoch` is a pass over the dataset; None without a dataset, or
+    where the training does not fit. `largest` is the answer for the largest batch that fits, None where none fits.
+    `advice` has changes that make a training fit that does not. Both are searched only on request (`searched`).
     """
 
     answer: Answer
@@ -31,7 +31,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Return whether the step and all that it holds fit in the memory of one device."""
+        """Check whether the step and all that it holds fit in the memory of one device."""
         return self.answer.fits
 
     @property
@@ -120,7 +120,10 @@ def plan(
 
 
 def stages(question: Question, *, rows: int | None = None, price: float | None = None, search: bool) -> Iterator[Plan]:
-    """Yield the plan as it grows: the answer first, then the largest batch, then each advice. Raises T5prepError."""
+    """Yield the plan as it grows: first with the answer, then with the largest batch, then with each advice.
+
+    Raises T5prepError.
+    """
     answer = asking.ask(question)
     epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits else None
     grown = Plan(answer, epoch)

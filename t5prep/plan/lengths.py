@@ -1,7 +1,8 @@
-"""Which lengths to train with, from the joint histogram of lengths that the manifest holds.
+"""Compare the lengths to train with, by the joint histogram of lengths in the manifest.
 
-A static shape makes every row as long as the longest; on TPUs what is not a token is paid like one. The ways out, from
-the simplest: shorter lengths that still hold every row, or all but one in a hundred, two or three fixed shapes, packed rows.
+A static shape makes every row as long as the longest, and a TPU spends as much time on padding as on tokens. The
+choices, from the simplest: shorter lengths that still hold every row, or 99 rows in 100; two or three fixed shapes;
+packed rows.
 """
 
 import dataclasses
@@ -15,12 +16,12 @@ from t5prep.dataset.manifest import Split
 from t5prep.errors import DatasetError
 from t5prep.tokens.packing import first_fit
 
-# A TPU lays a sequence out in tiles of 8 rows: a finer step buys nothing.
+# A TPU stores a sequence in tiles of 8 rows: a finer step saves nothing.
 STEP = 8
-# Packing is tried on this many examples, drawn evenly from the histogram: enough for two digits.
+# Packing is tried on this many examples, drawn evenly from the histogram: enough for two exact digits.
 SAMPLE = 4096
 
-# What one row of (input length, target length) costs, in any unit.
+# The cost of one row of (input length, target length), in any unit.
 Cost = Callable[[int, int], float]
 # int64[n, 3]: input tokens, target tokens (upper ends of their buckets), examples.
 Histogram = NDArray[np.int64]
@@ -29,7 +30,7 @@ Lengths = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """One static shape, and how many rows of an epoch have it."""
+    """Describe one static shape, and how many rows of an epoch have it."""
 
     input_length: int
     target_length: int
@@ -38,7 +39,10 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One way to lay out an epoch: `padding` is the share of its positions without a token, `cut` of examples shortened."""
+    """Describe one way to lay out an epoch.
+
+    `padding` is the share of positions without a token, `cut` the share of examples that are shortened.
+    """
 
     name: str
     shapes: tuple[Shape, ...]
@@ -47,7 +51,7 @@ class Choice:
 
 
 def histogram(split: Split, *, where: str) -> Histogram:
-    """The joint histogram of a split. Raises DatasetError, naming `where`, when it counts nothing."""
+    """Return the joint histogram of a split. Raises DatasetError, which names `where`, when it counts no examples."""
     joint = np.array(split.lengths.get("joint", []), np.int64).reshape(-1, 3)
     joint = joint[joint[:, 2] > 0]
     if not len(joint):
@@ -56,10 +60,10 @@ def histogram(split: Split, *, where: str) -> Histogram:
 
 
 def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
-    """Every way worth a look; ways that change nothing for these lengths are left out.
+    """Return the ways to lay out an epoch; ways that change nothing for these lengths are left out.
 
-    prepared: (input, target) length of the shards, which no shape exceeds but for packed targets. `cost` decides where
-    shapes are parted.
+    prepared: (input, target) length of the shards, which no shape exceeds except for packed targets. `cost` decides
+    where the lengths are divided between shapes.
 
     >>> joint = np.array([[16, 4, 90], [512, 4, 10]])
     >>> for choice in choices(joint, prepared=(512, 8), cost=lambda inputs, targets: inputs + targets):
@@ -89,15 +93,15 @@ def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
 
 
 def _shape(joint: Histogram, *, prepared: Lengths) -> Shape:
-    """The smallest shape that holds all of these examples."""
+    """Return the smallest shape that holds all of these examples."""
     inputs, targets = (min(_up(int(joint[:, side].max())), prepared[side]) for side in (0, 1))
     return Shape(inputs, targets, int(joint[:, 2].sum()))
 
 
 def _parted(joint: Histogram, *, count: int, prepared: Lengths, cost: Cost) -> list[Shape]:
-    """The cheapest `count` shapes, parted by input length; nothing when there are not that many different ones."""
+    """Return the cheapest `count` shapes, divided by input length; [] when there are fewer different input lengths."""
     ends = np.unique(joint[:, 0])[:-1]
-    ends = ends[:: -(-len(ends) // 64) or 1]  # at most 64 places to part at, so at most 2016 pairs to try
+    ends = ends[:: -(-len(ends) // 64) or 1]  # at most 64 places to divide at, so at most 2016 pairs to try
     best: tuple[float, list[Shape]] = (float("inf"), [])
     for borders in itertools.combinations(ends.tolist(), count - 1):
         parts = np.split(joint, np.searchsorted(joint[:, 0], borders, side="right"))
@@ -109,11 +113,11 @@ def _parted(joint: Histogram, *, count: int, prepared: Lengths, cost: Cost) -> l
 
 
 def _packed(joint: Histogram, *, prepared: Lengths, cost: Cost) -> Shape:
-    """Rows as long as prepared, with the room for targets that makes an epoch cheapest."""
+    """Return the shape of packed rows: inputs as long as prepared, the target length that makes an epoch cheapest."""
     weights = joint[:, 2].cumsum()
     rows = int(weights[-1])
     drawn = np.searchsorted(weights, (np.arange(min(SAMPLE, rows)) + 0.5) * rows / min(SAMPLE, rows), side="right")
-    # Drawn evenly they come sorted by length; as shards have them they do not.
+    # The draw is sorted by length, and shards are not: shuffle it.
     sizes = np.random.default_rng(0).permutation(np.minimum(joint[drawn, :2], prepared))
     rooms = [prepared[1] * 2**doubled for doubled in range(7)]
     tried = []
@@ -124,7 +128,7 @@ def _packed(joint: Histogram, *, prepared: Lengths, cost: Cost) -> Shape:
 
 
 def _padding(joint: Histogram, shapes: Sequence[Shape]) -> float:
-    """The share of positions without a token. Lengths are those of their buckets' upper ends, so it is a little more."""
+    """Return the share of positions without a token, a bit too small: lengths are the upper ends of their buckets."""
     longest = shapes[-1]
     tokens = (np.minimum(joint[:, :2], (longest.input_length, longest.target_length)).sum(axis=1) * joint[:, 2]).sum()
     positions = sum(shape.rows * (shape.input_length + shape.target_length) for shape in shapes)
@@ -132,7 +136,7 @@ def _padding(joint: Histogram, shapes: Sequence[Shape]) -> float:
 
 
 def _quantile(joint: Histogram, side: int, share: float) -> int:
-    """The shortest length that holds this share of the examples, in whole tiles."""
+    """Return the shortest length that holds this share of the examples, in whole tiles."""
     order = np.argsort(joint[:, side], kind="stable")
     counts = joint[order, 2].cumsum()
     return _up(int(joint[order[np.searchsorted(counts, share * counts[-1])], side]))

@@ -1,7 +1,7 @@
-"""The shapes of the published T5s, known without a network: planning needs a model's numbers, not its weights.
+"""List the shapes of the published T5s, so that planning needs neither their weights nor a network.
 
-From each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*, mt5-*, byt5-*). T5X's
-configurations (t5x/examples/t5) say the same.
+The numbers are from each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*,
+mt5-*, byt5-*). T5X's configurations (t5x/examples/t5) have the same numbers.
 """
 
 import dataclasses
@@ -59,13 +59,15 @@ MODELS = _models()
 
 
 def shape_of(model: str) -> ModelConfig:
-    """The shape of a published T5 by name (with or without its owner), of a directory with a `config.json`, or of a
-    model on the Hub, whose `config.json` is fetched.
+    """Return the shape of a model.
+
+    `model` is a published T5's name (with or without its owner), a directory with a `config.json`, or a model on the
+    Hub, whose `config.json` is fetched.
 
     >>> shape_of("google/mt5-small").vocab_size, shape_of("t5-large").num_layers
     (250112, 24)
 
-    Raises UsageError for anything else, naming the closest.
+    Raises UsageError for anything else, and names the most similar known model.
     """
     path = Path(model)
     file = path if path.suffix == ".json" else path / "config.json"
@@ -87,7 +89,7 @@ def shape_of(model: str) -> ModelConfig:
 
 
 def training_flops(config: ModelConfig, *, input_length: int, target_length: int) -> int:
-    """The FLOPs of the matrix products that one row costs in one training step, forward and twice that backward.
+    """Return the FLOPs of the matrix products of one row in one training step: forward, and twice that backward.
 
     >>> round(training_flops(MODELS["t5-base"], input_length=512, target_length=64) * 8 / 1e9)
     3080
@@ -102,7 +104,7 @@ def training_flops(config: ModelConfig, *, input_length: int, target_length: int
 
 
 def _on_the_hub(model: str) -> ModelConfig | None:
-    """Return the shape of OWNER/NAME on the Hugging Face Hub, or None where it is not there or the Hub cannot be reached."""
+    """Return the shape of OWNER/NAME on the Hugging Face Hub; None if it is not there, or the Hub cannot be reached."""
     try:
         files = model_files.find(model)
     except UsageError:

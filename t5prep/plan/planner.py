@@ -1,4 +1,4 @@
-"""A plan: from what a user types to the question, and from its answer to what else is worth asking."""
+"""Turn a user's options into questions to the compiler, and compare ways to lay out a dataset by its answers."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from t5prep.plan.models import shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask
 from t5prep.train import config as configs
 
-# Where nothing is said: T5's own lengths (Raffel et al. 2020, 3.1.2) are 512 and 512, and no fine-tuning needs the second.
+# The default lengths. T5's own are 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning needs no targets of 512.
 LENGTHS = (512, 64)
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Hold what planning needs of a prepared dataset; `embeddings` is how many a model of its tokenizer has."""
+    """Hold what planning needs of a prepared dataset; `embeddings` is the padded size of its tokenizer's vocabulary."""
 
     where: str
     lengths: planner.Lengths
@@ -48,7 +48,7 @@ def questions(
     packed: bool = False,
     settings: Sequence[Mapping[str, Any]] = (),
 ) -> list[Question]:
-    """Return each TPU with each batch; no batch is the recipe's or trainer's own. Raises UsageError."""
+    """Return a question for each TPU with each batch (by default the recipe's or trainer's). Raises UsageError."""
     own = configs.build(*settings)
     name = model or own.model
     if not name:
@@ -73,7 +73,7 @@ def questions(
 
 
 def plan_lengths(question: Question, data: Data) -> list[tuple[Choice, list[Answer]]]:
-    """Each way to lay the dataset out, with the compiler's answer for each of its shapes. Raises DatasetError."""
+    """Return each way to lay out the dataset, with the compiler's answer for each shape. Raises DatasetError."""
     if data.packed:
         raise DatasetError(f"{data.where} is packed already; lengths are planned from a dataset that is not.")
     joint = planner.histogram(data.split, where=data.where)

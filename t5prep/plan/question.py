@@ -1,4 +1,4 @@
-"""Ask the compiler one question: this model, with these settings, on this TPU; the answer is kept by content."""
+"""Ask the compiler one question: this model, with these settings, on this TPU; keep the answer in the cache."""
 
 import dataclasses
 import functools
@@ -22,14 +22,14 @@ from t5prep.train.config import FREE, TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 
-# Settings of a run that its step does not depend on.
+# Settings of a run that do not change the program of its step.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {"batch", "epochs", "metric", "model", "rates", "split", "steps", "weights"}
 NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Say what would train: `settings.batch` rows a step over all devices of the TPU, in static shapes."""
+    """Describe a training: `settings.batch` rows a step over all devices of the TPU, in static shapes."""
 
     shape: ModelConfig
     settings: TrainConfig
@@ -40,21 +40,21 @@ class Question:
 
     @property
     def shard(self) -> int:
-        """Return over how many devices a replica of the model is split; 1 where that is yet to be found out."""
+        """Return over how many devices a replica of the model is split; 1 for "auto", which is not decided yet."""
         return 1 if self.settings.shard == "auto" else int(self.settings.shard)
 
     @property
     def replicas(self) -> int:
-        """Return into how many parts the batch is cut."""
+        """Return how many replicas share the batch."""
         return max(self.tpu.devices // self.shard, 1)
 
     @property
     def rows(self) -> int:
-        """Return the rows of the batch of each replica."""
+        """Return how many rows of the batch each replica gets."""
         return self.settings.batch // self.replicas
 
     def with_(self, *, rows: int | None = None, lengths: tuple[int, int] | None = None, **settings: Any) -> "Question":
-        """Return the same question but for the rows on a device, the lengths, or settings of training."""
+        """Return the question with other rows on a replica, other lengths, or other settings of training."""
         if rows is not None:
             settings["batch"] = rows * self.replicas
         inputs, targets = lengths or (self.input_length, self.target_length)
@@ -64,29 +64,29 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Hold what the compiler said to a question; its `weight_bytes` and `slot_bytes` are those of one device."""
+    """Hold the compiler's answer to a question; its `weight_bytes` and `slot_bytes` are those of one device."""
 
     question: Question
     compiled: Compiled
 
     @property
     def fits(self) -> bool:
-        """Return whether the program and all it holds fit in the memory of one device."""
+        """Check whether the program and all it holds fit in the memory of one device."""
         return self.compiled.fits
 
     @property
     def step_seconds(self) -> float:
-        """Return the compiler's estimate of a step at the chip's clock. It is a model, not a measurement."""
+        """Return the compiler's estimate of a step, in seconds at the chip's clock. It is not a measurement."""
         return self.compiled.estimated_cycles / self.question.tpu.chip.clock_hz
 
     @property
     def looped(self) -> bool:
-        """Return whether layers, parts of the batch or rows are a loop, whose body the compiler's counts hold only once."""
+        """Check whether layers, parts of the batch or rows are a loop, whose body the compiler counts only once."""
         return self.compiled.loops
 
     @property
     def model_flops(self) -> int:
-        """Return the FLOPs of the products that a device's share of the batch needs, by formula: nothing computed twice."""
+        """Return by formula the FLOPs of the products for a device's share of the batch, without recomputation."""
         one = training_flops(
             self.question.shape, input_length=self.question.input_length, target_length=self.question.target_length
         )
@@ -94,14 +94,14 @@ class Answer:
 
     @property
     def flops(self) -> int:
-        """Return the FLOPs as the compiler counts them; by formula where it does not see them all, with a third more for remat."""
+        """Return the FLOPs that the compiler counts; with loops, those by formula, and a third more for remat."""
         return (
             self.model_flops * (4 if self.question.settings.remat else 3) // 3 if self.looped else self.compiled.flops
         )
 
     @property
     def share_of_peak(self) -> float:
-        """Return `model_flops` by the estimated time, as a share of what the chip could do: model FLOPs utilization."""
+        """Return the model FLOPs utilization: `model_flops` over the estimated time, as a share of the chip's peak."""
         possible = self.step_seconds * self.question.tpu.chip.peak_flops
         return self.model_flops / possible if possible else 0.0
 
@@ -136,18 +136,18 @@ def ask(question: Question, *, save: str = "") -> Answer:
 
 
 def widths(question: Question) -> Iterator[Question]:
-    """Yield the question with each shard that `auto` tries: 1, 2, 4 and so on, as far as the devices come out even."""
+    """Yield the question with each shard that `auto` tries: 1, 2, 4 and so on, while it divides the devices."""
     weights = 4 * sum(math.prod(layout.shape) for layout in weight_layouts(question.shape).values())
     shard = 1
     while question.tpu.devices % shard == 0:
         last = question.tpu.devices % (2 * shard) != 0
-        if last or weights / shard < question.tpu.chip.hbm_bytes:  # else not even the weights fit
+        if last or weights / shard < question.tpu.chip.hbm_bytes:  # skip it where not even the weights fit
             yield question.with_(shard=str(shard))
         shard *= 2
 
 
 def recall(question: Question) -> Answer | None:
-    """Return the answer, if the question was asked before; nothing is compiled."""
+    """Return the answer if the question was asked before, else None; compile nothing."""
     if question.settings.shard == "auto":
         answers = [recall(candidate) for candidate in widths(question)]
         return next((answer for answer in answers if answer and answer.fits), None)
@@ -180,7 +180,7 @@ def _path(question: Question) -> Path:
 
 
 def _computes(question: Question) -> dict[str, Any]:
-    """Return the part of a question that decides the program: not the data's place, nor how often to save."""
+    """Return the part of a question that decides the program: not where the data is, nor how often to save."""
     settings = dataclasses.asdict(question.settings)
     return {
         "shape": dataclasses.asdict(question.shape),
@@ -193,7 +193,7 @@ def _computes(question: Question) -> dict[str, Any]:
 
 @functools.cache
 def _source() -> list[str]:
-    """Return what else decides the program: TensorFlow's version and the trainer's own source."""
+    """Return what else decides the program: the digest of the trainer's source, and TensorFlow's version."""
     folders = (Path(config.__file__).parent, Path(__file__).parent)
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -1,4 +1,4 @@
-"""What a plan says, for people and for programs."""
+"""Write a plan as text for people, and as JSON for programs."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ A_MODEL = "the compiler's own model of the chip, not a measurement"
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """One pass over a dataset: what it takes, by the estimated step. `price` is in the currency of --price."""
+    """Describe one pass over a dataset, by the estimated step. `price` is in the currency of --price."""
 
     rows: int
     steps: int
@@ -23,7 +23,7 @@ class Epoch:
 
 
 def epoch(answer: Answer, *, rows: int, price: float | None) -> Epoch:
-    """An epoch of `rows`; price: of one chip for one hour."""
+    """Return an epoch of `rows`; price: of one chip for one hour."""
     question = answer.question
     steps = math.ceil(rows / question.settings.batch)
     hours = steps * answer.step_seconds / 3600
@@ -31,7 +31,7 @@ def epoch(answer: Answer, *, rows: int, price: float | None) -> Epoch:
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
-    """The keys that other programs lean on first (design.md, section 5), then the rest."""
+    """Return the answer as a dict: first the keys that other programs rely on (design.md, section 5), then the rest."""
     question, compiled = answer.question, answer.compiled
     return {
         "fits": answer.fits,
@@ -61,7 +61,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
 
 
 def lines(answer: Answer, *, model: str) -> list[str]:
-    """The answer to one question, as text."""
+    """Return the lines of text for the answer to one question."""
     question, compiled, chip = answer.question, answer.compiled, answer.question.tpu.chip
     settings, tpu = question.settings, question.tpu
     options = [settings.optimizer, "bfloat16" if settings.dtype == "auto" else settings.dtype]
@@ -101,20 +101,20 @@ def lines(answer: Answer, *, model: str) -> list[str]:
 
 
 def _devices(question: Question) -> str:
-    """Return the devices in words."""
+    """Return the number of devices as text."""
     if question.shard == 1:
         return f"{question.tpu.devices} device{'s'[: question.tpu.devices != 1]}"
     return f"{question.replicas} replica{'s'[: question.replicas != 1]} of {question.shard} devices"
 
 
 def advice_line(words: str, answer: Answer) -> str:
-    """What would fit, as a line."""
+    """Return the line of one advice."""
     milliseconds = answer.step_seconds * 1e3
     return f"  would fit     {words}: {answer.compiled.hbm_bytes / GIB:.2f} GiB, {milliseconds:.1f} ms a step estimated"
 
 
 def epoch_line(one: Epoch, *, chips: int) -> str:
-    """An epoch, as a line."""
+    """Return the line of an epoch."""
     price = "" if one.price is None else f", {one.price:,.2f} at the price given"
     return (
         f"  an epoch      {one.rows:,} rows, {one.steps:,} steps, {hours(one.hours)} estimated "
@@ -123,7 +123,7 @@ def epoch_line(one: Epoch, *, chips: int) -> str:
 
 
 def table(answers: Sequence[Answer], *, rows: int | None, price: float | None) -> list[str]:
-    """Several chips and batches, one a line."""
+    """Return a table of several answers, one a line."""
     head = f"{'tpu':<12}{'batch':>7}{'HBM GiB':>9}{'of':>7}  {'fits':<5}{'Mcycles':>9}{'ms/step':>9}{'peak':>6}{'rows/s':>9}"
     text = [head + (f"{'epoch':>9}" if rows else "") + (f"{'price':>9}" if rows and price is not None else "")]
     for answer in answers:
@@ -143,7 +143,7 @@ def table(answers: Sequence[Answer], *, rows: int | None, price: float | None) -
 
 
 def hours(number: float) -> str:
-    """A time for people.
+    """Return a time in hours as text, in a unit that suits it.
 
     >>> hours(0.003), hours(0.05), hours(3.25), hours(100)
     ('11 s', '3 min', '3.2 h', '4.2 days')
@@ -154,12 +154,12 @@ def hours(number: float) -> str:
 
 
 def choice_json(choice: Choice, answers: Sequence[Answer]) -> dict[str, Any]:
-    """One way to lay out an epoch."""
+    """Return one way to lay out an epoch as a dict, with its estimated time."""
     return {**dataclasses.asdict(choice), "estimated_epoch_seconds": epoch_seconds(choice, answers)}
 
 
 def choice_lines(found: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
-    """Every way to lay out an epoch, with its estimated cost beside the first's."""
+    """Return a table of the ways to lay out an epoch, with each one's speed relative to the first."""
     before = epoch_seconds(*found[0])
     text = [f"{'layout':<28}{'shapes':<30}{'padding':>8}{'cut':>7}{'epoch':>9}{'speed':>7}"]
     for choice, answers in found:
@@ -171,7 +171,7 @@ def choice_lines(found: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
 
 
 def epoch_seconds(choice: Choice, answers: Sequence[Answer]) -> float | None:
-    """Of all its shapes together, or None where one does not fit."""
+    """Return the estimated seconds of an epoch over all its shapes, or None where one does not fit."""
     if not all(answer.fits for answer in answers):
         return None
     return sum(

@@ -1,4 +1,4 @@
-"""The largest batch that fits, and what would fit when the question's own does not: every answer a compilation."""
+"""Search the largest batch that fits, and changes that make a training fit; every answer is a compilation."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -11,17 +11,17 @@ Ask = Callable[[Question], Answer]
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """One change that makes it fit, in words, and the compiler's answer to it."""
+    """Hold one change that makes a training fit, as text, and the compiler's answer for it."""
 
     words: str
     answer: Answer
 
 
 def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
-    """The answer for the most rows on a device that fit, or None when not even one part of one row does.
+    """Return the answer for the most rows on a device that fit, or None when not even the fewest do.
 
-    Memory grows nearly in a straight line with the rows, so each guess is where the line through two answers meets the
-    memory there is; above 16 rows it stops within a sixteenth.
+    Memory grows almost linearly with the rows, so each guess is where the line through two answers reaches the memory
+    of the device. Above 16 rows the result is exact to a sixteenth.
     """
     unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
     fits: Answer | None = None
@@ -50,10 +50,10 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
 
 
 def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
-    """What makes a question fit that does not, from what costs least: one advice of each kind that works.
+    """Yield changes that make a question fit that does not, the cheapest first: one advice of each kind that works.
 
-    Smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths, Adafactor, the model
-    split over several devices, a larger chip.
+    The kinds are smaller parts of the batch with accumulation, recomputing activations, both, shorter lengths,
+    Adafactor, the model split over several devices, and a larger chip.
     """
     here = asking(question)
     if _state_fits(here):
@@ -89,7 +89,7 @@ def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
 
 
 def _smaller(question: Question, *, asking: Ask) -> Iterator[Advice]:
-    """What needs less memory for activations."""
+    """Yield advice that needs less memory for activations."""
     accumulated = _accumulated(question, asking=asking)
     if accumulated:
         yield accumulated
@@ -110,17 +110,17 @@ def _smaller(question: Question, *, asking: Ask) -> Iterator[Advice]:
 
 
 def _state(answer: Answer) -> int:
-    """Weights and optimizer, which no smaller batch makes smaller."""
+    """Return the bytes of weights and optimizer, which do not depend on the batch."""
     return answer.compiled.weight_bytes + answer.compiled.slot_bytes
 
 
 def _state_fits(answer: Answer) -> bool:
-    """Whether weights and optimizer would fit alone; where they do not, nothing smaller need be compiled."""
+    """Check whether weights and optimizer alone would fit; if not, no smaller batch needs to be compiled."""
     return _state(answer) < answer.question.tpu.chip.hbm_bytes
 
 
 def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
-    """The fewest parts, doubling, in which the rows of a device fit."""
+    """Return the advice with the fewest parts, doubled each time, in which a device's rows fit; None if none do."""
     parts = question.settings.accumulate
     while parts * 2 <= question.rows and question.rows % (parts * 2) == 0:
         parts *= 2
@@ -131,5 +131,5 @@ def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
 
 
 def _share(rows: int, share: float, *, unit: int) -> int:
-    """A share of the rows in whole units."""
+    """Return a share of the rows, rounded down to whole units."""
     return int(rows * share) // unit * unit
