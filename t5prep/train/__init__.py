@@ -1,4 +1,4 @@
-"""Training: a prepared dataset in, a run with checkpoints, metrics and an exported model out."""
+"""Train a T5: from a prepared dataset to a run with checkpoints, metrics and an exported model."""
 
 from t5prep import make_callable
 

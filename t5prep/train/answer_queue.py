@@ -1,4 +1,4 @@
-"""Questions of many clients, answered in batches of what comes together, by one thread that owns the model."""
+"""Collect the questions of many clients into batches, which one thread that owns the model answers."""
 
 import collections
 import concurrent.futures
@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from t5prep.train.predict import Answer
 from t5prep.train.rows_to_predict import Question
 
-# Seconds to wait for others to share a batch with: less than anybody feels.
+# Seconds to wait for other clients to share a batch with. It is too short for a person to notice.
 PATIENCE_SECONDS = 0.005
 
 _Waiting = tuple[Sequence[Question], "concurrent.futures.Future[list[Answer]]"]
 
 
 class FullError(Exception):
-    """The queue holds as many questions as it may: the client should come again later."""
+    """Say that the queue holds as many questions as it may, so that the client should try again later."""
 
 
 class AnswerQueue:
-    """Answers questions in the order in which they come, at most `batch` of several clients together.
+    """Answer questions in the order in which they come, at most `batch` of several clients together.
 
-    `most` are the questions that may wait; what comes then is refused (FullError), so memory and waiting stay bounded.
+    At most `most` questions wait; further ones are refused (FullError), so memory and waiting time stay bounded.
     """
 
     def __init__(self, answer: Callable[[Sequence[Question]], list[Answer]], *, batch: int, most: int) -> None:
@@ -34,7 +34,7 @@ class AnswerQueue:
         self._thread.start()
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        """Return the answers to some questions, in order, when their turn has come. Raises FullError."""
+        """Return the answers to these questions, in order; wait until it is their turn. Raises FullError."""
         future: concurrent.futures.Future[list[Answer]] = concurrent.futures.Future()
         with self._changed:
             if self._closed or (self._count and self._count + len(questions) > self._most):
@@ -45,7 +45,7 @@ class AnswerQueue:
         return future.result()
 
     def close(self) -> None:
-        """Answer what waits, take nothing more, and end the thread."""
+        """Answer the waiting questions, accept no new ones, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -58,13 +58,13 @@ class AnswerQueue:
                 answers = iter(self._answer(questions))
                 for own, future in some:
                     future.set_result([next(answers) for _ in own])
-            except Exception as error:  # whatever a device raises belongs to those who asked, and the others go on
+            except Exception as error:  # an error of the device goes to these clients; others are still served
                 for _, future in some:
                     if not future.done():
                         future.set_exception(error)
 
     def _together(self) -> list[_Waiting]:
-        """Return the clients to answer next, a little later than the first came; none when the queue is closed."""
+        """Return the clients to answer next, a short time after the first one came; none when the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             ready = time.monotonic() + PATIENCE_SECONDS

@@ -1,4 +1,4 @@
-"""The model card: what the model is, what data made it, how well it does, in Markdown with the Hub's header."""
+"""Write the model card in Markdown, with the Hub's header: the model, the data it was trained on, and its scores."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ UNTIED = """
 def model_card(model: Model, *, name: str, licence: str = "") -> str:
     """Return the README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint.
 
-    `licence` is the model's, as the Hub names it; "" for its base model's where that is known.
+    `licence` is the model's, by the Hub's name for it; "" takes the base model's licence where that is known.
     """
     parts = [card_header.header(model, name=name, licence=licence), f"# {name}", _what(model)]
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []

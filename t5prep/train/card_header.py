@@ -1,4 +1,4 @@
-"""The header of a model card, as the Hub reads it: base model, licence, datasets, metrics and what they came to."""
+"""Write the header of a model card, as the Hub reads it: base model, licence, datasets, metrics and their values."""
 
 import re
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from t5prep.train.run import Model
 
-# Names of the Hub's first T5s, which are also called without their owner.
+# Names of the Hub's first T5 models, which may be given without their owner.
 OWN = re.compile(r"t5-(small|base|large|3b|11b)")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-# Who publishes T5s under which licence, as their cards say; of other models the user has to.
+# The licence of each publisher's T5 models, from their cards. For other models the user names the licence.
 LICENCES = {"google-t5": "apache-2.0", "google": "apache-2.0"}
-# Our numbers by the Hub's names of metrics.
+# The Hub's names of metrics → ours.
 HUB_METRICS = {
     "accuracy": "accuracy",
     "macro_f1": "f1",
@@ -50,7 +50,7 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
 
 
 def base_model(model: Model) -> str:
-    """Return the Hub's name of the model that training began from, "" where it was drawn at random or is not the Hub's."""
+    """Return the Hub's name of the model that training began from; "" for random weights or a model not on the Hub."""
     said = model.state.config if model.state else {}
     name = str(said.get("model", ""))
     if said.get("weights") == "random" or Path(name).exists():
@@ -61,7 +61,7 @@ def base_model(model: Model) -> str:
 
 
 def datasets(model: Model) -> list[str]:
-    """Return the Hub's names of the datasets it was trained on; those of other hosts have none."""
+    """Return the Hub's names of the datasets that the model was trained on; datasets of other hosts have none."""
     found = (re.match(r"hf:([\w.-]+/[\w.-]+)", made.source.uri) for made in model.manifests)
     return sorted({match[1] for match in found if match})
 
@@ -73,7 +73,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
-    """Return each number with the data that it was measured on: the first dataset's name stands for a mixture."""
+    """Return each metric with the data that it was measured on; for a mixture, the first dataset's name."""
     made = model.manifests[0]
     split = str(model.state.config.get("eval_split", "validation")) if model.state else "validation"
     return [

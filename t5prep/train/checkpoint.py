@@ -1,10 +1,11 @@
-"""Checkpoints of a run, local or gs://: whole or not there, the last few and the best, and never another run's.
+"""Write and find the checkpoints of a run, local or gs://: each complete or absent; the last few and the best are kept.
 
 RUN/checkpoints/00001200/
   state.index, state.data-...   TensorFlow's own checkpoint: weights, optimizer, step (`checkpoint_tensors`)
   checkpoint.json               written last, so a directory without it is not a checkpoint: what a restart must know
 
-The position in the data is the step: the reader's order is a pure function of (seed, step), so nothing else is kept.
+The step is also the position in the data: the reader's order is a pure function of (seed, step), so nothing else is
+stored. A checkpoint of another run is never overwritten or resumed.
 """
 
 import dataclasses
@@ -27,13 +28,13 @@ from t5prep.train.runtime import hosts
 
 SCHEMA = 1
 MARKER = "checkpoint.json"
-TENSORS = "state"  # how the names of the tensors' files begin
+TENSORS = "state"  # the prefix of the tensors' file names
 LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What a checkpoint says beside its tensors. `metric` and `value` are those that choose the best."""
+    """Hold a checkpoint's `checkpoint.json`. `metric` and `value` decide which checkpoint is the best."""
 
     step: int
     config: dict[str, Any]
@@ -43,13 +44,16 @@ class State:
     value: float | None = None  # None: saved between evaluations
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     best: float | None = None  # the best value so far
-    stale: int = 0  # evaluations since then
+    stale: int = 0  # evaluations since the best value
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
     files: dict[str, int] = dataclasses.field(default_factory=dict)  # name → bytes
     schema: int = SCHEMA
 
     def judge(self, value: float) -> tuple[bool, int]:
-        """Return whether `value` is the best so far (an equal one is: it is trained longer), and evaluations since a better."""
+        """Return whether `value` is the best so far, and the number of evaluations since a better one.
+
+        An equal value counts as the best, because that checkpoint is trained longer.
+        """
         if value != value:
             return False, self.stale + 1
         if self.best is None or value == self.best:
@@ -59,19 +63,19 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """Return what decides the arithmetic besides the configuration."""
+    """Return the versions of what decides the arithmetic besides the configuration."""
     python = ".".join(platform.python_version_tuple()[:2])
     jax = importlib.metadata.version("jax")
     return {"t5prep": __version__, "tensorflow": tf.__version__, "jax": jax, "python": python}
 
 
 def folder(run: str) -> str:
-    """Return where a run keeps its checkpoints."""
+    """Return the folder of a run's checkpoints."""
     return f"{run.rstrip('/')}/checkpoints"
 
 
 def found(run: str) -> list[tuple[str, State]]:
-    """Return every whole checkpoint of a run, `(path, state)`, oldest first.
+    """Return every complete checkpoint of a run, `(path, state)`, oldest first.
 
     Raises OutputError for one that was cut short or comes from a newer version.
     """
@@ -83,13 +87,13 @@ def found(run: str) -> list[tuple[str, State]]:
 
 
 def last(run: str) -> tuple[str, State] | None:
-    """Return the newest whole checkpoint, or None."""
+    """Return the newest complete checkpoint, or None."""
     every = found(run)
     return every[-1] if every else None
 
 
 def best(run: str) -> tuple[str, State]:
-    """Return the checkpoint with the best metric (the latest of equals); the newest where none was evaluated.
+    """Return the checkpoint with the best metric (the latest of equal ones); the newest if none was evaluated.
 
     Raises UsageError where the run has no checkpoint.
     """
@@ -106,7 +110,7 @@ def best(run: str) -> tuple[str, State]:
 
 
 def choose(run: str, *, which: str = "best") -> tuple[str, State]:
-    """Return the `best` checkpoint, the `last`, or that of a step's number. Raises UsageError naming the steps there are."""
+    """Return the `best` checkpoint, the `last`, or that of a step's number. Raises UsageError that lists the steps."""
     if which == "best":
         return best(run)
     every = found(run)
@@ -120,16 +124,16 @@ def choose(run: str, *, which: str = "best") -> tuple[str, State]:
 
 
 def save(run: str, write: Callable[[str], None], *, state: State, keep: int) -> str:
-    """Write one checkpoint, whole or not at all, then delete those that are neither best nor among the last `keep`.
+    """Write one checkpoint, complete or not at all, then delete those that are neither best nor among the last `keep`.
 
-    `write` writes the tensors of this host: files whose names begin as it is told. Every host calls this; the first one
-    makes the directory and says at the end what is in it. Raises OutputError when it cannot be written; what was there
-    before is untouched.
+    `write` gets a file name prefix and writes the tensors of this host under it. Every host calls this; the first one
+    makes the directory and writes `checkpoint.json` at the end. Raises OutputError when it cannot be written; earlier
+    checkpoints are then untouched.
     """
     path = f"{folder(run)}/{state.step:08d}"
     try:
         if hosts.writes():
-            if tf.io.gfile.exists(path):  # a half of it, from a run that was killed
+            if tf.io.gfile.exists(path):  # an incomplete one, from a run that was killed
                 remove(path)
             tf.io.gfile.makedirs(path)
         hosts.wait(f"{path} begun")
@@ -147,7 +151,7 @@ def save(run: str, write: Callable[[str], None], *, state: State, keep: int) -> 
 
 
 def describe(run: str, *, state: State, keep: int) -> None:
-    """Write anew what a checkpoint says of itself, after its evaluation. Then delete as `save` does.
+    """Write a checkpoint's `checkpoint.json` again, after its evaluation. Then delete old checkpoints as `save` does.
 
     Raises OutputError when it cannot be written.
     """
@@ -162,7 +166,7 @@ def describe(run: str, *, state: State, keep: int) -> None:
 
 
 def check(path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, Any]], tokenizer: str) -> None:
-    """Raise UsageError or DatasetError unless going on from this checkpoint is the same run: settings, data, versions."""
+    """Raise UsageError or DatasetError unless this checkpoint continues the same run: settings, data, versions."""
     start_anew = "start another run from its weights with --model RUN --out NEW"
     different = configs.differing(config, state.config)
     if different:
@@ -185,9 +189,9 @@ def check(path: str, state: State, *, config: configs.TrainConfig, data: list[di
 
 
 def check_space(run: str, *, size: int, keep: int) -> str:
-    """Return a sentence about the bytes that checkpoints will need. Raises OutputError when they cannot fit on the disk.
+    """Return a sentence about the bytes that checkpoints will need. Raises OutputError when the disk is too small.
 
-    `size` is one checkpoint's; the last `keep` stay, the best, and the one being written.
+    `size` is that of one checkpoint; the last `keep` stay, the best, and the one that is being written.
     """
     need = (keep + 2) * size
     said = f"Checkpoints take {byte_sizes.text(size)} each, {byte_sizes.text(need)} at most "
@@ -206,7 +210,7 @@ def check_space(run: str, *, size: int, keep: int) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a small file that appears whole or not at all, local or gs:// (where objects do so by themselves)."""
+    """Write a small file that appears complete or not at all, local or gs:// (where every object does so)."""
     if "://" in path:
         with tf.io.gfile.GFile(path, "w") as file:
             file.write(text)
@@ -219,7 +223,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Delete a checkpoint; its marker goes first, so that a half-deleted one is none."""
+    """Delete a checkpoint; `checkpoint.json` goes first, so that a half-deleted one does not count as a checkpoint."""
     if tf.io.gfile.exists(f"{path}/{MARKER}"):
         tf.io.gfile.remove(f"{path}/{MARKER}")
     tf.io.gfile.rmtree(path)
@@ -266,5 +270,5 @@ def _to_disk(path: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of what an error says, at most 300 characters."""
+    """Return the first line of an error's message, at most 300 characters."""
     return str(getattr(error, "message", None) or error).splitlines()[0][:300]

@@ -1,6 +1,6 @@
-"""A checkpoint's tensors: written by each host for the parts it holds, read back onto any number of devices and hosts.
+"""Write and read a checkpoint's tensors: each host writes its own parts; any number of devices and hosts reads them.
 
-They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may lie in slices.
+They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may be stored in slices.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,9 +19,9 @@ STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def write(prefix: str, variables: Variables) -> None:
-    """Write what this host holds of a run's variables; `prefix.index` appears when all hosts have written."""
+    """Write this host's part of a run's variables; `prefix.index` appears when all hosts have written."""
     own = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
-    if parts := list(_parts(variables)):  # replicas on another host may hold the first copy of everything
+    if parts := list(_parts(variables)):  # empty if another host holds the first copy of every tensor
         names, specs, values = map(list, zip(*parts, strict=True))
         tf.raw_ops.SaveV2(prefix=own, tensor_names=names, shape_and_slices=specs, tensors=values)
     if own == prefix:
@@ -36,9 +36,9 @@ def write(prefix: str, variables: Variables) -> None:
 
 
 def restore(path: str, variables: Variables) -> Variables:
-    """Return a checkpoint's tensors, placed as those of `variables` are.
+    """Return a checkpoint's tensors, on the same devices as those of `variables`.
 
-    Raises OutputError when they are not of the same names and shapes.
+    Raises OutputError when names or shapes differ.
     """
     reader = _reader(path)
     wanted = {name: tuple(array.shape) for name, array in _named(variables)}
@@ -60,7 +60,7 @@ def restore(path: str, variables: Variables) -> Variables:
 
 
 def read_weights(path: str, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Return the weights of a checkpoint alone, whole. Raises OutputError."""
+    """Return only the weights of a checkpoint, each as one whole array. Raises OutputError."""
     reader = _reader(path)
     try:
         return {name: reader.get_tensor(_key("weights", name)) for name in names}
@@ -69,17 +69,17 @@ def read_weights(path: str, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 
 def has_weight(path: str, name: str) -> bool:
-    """Return whether a checkpoint holds the weight of that name. Raises OutputError."""
+    """Check whether a checkpoint holds the weight of that name. Raises OutputError."""
     return bool(_reader(path).has_tensor(_key("weights", name)))
 
 
 def size_of(variables: Variables) -> int:
-    """Return the bytes that a checkpoint of these variables takes."""
+    """Return the size in bytes of a checkpoint of these variables."""
     return sum(int(np.prod(array.shape)) * array.dtype.itemsize for _, array in _named(variables))
 
 
 def slice_spec(shape: tuple[int, ...], index: Index) -> str:
-    """Return how TensorFlow's checkpoints write a part of a tensor; "" is the whole.
+    """Return a part of a tensor in the notation of TensorFlow's checkpoints; "" is the whole tensor.
 
     >>> slice_spec((8, 6), (slice(0, 4), slice(None))), slice_spec((8, 6), (slice(None), slice(None)))
     ('8 6 0,4:-', '')
@@ -95,7 +95,7 @@ def slice_spec(shape: tuple[int, ...], index: Index) -> str:
 
 
 def _parts(variables: Variables) -> Iterator[tuple[str, str, Any]]:
-    """Yield each part that this host writes: (name, slice, values). Of equal parts only one host has the first copy."""
+    """Yield each part that this host writes: (name, slice, values). Of equal parts, one host writes the first copy."""
     for name, array in _named(variables):
         for shard in array.addressable_shards:
             if shard.replica_id == 0:
@@ -103,7 +103,7 @@ def _parts(variables: Variables) -> Iterator[tuple[str, str, Any]]:
 
 
 def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
-    """Yield every tensor under its name in the checkpoint."""
+    """Yield every tensor with its name in the checkpoint."""
     for name, array in variables.weights.items():
         yield _key("weights", name), array
     for name, own in variables.slots.items():
@@ -134,7 +134,7 @@ def _reader(path: str) -> Any:
 
 
 def _key(*names: str) -> str:
-    """Return the name in TensorFlow's checkpoint, which writes a dot as two."""
+    """Return the name in TensorFlow's checkpoint, which writes a dot as two dots."""
     return "/".join(name.replace(".", "..") for name in names) + "/.ATTRIBUTES/VARIABLE_VALUE"
 
 

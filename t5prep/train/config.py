@@ -1,6 +1,7 @@
-"""Every number of a training run, in one flat record; each default with the place it comes from.
+"""Hold all settings of a training run in one flat record; each default names its source.
 
-A recipe is a TOML file of the values that differ, in t5prep/train/recipes or anywhere; `--set key=value` differs from the recipe.
+A recipe is a TOML file with the settings that differ from the defaults, in t5prep/train/recipes or anywhere else.
+`--set key=value` overrides the recipe.
 """
 
 import dataclasses
@@ -20,22 +21,22 @@ from t5prep.train import metrics, unused
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """What decides a run. Two runs with equal values of all but `FREE` fields make the same losses."""
+    """Hold the settings of a run. Two runs that are equal in all but the `FREE` fields have the same losses."""
 
     # What is trained, on what
     data: tuple[str, ...] = ()  # prepared datasets: directories or gs:// prefixes; several are mixed
-    rates: tuple[float, ...] = ()  # how often each is drawn; empty: in proportion to its records (Raffel 2020 §3.5.2)
+    rates: tuple[float, ...] = ()  # sampling weight of each dataset; empty: its number of records (Raffel 2020 §3.5.2)
     split: str = "train"
-    model: str = ""  # tiny, a Hugging Face directory or Hub name, or a run of ours
+    model: str = ""  # tiny, a Hugging Face directory or Hub name, or a t5prep run
     weights: str = "pretrained"  # or "random"
     out: str = ""  # the run's directory, local or gs://
-    tokenizer: str = ""  # where the dataset's SentencePiece model lies now; empty: where the manifest says
+    tokenizer: str = ""  # where the dataset's SentencePiece model is now; empty: where the manifest says
 
     # Batch and length of the run
     batch: int = 128  # sequences over all replicas (Raffel 2020 §3.5; T5X finetune.gin)
     steps: int = 0  # 0: `epochs` decide
     epochs: float = 0.0  # 0: `steps` decide
-    accumulate: int = 1  # parts that a batch is computed in, one after the other
+    accumulate: int = 1  # number of micro-batches of a batch, computed one after the other
     seed: int = 0
 
     # Optimizer
@@ -45,37 +46,37 @@ class TrainConfig:
     warmup: float = 0.0  # steps; below 1, a share of all steps
     parameter_scale: bool = True  # Adafactor: the rate is relative to each weight's RMS (Shazeer & Stern 2018 §8)
     decay_rate: float = 0.8  # Adafactor's second moment: 1 - step^-0.8 (Shazeer & Stern 2018 §7.2)
-    weight_decay: float = 0.0  # T5X adafactor.py; AdamW's usual 0.01 is a recipe's to say
+    weight_decay: float = 0.0  # T5X adafactor.py; recipes set AdamW's usual 0.01
     beta1: float = 0.9  # AdamW
     beta2: float = 0.999  # AdamW
     epsilon: float = 1e-8  # AdamW (PyTorch)
-    clip_norm: float = 0.0  # of the gradient over all weights; 0: none (T5X; Adafactor clips each update instead)
+    clip_norm: float = 0.0  # largest gradient norm of all weights; 0: none (T5X; Adafactor clips each update instead)
 
     # Loss and arithmetic
     dropout: float = 0.1  # Raffel 2020 §3.1.2; v1.1 was pre-trained without and fine-tunes with it (its model card)
     label_smoothing: float = 0.0  # T5X base.gin
     z_loss: float = 1e-4  # T5X base.gin
-    dtype: str = "auto"  # of matrix products: bfloat16, or float32 on a CPU; norms, softmax, logits, loss are float32
-    shard: str = "1"  # devices that one copy of the model is split over; auto: as many as the compiler says it needs
+    dtype: str = "auto"  # of matrix products: bfloat16, or float32 on a CPU; norms, softmax, logits, loss stay float32
+    shard: str = "1"  # devices that one copy of the model is split over; auto: as few as the compiler accepts
     remat: bool = False  # recompute each layer in the backward pass: less memory, a third more work
 
     # Evaluation, best checkpoint, early stopping
     eval_split: str = "validation"
     eval_every: int = 0  # steps; 0: once an epoch
     eval_batch: int = 0  # 0: as `batch`
-    metric: str = "auto"  # picks the best checkpoint; auto: accuracy where targets are one token, else loss
+    metric: str = "auto"  # selects the best checkpoint; auto: accuracy where targets are one token, else loss
     patience: int = 0  # evaluations without a better metric until the run stops; 0: never
     generate: bool = False  # also generate at each evaluation and compute the task's metrics
     beams: int = 1  # when generating; 1: greedy
 
     # Checkpoints, loop, log
     save_every: int = 0  # steps; 0: with each evaluation
-    keep: int = 3  # last checkpoints kept; the best is kept besides (seed 004: keep_ck_num 3)
+    keep: int = 3  # last checkpoints kept, and also the best (wangcongcong123/ttt: keep_ck_num 3)
     log_every: int = 10
     tensorboard: bool = True
 
 
-# May change between two starts of one run: they say where, how often and how long we look, never what is computed.
+# Fields that may change when a run is resumed: they decide paths, intervals and durations, never what is computed.
 FREE = frozenset(
     {
         *("data", "out", "tokenizer", "generate", "beams", "patience", "keep", "tensorboard"),
@@ -84,7 +85,7 @@ FREE = frozenset(
     }
 )
 
-# Schedules without an end: a longer run with one of them begins as the shorter one did.
+# Schedules that do not depend on the number of steps: a longer run has the same first steps as a shorter one.
 _ENDLESS = ("constant", "warmup_constant", "inverse_sqrt")
 _LENGTH = {"steps", "epochs"}
 
@@ -97,7 +98,7 @@ _CHOICES = {
 
 
 def recipes() -> dict[str, str]:
-    """Name → first comment line of every built-in recipe."""
+    """Return the first comment line of every built-in recipe, by its name."""
     found = sorted(importlib.resources.files("t5prep.train").joinpath("recipes").iterdir(), key=lambda file: file.name)
     return {
         file.name.removesuffix(".toml"): file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
@@ -107,7 +108,7 @@ def recipes() -> dict[str, str]:
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """The values of a built-in recipe, or of a TOML file. Raises UsageError."""
+    """Return the values of a built-in recipe, or of a TOML file. Raises UsageError."""
     if name.endswith(".toml"):
         try:
             text = Path(name).read_text(encoding="utf-8")
@@ -127,7 +128,7 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 
 def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
-    """`["batch=32"]` as `{"batch": "32"}`. Raises UsageError where there is no `=`."""
+    """Return `["batch=32"]` as `{"batch": "32"}`. Raises UsageError where there is no `=`."""
     pairs = [setting.partition("=") for setting in settings]
     for key, equals, _ in pairs:
         if not equals:
@@ -138,20 +139,20 @@ def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
 def build(*sources: Mapping[str, Any]) -> TrainConfig:
     """Return a configuration from values, later ones over earlier ones; text is read as the field's type.
 
-    Where a later one makes an earlier one count for nothing (another optimizer), the earlier one is forgotten.
+    If a later value makes an earlier one useless (for example another optimizer), the earlier one is dropped.
 
     >>> build({"batch": 64}, {"batch": "32", "data": "a,b"}).batch
     32
     >>> build({"epochs": 4}, {"steps": 100}).epochs
     0.0
 
-    Raises UsageError for an unknown key (naming the closest), a value of another type, or one that cannot work or would do
-    nothing.
+    Raises UsageError for an unknown key (with the closest one), a value of another type, or one that cannot work or
+    would do nothing.
     """
     known = typing.get_type_hints(TrainConfig)
     values: dict[str, Any] = {}
     for source in sources:
-        if len(other := _LENGTH - source.keys()) == 1:  # how long is said in one of two ways, and the last word counts
+        if len(other := _LENGTH - source.keys()) == 1:  # `steps` and `epochs` exclude each other: the later one counts
             values.pop(other.pop(), None)
         read: dict[str, Any] = {}
         for key, value in source.items():
@@ -168,7 +169,7 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
 
 
 def _read(key: str, value: Any, kind: Any) -> Any:
-    """`value` as `kind`, from TOML, JSON or the command line."""
+    """Return `value`, which comes from TOML, JSON or the command line, as `kind`."""
     try:
         if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
             parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
@@ -225,12 +226,15 @@ def _check(config: TrainConfig) -> None:
 
 
 def dumps(config: TrainConfig) -> str:
-    """As JSON, for the run's directory and its checkpoints."""
+    """Return the configuration as JSON, for the run's directory and its checkpoints."""
     return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
 
 
 def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Field → (stored, now) of what decides the losses and differs. A field the other does not know differs, too."""
+    """Return the fields that differ and change the losses, as field → (stored, now).
+
+    A field that the other configuration does not have differs, too.
+    """
     now = json.loads(dumps(ours))
     free = FREE | (_LENGTH if ours.schedule in _ENDLESS else set())
     return {key: (theirs.get(key), value) for key, value in now.items() if key not in free and theirs.get(key) != value}

@@ -1,8 +1,8 @@
-"""Score every record of a split once: loss, token accuracy, and what the task asks of its answers.
+"""Score every record of a split once: loss, token accuracy, and the metrics that the task names for its answers.
 
-Where every target is one token (and EOS), one forward pass answers: the argmax of the first position, taken on the device,
-over the whole vocabulary, as seed 000 scores it. Else answers are generated. Only ids and a loss for each row leave the
-device.
+Where every target is one token (and EOS), one forward pass gives the answer: the argmax of the first position over the
+whole vocabulary, taken on the device, as the Stack Overflow tutorial (pedro-r-marques/tutorial-t5-fine-tune) scores it.
+Otherwise answers are generated. Only ids and one loss for each row leave the device.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows
 from t5prep.train.runtime.state import put_weights
 
-MOST_CLASSES = 100  # more different words than this are answers, and a confusion matrix of them no help
-DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
+MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
+DEFAULT_METRICS = ("squad", "rouge")  # for a task that names none
 
 
 @dataclasses.dataclass(frozen=True)
 class Worst:
-    """Describe a wrong answer that the model was sure of: one of the highest losses of a split."""
+    """Describe a wrong answer with one of the highest losses of a split."""
 
     id: str
     input: str
@@ -48,7 +48,7 @@ class Worst:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """Hold an evaluation's numbers (for classes `labels` and `confusion` too), and each record's id and answer."""
+    """Hold an evaluation's numbers (for classes also `labels` and `confusion`), and each record's id and answer."""
 
     metrics: dict[str, Any]
     predictions: list[dict[str, Any]]
@@ -60,10 +60,10 @@ class Evaluation:
 
 
 class Evaluator:
-    """Score one split of one dataset with the weights of the moment; compiled once, called as often as one likes.
+    """Score one split of one dataset with the current weights; compiled once, and can be called many times.
 
-    `generating`: also generate where targets are longer than a token (None) or never (False). `batch` is over all
-    replicas. `place`: where compiled programs are kept.
+    `generating`: generate where targets are longer than one token (None) or never (False). `batch` is over all
+    replicas. `place`: the folder of the compiled programs.
     Raises DatasetError where the split is missing, UsageError where the batch does not divide.
     """
 
@@ -88,15 +88,15 @@ class Evaluator:
                 f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: eval_batch=…"
             )
         self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
-        batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # more would be rows that weigh nothing
+        batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # no more rows than the split has
         self._packed = self._opened.manifest.settings.layout == "packed"
         self._labels = self._opened.manifest.splits[split].labels
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
         wanted = self._opened.manifest.task.metrics
-        # As they come back from the tokenizer, as targets and answers do.
+        # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
         self._classes = [tokenizer.decode(tokenizer.encode(word)) for word in self._opened.manifest.task.classes]
         self.wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
-        # A task that asks for nothing but loss and token accuracy (span corruption) has no answers to look at.
+        # A task that names only loss and token accuracy (span corruption) has no answers to score.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
         self._generating = generating and of_answers and not self._packed
         batches = functools.partial(eval_batches, data, split=split, batch=batch, with_ids=True, with_references=True)
@@ -107,7 +107,7 @@ class Evaluator:
         self._search = on_rows("generate", search, shape=config, layout=layout, place=place)
 
     def __call__(self, weights: Mapping[str, Any], *, worst: int = 0) -> Evaluation:
-        """Score every record by these weights on the devices. `worst`: how many of the wrong answers to keep."""
+        """Score every record with these weights on the devices. `worst`: how many of the wrong answers to keep."""
         rows = _Rows(worst)
         for batch, scored in each(self._score, weights, self._batches()):
             rows.add(batch, scored)
@@ -148,7 +148,7 @@ class Evaluator:
             yield from found["ids"][_is_record(batch)]
 
     def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Text of a target, without its EOS and padding."""
+        """Return the text of a target, without its EOS and padding."""
         eos, pad = self._tokenizer.eos_id, self._tokenizer.pad_id
         return self._text([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
 
@@ -165,7 +165,7 @@ class Evaluator:
 
 
 class _Rows:
-    """What is kept of every record that was scored, in the split's order."""
+    """Hold what is kept of every scored record, in the split's order."""
 
     def __init__(self, worst: int) -> None:
         self._worst = worst
@@ -197,7 +197,7 @@ class _Rows:
 
 
 class _OneToken:
-    """Words of single tokens: a label's own word, and for any other token one that is no label's."""
+    """Decode single tokens: a label to its word, and any other token to a text that equals no label."""
 
     def __init__(self, tokenizer: Tokenizer, labels: np.ndarray) -> None:
         self._tokenizer = tokenizer
@@ -212,7 +212,7 @@ class _OneToken:
 
 
 def _is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return bool[batch]: which rows are records; the others fill up the last batch, with no label at all."""
+    """Return bool[batch]: true for records, false for the rows without labels that fill up the last batch."""
     kept: np.ndarray = (batch["labels"] != IGNORED_LABEL).any(axis=1)
     return kept
 
@@ -220,7 +220,7 @@ def _is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
 def _score(
     weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor], *, config: ModelConfig, dtype: tf.DType
 ) -> dict[str, tf.Tensor]:
-    """Return of each row its `loss`, float32[rows], summed over its targets, and the likeliest `ids`, int32[rows, length]."""
+    """Return each row's `loss`, float32[rows], summed over targets, and the likeliest `ids`, int32[rows, length]."""
     scores = forward(weights, config, batch, dtype=dtype)
     losses, _ = token_losses(scores, batch["labels"], tf.constant(0.0), tf.constant(0.0))
     summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
@@ -257,10 +257,10 @@ def evaluate(
     tpu: str | None = None,
     gpus: bool = False,
 ) -> tuple[str, Evaluation]:
-    """Score a run's checkpoint, a Hugging Face directory or a Hub model on one split; return what was scored, and how well.
+    """Score a run's checkpoint, a Hugging Face directory or a Hub model on one split; return its name and scores.
 
     Each prediction has its own `scores` too, where the task's metrics are means over records.
-    `data` may be left out for a run: the first dataset that it was trained on. Raises T5prepError.
+    `data` may be left out for a run: its first training dataset is then used. Raises T5prepError.
     """
     opened = run.open_model(model, which=which)
     if not data and not opened.state:

@@ -1,4 +1,4 @@
-"""Several splits of several datasets scored in one call, and a run's own datasets found from any folder."""
+"""Score several splits of several datasets in one call, and find a run's own datasets from any folder."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from t5prep.train.evaluate import Evaluation, evaluate
 
 
 class Scored(NamedTuple):
-    """One split of one dataset, and how well it was answered."""
+    """Hold one split of one dataset and its evaluation."""
 
     data: str
     split: str
     evaluation: Evaluation
 
     def as_dict(self, *, scores: bool = False) -> dict[str, Any]:
-        """Return it as JSON has it; `scores` says that each prediction keeps its own."""
+        """Return it as a dict for JSON; `scores` keeps each prediction's own scores."""
         kept = self.evaluation.predictions
         if not scores:
             kept = [{name: value for name, value in one.items() if name != "scores"} for one in kept]
@@ -41,7 +41,7 @@ def evaluate_all(
     which: str = "best",
     **options: Any,
 ) -> tuple[str, list[Scored]]:
-    """Score each split of each dataset (of a run: of all that it was trained on); return the checkpoint and the scores.
+    """Score each split of each dataset (for a run: of all it was trained on); return the checkpoint and the scores.
 
     The `options` are those of `evaluate`. Raises T5prepError.
     """
@@ -55,7 +55,7 @@ def evaluate_all(
 
 
 def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:
-    """Return the metrics of one evaluation as they are; of several the mean of each number that all of them have."""
+    """Return the metrics of a single evaluation unchanged; of several, the mean of each number that all have."""
     if len(scored) == 1:
         return scored[0].evaluation.metrics
     each = [one.evaluation.numbers() for one in scored]
@@ -64,9 +64,9 @@ def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:
 
 
 def datasets_of(model: str, *, which: str = "best") -> list[str]:
-    """Return where the datasets lie that a run was trained on. Raises UsageError where one is not found, or none known.
+    """Return the places of a run's training datasets. Raises UsageError where one is not found, or none is known.
 
-    A relative path is looked for from here, and then from each folder that the run lies in.
+    A relative path is looked up from the current folder, then from each folder above the run.
     """
     if not run.is_run(model):
         meant = suggestions.mistyped(model)

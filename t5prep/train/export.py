@@ -1,6 +1,6 @@
-"""A run as others use it: a Hugging Face directory that transformers loads in PyTorch, or a SavedModel.
+"""Export a run for other software: a Hugging Face directory that transformers loads in PyTorch, or a SavedModel.
 
-The best checkpoint is exported unless another is named. The directory appears whole or not at all.
+The best checkpoint is exported unless another is named. The directory appears complete or not at all.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ from t5prep.train.model.generate import generate
 from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict import answer_length
 
-# Rows that a SavedModel generates at a time.
+# Rows that a SavedModel generates in one batch.
 ROWS = 8
 
 
 def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float32", licence: str = "") -> str:
-    """Write config, safetensors, tokenizer, generation config, model card and manifests, and return what was exported.
+    """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
 
     dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
     with _whole_directory(Path(out)) as place:
-        shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's name, and 4's
+        shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # the names in transformers 5 and 4
         if opened.tokenizer:
             huggingface_files.write(place, opened.tokenizer, config=shape)
         generation = {
@@ -52,9 +52,9 @@ def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float3
 
 
 def export_saved_model(model: str, *, out: str, which: str = "best", beams: int = 1, rows: int = ROWS) -> str:
-    """Write a TensorFlow SavedModel, ids in and ids out: `input_ids` int32[any, input_length] → `output_ids`.
+    """Write a TensorFlow SavedModel from ids to ids: `input_ids` int32[any, input_length] → `output_ids`.
 
-    `rows` of them are generated at a time. Padding (0) is masked by the model itself.
+    It generates `rows` of them in one batch. The model itself masks padding (0).
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
@@ -69,7 +69,7 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
 
     def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         given = tf.shape(input_ids)[0]
-        missing = -given % rows  # the last group is filled up with rows of padding, whose answers are dropped
+        missing = -given % rows  # rows of padding fill up the last batch; their answers are dropped
         filled = tf.pad(input_ids, [[0, missing], [0, 0]], constant_values=opened.config.pad_token_id)
         groups = tf.map_fn(group, tf.reshape(filled, [-1, rows, inputs]))
         return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
@@ -89,7 +89,7 @@ def _card(opened: run.Model, out: str, licence: str) -> bytes:
 
 @contextlib.contextmanager
 def _whole_directory(out: Path) -> Iterator[Path]:
-    """A directory to fill beside `out`, renamed when all of it is there. Raises OutputError where something is at `out`."""
+    """Yield a directory beside `out` to fill; rename it to `out` at the end. Raises OutputError where `out` exists."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
     place = out.with_name(f"{atomic_files.UNFINISHED}{out.name}-{os.getpid()}")

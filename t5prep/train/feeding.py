@@ -1,4 +1,4 @@
-"""Training batches on their way from the shards to the devices."""
+"""Move training batches from the shards to the devices."""
 
 from collections.abc import Iterator
 from typing import Any

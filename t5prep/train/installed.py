@@ -1,4 +1,4 @@
-"""What training needs to be installed, said before it is imported."""
+"""Check that what training needs is installed, before it is imported."""
 
 import importlib.util
 import os
@@ -9,9 +9,9 @@ from t5prep.io.installation import install_command
 
 
 def need_tensorflow() -> None:
-    """Raise UsageError, with the command that installs it, where TensorFlow is missing; else silence its start.
+    """Raise UsageError, with the install command, where TensorFlow is missing; otherwise silence its start-up messages.
 
-    A Python that no TensorFlow is made for is told so.
+    The error says so where TensorFlow has no release for this Python.
     """
     if importlib.util.find_spec("tensorflow") is None:
         here = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -21,4 +21,4 @@ def need_tensorflow() -> None:
                 "makes an environment that has one."
             )
         raise UsageError(f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors are raised; what it writes besides is about GPUs
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors are raised; its log is about GPUs
