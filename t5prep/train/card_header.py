@@ -14,7 +14,7 @@ OWN = re.compile(r"t5-(small|base|large|3b|11b)")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 # The licence of each publisher's T5 models, from their cards. For other models the user names the licence.
 LICENCES = {"google-t5": "apache-2.0", "google": "apache-2.0"}
-# The Hub's names of metrics → ours.
+# Our names of metrics → the Hub's.
 HUB_METRICS = {
     "accuracy": "accuracy",
     "macro_f1": "f1",

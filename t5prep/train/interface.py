@@ -1,4 +1,4 @@
-"""The public functions of training, with plain arguments: `t5prep.train`, `t5prep.evaluate`, `t5prep.predict`."""
+"""Define the public functions of training with plain arguments: `t5prep.train`, `t5prep.evaluate`, `t5prep.predict`."""
 
 import contextlib
 import dataclasses
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """How well a checkpoint does on a split: what `t5prep.evaluate` returns.
+    """Hold the result of `t5prep.evaluate`: the scores of a checkpoint on a split.
 
     `checkpoint` is the one that was scored. `metrics` holds numbers by name (`loss`, `accuracy`, the task's own); for a
     task with classes also `labels` and `confusion`. `predictions` has a dict for each record (`id`, `prediction`,
-    `references`, ...), and `worst` the wrong answers that the model was surest of.
+    `references`, ...), and `worst` the wrong answers with the highest losses.
     """
 
     checkpoint: str
@@ -49,7 +49,7 @@ def configuration(
     tokenizer: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> TrainConfig:
-    """Return the settings of a run: the recipe's, over them the arguments, over them `settings`. Raises UsageError."""
+    """Return the settings of a run: `settings` override the arguments, which override the recipe. Raises UsageError."""
     places = (data,) if isinstance(data, str) else tuple(data)
     given = {"data": places, "out": out, "model": model, "tokenizer": tokenizer}
     return configs.build(
@@ -71,19 +71,18 @@ def train(
     gpus: bool = False,
     replicas: int = 1,
 ) -> "Result":
-    """Train a T5 on prepared data, or go on with the run that is in `out`.
+    """Train a T5 on prepared data, or resume the run that is in `out`.
 
-    The same call goes on where a run stopped, at the very next step, and makes the same losses as a run that was never
-    stopped.
+    The same call resumes a stopped run at its next step, with the same losses as a run that was never stopped.
 
     Args:
         data: A prepared dataset (a directory or gs:// prefix), or several, which are mixed.
         out: The run's directory, local or gs://: checkpoints, metrics, configuration, tokenizer.
-        model: Where the weights come from: a Hugging Face directory or Hub name, or a run whose best checkpoint to start
-            from. May be left out where the recipe has one.
+        model: The source of the first weights: a Hugging Face directory or Hub name, or a run, whose best checkpoint is
+            taken. May be left out where the recipe has one.
         recipe: Settings by name (`t5prep train --settings` lists them), or a TOML file.
-        tokenizer: The tokenizer, where the manifest's name no longer leads to it.
-        settings: Single settings over the recipe's, such as `{"epochs": 2, "batch": 64}`: the fields of
+        tokenizer: The tokenizer, where the one that the manifest names is no longer there.
+        settings: Single settings that override the recipe's, such as `{"epochs": 2, "batch": 64}`: the fields of
             `t5prep.train.config.TrainConfig`.
         tpu: On a TPU: its name, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
@@ -127,23 +126,23 @@ def evaluate(
 
     Args:
         model: A run, a Hugging Face directory, or a Hub name.
-        data: A prepared dataset; for a run, the one that it was trained on may be left out.
+        data: A prepared dataset; for a run it may be left out, and its training dataset is used.
         split: The split to score.
         checkpoint: Of a run: "best", "last", or a step's number.
-        batch: Rows at a time, over all devices.
-        worst: How many of the surest wrong answers to return.
-        tokenizer: The tokenizer, where the manifest's name no longer leads to it.
+        batch: Rows in one batch, over all devices.
+        worst: How many wrong answers to return, those with the highest losses.
+        tokenizer: The tokenizer, where the one that the manifest names is no longer there.
         bootstrap: Whether to add 95 % intervals to ROUGE.
         dtype: "float32" or "bfloat16" for matrix products; "auto" is float32 on a CPU.
         tpu: On a TPU: its name, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
-        **generation: How answers of several tokens are made, such as `beams=4`.
+        **generation: Options for generating answers of several tokens, such as `beams=4`.
 
     Returns:
         Scores: checkpoint, metrics, predictions, worst.
 
     Raises:
-        T5prepError: In one sentence: a model, dataset or split that is not there, or that does not fit the other.
+        T5prepError: In one sentence: a model, dataset or split is missing, or they do not fit together.
 
     Example:
         scores = t5prep.evaluate("runs/sample", split="validation")
@@ -188,25 +187,26 @@ def predict(
     Args:
         model: A run, a Hugging Face directory, or a Hub name.
         rows: A source as `t5prep.prepare` reads it (a table with the columns of the model's task, without the target), the
-            same rows as dicts, or a list of texts, which are inputs as they stand, the task's prefix included.
-        task: Of a model that was trained on several tasks: the one that the rows are for.
+            same rows as dicts, or a list of texts, which are used unchanged as inputs and include the task's prefix.
+        task: For a model that was trained on several tasks: the task of these rows.
         checkpoint: Of a run: "best", "last", or a step's number.
-        batch: Rows at a time, over all devices.
-        long: What becomes of inputs that do not fit: "cut" as in training, "split" into parts, or "refuse"; as suits the
-            task by default.
-        limit: Answer only so many rows.
-        tokenizer: The tokenizer, where the model's own is not to be used.
+        batch: Rows in one batch, over all devices.
+        long: What to do with inputs that are too long: "cut" as in training, "split" into parts, or "refuse"; "" for
+            what suits the task.
+        limit: Answer only this many rows.
+        tokenizer: The tokenizer, to replace the model's own.
         tpu: On a TPU: its name, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
-        **generation: How answers are made, such as `beams=4` or `answers=3`: the fields of
+        **generation: Options for generating answers, such as `beams=4` or `answers=3`: the fields of
             `t5prep.train.model.generation.Generation`.
 
     Returns:
-        Answers with `id`, `input` and `prediction`; of a row that makes no input, `prediction` is None and `reason` says why.
+        Answers with `id`, `input` and `prediction`; for a row without an input, `prediction` is None and `reason` says
+        why.
 
     Raises:
-        T5prepError: In one sentence: a model or source that is not there, a column that is missing, or options of
-            generation that contradict each other.
+        T5prepError: In one sentence: a model, source or column is missing, or options of generation contradict each
+            other.
 
     Example:
         answers = t5prep.predict("runs/sample", ["quality: How do I sort a list?"])
@@ -242,7 +242,7 @@ def predict(
 
 @contextlib.contextmanager
 def _written(items: Sequence[str | Mapping[str, Any]]) -> Iterator[Resolved]:
-    """Give texts or rows as a source: JSON lines in a file that is removed afterwards. Raises UsageError."""
+    """Yield texts or rows as a source: a JSON lines file that is removed afterwards. Raises UsageError."""
     rows = [{"input": item} if isinstance(item, str) else item for item in items]
     if any(not isinstance(row, Mapping) for row in rows):
         raise UsageError("rows are texts, or dicts with the columns of the model's task; these are neither.")

@@ -1,4 +1,4 @@
-"""The loop's inside: steps are handed to the devices before those ahead of them have ended, and looked at afterwards."""
+"""Run the inner training loop: start steps on the devices before earlier ones have ended; read their metrics later."""
 
 import collections
 import dataclasses
@@ -13,8 +13,8 @@ from t5prep.errors import T5prepError
 from t5prep.train.runtime.programs import METRICS
 from t5prep.train.runtime.state import Variables
 
-# Steps that the devices have been given and that nobody has waited for. One is being computed, the next one's input is
-# on its way; more would only hold more batches in memory.
+# Steps that are started on the devices and not yet waited for. One is being computed, the input of the next one is
+# being transferred; more would only keep more batches in memory.
 AHEAD = 3
 
 Step = Callable[..., tuple[Any, ...]]  # (weights, slots, step, batch, rate) → (weights, slots, step, metrics)
@@ -22,17 +22,17 @@ Step = Callable[..., tuple[Any, ...]]  # (weights, slots, step, batch, rate) →
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """A step that has ended: its number, counted from 1, and its metrics where they were wanted."""
+    """Hold a step that has ended: its number, counted from 1, and its metrics if they were wanted."""
 
     number: int
     metrics: dict[str, float] | None
 
 
 class Stepper:
-    """Make steps one after the other, the host always ahead of the devices.
+    """Make steps one after the other, and keep the host ahead of the devices.
 
-    `batches` gives batches that are on their way to the devices; `wanted(number)` says whether a step's metrics will be
-    looked at. Only then are they fetched.
+    `batches` yields batches that are already being transferred to the devices; `wanted(number)` says whether the
+    metrics of a step are needed. Only then are they fetched.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Stepper:
         number: int = 0,
     ) -> None:
         self.variables = variables
-        self.number = number  # of the last step that was begun
+        self.number = number  # of the last step that was started
         self._waited = 0.0
         self._step, self._batches, self._rate, self._wanted = step, batches, rate, wanted
         self._begun: collections.deque[tuple[int, Any]] = collections.deque()
-        self._unseen: list[tuple[int, Any]] = []  # since the last metrics that were looked at
+        self._unseen: list[tuple[int, Any]] = []  # steps since the last metrics that were fetched
 
     def begin(self) -> None:
-        """Hand one step to the devices."""
+        """Start one step on the devices."""
         since = time.monotonic()
         batch = next(self._batches)
         if not self._begun or self._begun[-1][1].is_ready():
@@ -65,14 +65,14 @@ class Stepper:
         self._begun.append((self.number, metrics))
 
     def take_waited(self) -> float:
-        """Return the seconds since the last call in which the devices had nothing to do but wait for a batch."""
+        """Return the seconds, since the last call, in which the devices only waited for a batch."""
         waited, self._waited = self._waited, 0.0
         return waited
 
     def ended(self, *, ahead: int = AHEAD) -> Iterator[Made]:
-        """Yield steps in their order until no more than `ahead` are begun and not yet yielded.
+        """Yield steps in order until at most `ahead` started steps are left to yield.
 
-        Raises T5prepError naming the first step whose loss is no number.
+        Raises T5prepError that names the first step whose loss is not finite.
         """
         while len(self._begun) > ahead:
             number, metrics = self._begun.popleft()

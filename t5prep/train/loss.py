@@ -1,7 +1,7 @@
-"""Cross-entropy over target tokens, with label smoothing and z-loss, summed and not averaged.
+"""Compute the cross-entropy over target tokens, with label smoothing and z-loss, as a sum and not as a mean.
 
-The sum and the number of targets are kept apart until all replicas and all micro-batches are in: only then is the one
-divided by the other, so that no split of a batch changes its loss, and a part without targets is worth nothing.
+The sum and the number of targets stay separate until all replicas and all micro-batches are added up; only then is the
+sum divided. So the loss does not depend on how a batch is split, and a part without targets adds nothing.
 """
 
 from typing import NamedTuple
@@ -10,17 +10,17 @@ import tensorflow as tf
 
 
 class Sums(NamedTuple):
-    """What adds up over replicas and micro-batches: float32 scalars."""
+    """Hold the values that are added up over replicas and micro-batches: float32 scalars."""
 
-    loss: tf.Tensor  # what is minimised, summed over targets
+    loss: tf.Tensor  # the loss that is minimised, summed over targets
     targets: tf.Tensor  # how many labels are not -100
-    correct: tf.Tensor  # how many of them the highest logit names
+    correct: tf.Tensor  # how many of them have the highest logit
 
 
 def summed_loss(logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float = 0.0, z_loss: float = 0.0) -> Sums:
-    """The loss of float32[batch, length, vocab_size] logits on int32[batch, length] labels, -100 = no target.
+    """Return the loss of float32[batch, length, vocab_size] logits on int32[batch, length] labels, -100 = no target.
 
-    label_smoothing: this share of each target's weight is spread over the whole vocabulary (as PyTorch has it).
+    label_smoothing: this share of each target's weight is spread over the whole vocabulary (as in PyTorch).
     z_loss: this times log(Z)**2 is added for each target, which keeps logits near log-probabilities (T5X uses 1e-4).
     """
     losses, correct = token_losses(logits, labels, tf.constant(label_smoothing), tf.constant(z_loss))
@@ -36,9 +36,9 @@ def summed_loss(logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float 
 def token_losses(
     logits: tf.Tensor, labels: tf.Tensor, label_smoothing: tf.Tensor, z_loss: tf.Tensor
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
-    """Each position's loss, float32[batch, length], and whether its highest logit is its label, bool[batch, length].
+    """Return each position's loss and whether its highest logit is its label: float32 and bool[batch, length].
 
-    The gradient is written out because it is one expression of the logits: nothing of their size is kept besides them.
+    The gradient is written by hand because it is one expression of the logits: no other tensor of their size is kept.
     """
     vocabulary = logits.shape[-1]
     is_label = tf.range(vocabulary) == labels[..., None]

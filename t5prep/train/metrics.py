@@ -1,7 +1,7 @@
-"""How good predictions are: `(references, predictions)` → `{name: value}`.
+"""Compute metrics of predictions: `(references, predictions)` → `{name: value}`.
 
-Each item has one reference or several, all right; where there are several, the best counts. Shares lie between 0 and 1
-(BLEU between 0 and 100, as everywhere). A missing or superfluous prediction is an error: nothing is cut to fit.
+Each item has one correct reference or several; with several, the best match counts. Shares lie between 0 and 1
+(BLEU between 0 and 100, as usual). A missing or additional prediction is an error: nothing is cut to fit.
 """
 
 import functools
@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 
 from t5prep.errors import UsageError, did_you_mean
 
-# One item's right answers.
+# The correct answers of one item.
 References = str | Sequence[str]
 
-IGNORE = -100  # labels that are no target token
-BOOTSTRAP_SAMPLES = 1000  # as rouge-score has it
+IGNORE = -100  # the label of positions without a target token
+BOOTSTRAP_SAMPLES = 1000  # as in rouge-score
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -29,7 +29,9 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, no ASCII punctuation, no English articles, single spaces (Rajpurkar et al. 2016, SQuAD's own script).
+    """Return text in lower case, without ASCII punctuation and English articles, with single spaces.
+
+    This is what the script of SQuAD does (Rajpurkar et al. 2016).
 
     >>> normalize_answer("  The  Turing-machine's tape! ")
     'turingmachines tape'
@@ -38,9 +40,9 @@ def normalize_answer(text: str) -> str:
 
 
 def squad(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
-    """Exact match and token F1 of normalized answers, the best over an item's references, then the mean.
+    """Return exact match and token F1 of normalized answers: the best over an item's references, then the mean.
 
-    Two texts that both normalize to nothing ("the" and "a!") are equal: 1 in both, as in SQuAD's script.
+    Two texts that are both empty after normalization ("the" and "a!") are equal: 1 in both, as in SQuAD's script.
 
     >>> squad([["the tape", "a head"], "a"], ["Tape.", "the"])
     {'em': 1.0, 'f1': 1.0}
@@ -59,9 +61,9 @@ def rouge(
     bootstrap: bool = False,
     seed: int = 0,
 ) -> dict[str, float]:
-    """F1 of ROUGE-1, -2 and -L without stemming, and -L's precision and recall: plain means over the items.
+    """Return F1 of ROUGE-1, -2 and -L without stemming, and -L's precision and recall: plain means over the items.
 
-    Words are runs of letters and digits of any script (rouge-score's own tokenizer drops "ă" and cuts the word there);
+    Words are runs of letters and digits of any script (rouge-score's own tokenizer drops "ă" and splits the word);
     on ASCII both agree. `normalize` compares normalized answers, as the Webis evaluation of CausalQA does.
     `bootstrap` adds the ends of the 95 % interval, `_low` and `_high`, from 1,000 resamplings.
 
@@ -90,12 +92,12 @@ def rouge(
 
 
 def bleu(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
-    """Corpus BLEU, 0 to 100, by sacrebleu with its defaults (13a tokenizer, mixed case, exponential smoothing)."""
+    """Return corpus BLEU, 0 to 100, by sacrebleu's defaults (13a tokenizer, mixed case, exponential smoothing)."""
     import sacrebleu
 
     pairs = _items(references, predictions)
     most = max(len(right) for right, _ in pairs)
-    # sacrebleu wants one list for each place among the references; an item with fewer has None at the later ones.
+    # sacrebleu takes a list of first references, one of second ones, ...; an item with fewer has None in later lists.
     columns: Any = [[right[at] if at < len(right) else None for right, _ in pairs] for at in range(most)]
     return {"bleu": sacrebleu.corpus_bleu([said for _, said in pairs], columns).score}
 
@@ -108,7 +110,7 @@ def classification(
     Words are compared without surrounding spaces; with several references the first counts. `labels` are the `classes` in
     their order, and then others that occur, in alphabetical order. `confusion` has a row and a column for each, and a last
     column for predictions that are no label; `per_class` holds `precision`, `recall`, `f1` and `support` of each. The
-    macro means are over labels that are a target at least once, the weighted ones count each by its support.
+    macro means are over labels that are a target at least once; the weighted means weigh each by its support.
 
     >>> classification(["low", "high"], ["low", "none"])["confusion"]
     [[0, 0, 1], [0, 1, 0]]
@@ -139,9 +141,9 @@ def classification(
 
 
 def diacritics(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
-    """Word and character accuracy of restored text: the share that stands in both, in order, over the whole corpus.
+    """Return word and character accuracy of restored text: the share in both texts, in order, over the whole corpus.
 
-    What is missing and what is superfluous both count against it: of the longer of the two texts, that share.
+    Missing and additional words both count as errors: the share is of the longer of the two texts.
 
     >>> diacritics(["și țara"], ["si țara"])
     {'word_accuracy': 0.5, 'char_accuracy': 0.8571428571428571}
@@ -152,7 +154,7 @@ def diacritics(references: Sequence[References], predictions: Sequence[str]) -> 
 
 
 def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
-    """The share of target tokens predicted right: both `int[..., length]`, labels of -100 are none.
+    """Return the share of target tokens that are predicted correctly: both `int[..., length]`, label -100 is no target.
 
     >>> token_accuracy([[5, 1, -100]], [[5, 7, 0]])
     {'token_accuracy': 0.5}
@@ -165,7 +167,7 @@ def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float
 
 
 def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
-    """Mean loss (nats) over all target tokens, and its exponential: summed losses and token counts of each batch.
+    """Return the mean loss (nats) over all target tokens and its exponential, from summed losses and token counts.
 
     >>> perplexity([math.log(2) * 3, math.log(2)], [3, 1])
     {'loss': 0.6931471805599453, 'perplexity': 2.0}
@@ -174,7 +176,7 @@ def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
     return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
 
 
-# What a task may ask for: its name → the function on texts.
+# The metrics that a task may name: name → function on texts.
 METRICS: dict[str, Callable[..., dict[str, Any]]] = {
     "squad": squad,
     "rouge": rouge,
@@ -185,7 +187,7 @@ METRICS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-# The numbers that an evaluation can have, and a best checkpoint be picked by: of loss, of classes, of generated texts.
+# All numbers of an evaluation, by which the best checkpoint can be selected: of loss, classes and generated texts.
 NUMBERS = (
     *(
         "loss",
@@ -210,9 +212,9 @@ def compute(
     predictions: Sequence[str],
     classes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return all that these metrics say, in one dictionary; `classes` are the words of a classification, in their order.
+    """Return the values of these metrics in one dictionary; `classes` are the words of a classification, in order.
 
-    Raises UsageError for a metric that is none.
+    Raises UsageError for an unknown metric.
     """
     values: dict[str, Any] = {}
     for name in names:
@@ -223,14 +225,14 @@ def compute(
     return values
 
 
-# Those that are means over items; BLEU and confusion are of a whole corpus.
+# Metrics that are means over items; BLEU and confusion need the whole corpus.
 _OF_EACH = ("squad", "rouge", "normalized_rouge", "diacritics")
 
 
 def of_each(
     names: Iterable[str], *, references: Sequence[References], predictions: Sequence[str]
 ) -> list[dict[str, float]]:
-    """What these metrics say of each item alone, for those that say something of one.
+    """Return the values of these metrics for each item alone, for the metrics that are means over items.
 
     >>> of_each(["squad", "bleu"], references=["the tape", "a head"], predictions=["Tape.", "no"])
     [{'em': 1.0, 'f1': 1.0}, {'em': 0.0, 'f1': 0.0}]
@@ -243,7 +245,7 @@ def of_each(
 
 
 def _items(references: Sequence[References], predictions: Sequence[str]) -> list[tuple[list[str], str]]:
-    """Each item's references, at least one, beside its prediction."""
+    """Return each item's references, at least one, with its prediction."""
     if len(references) != len(predictions) or not predictions:
         raise ValueError(
             f"{len(references)} references and {len(predictions)} predictions; as many of both, at least one"
@@ -266,7 +268,7 @@ def _share_in_common(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> fl
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest common subsequence, a bit for each item (Hyyrö 2004): linear for sentences."""
+    """Return the length of the longest common subsequence, a bit for each item (Hyyrö 2004): linear for sentences."""
     places: dict[str, int] = {}
     for at, item in enumerate(one):
         places[item] = places.get(item, 0) | 1 << at
@@ -279,7 +281,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 class _Words:
-    """rouge-score's tokenizer for every script: lower case, runs of letters and digits."""
+    """Split text of any script into words as rouge-score does: lower case, runs of letters and digits."""
 
     def tokenize(self, text: str) -> list[str]:
         return _WORD.findall(text.lower())

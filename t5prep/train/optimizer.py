@@ -1,4 +1,4 @@
-"""Adafactor as T5X has it, and AdamW: pure functions from weight, gradient and slots to the next weight and slots.
+"""Update weights by Adafactor as in T5X, or by AdamW: pure functions of weight, gradient and slots.
 
 A variable stacks many T5 weights (`weight_layout`), and each of them is scaled, factored and clipped by itself: a mean
 is taken over a weight's own axes and has one value for each weight in the stack.
@@ -18,10 +18,10 @@ Slots = dict[str, tf.Tensor]
 
 
 class Optimizer(Protocol):
-    """What a training step asks of an optimizer."""
+    """Define what a training step needs from an optimizer."""
 
     def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
-        """The float32 state kept for one variable, by name."""
+        """Return the shapes of the float32 state for one variable, by name."""
 
     def update(
         self,
@@ -34,12 +34,12 @@ class Optimizer(Protocol):
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
     ) -> tuple[tf.Tensor, Slots]:
-        """The next weight and slots; `step` counts updates made before this one, `scale` is for the gradient."""
+        """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Adafactor:
-    """Adafactor (Shazeer and Stern 2018) with the defaults of t5x/adafactor.py; no momentum, no weight decay.
+    """Implement Adafactor (Shazeer and Stern 2018) with the defaults of t5x/adafactor.py; no momentum, no weight decay.
 
     A matrix of at least `min_dim_size_to_factor` rows and columns keeps one float for each row and each column.
     `multiply_by_parameter_scale=False` makes `learning_rate` absolute (as Hugging Face recommends for fine-tuning).
@@ -53,12 +53,12 @@ class Adafactor:
     epsilon_parameter: float = 1e-3
 
     def factored(self, layout: WeightLayout) -> bool:
-        """Whether a variable's weights are matrices large enough to factor."""
+        """Check whether a variable's weights are matrices that are large enough to factor."""
         weight = layout.shape[layout.stacked_axes :]
         return len(weight) == 2 and min(weight) >= self.min_dim_size_to_factor
 
     def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
-        """`rows` and `columns` of a factored matrix, else `squares` of the weight's own shape."""
+        """Return `rows` and `columns` for a factored matrix, otherwise `squares` of the weight's own shape."""
         if self.factored(layout):
             return {"rows": layout.shape[:-1], "columns": (*layout.shape[:-2], layout.shape[-1])}
         return {"squares": layout.shape}
@@ -74,12 +74,12 @@ class Adafactor:
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
     ) -> tuple[tf.Tensor, Slots]:
-        """One step; see `Optimizer`."""
+        """Make one update; see `Optimizer`."""
         decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
         gradient = tf.cast(gradient, tf.float32)
         squared, scale_squared = tf.square(gradient), tf.square(scale)
         if self.factored(layout):
-            # Sums are scaled, not what is summed: the gradient's norm is made of the same ones.
+            # Scale the sums, not the squares: the gradient's norm uses the same unscaled sums.
             height, width = layout.shape[-2:]
             of_rows, of_columns = (sums * scale_squared for sums in row_and_column_sums(squared))
             rows = decay * slots["rows"] + (1.0 - decay) * (of_rows / width + self.epsilon_gradient)
@@ -105,7 +105,7 @@ class Adafactor:
 
 @dataclasses.dataclass(frozen=True)
 class AdamW:
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), with PyTorch's defaults but no decay.
+    """Implement Adam with decoupled weight decay (Loshchilov and Hutter 2019): PyTorch's defaults, except for no decay.
 
     Norms and relative position biases do not decay.
     """
@@ -116,7 +116,7 @@ class AdamW:
     weight_decay: float = 0.0
 
     def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
-        """Two of the weight's own shape: the means of the gradient and of its square."""
+        """Return two slots of the weight's own shape: the means of the gradient and of its square."""
         return {"means": layout.shape, "squares": layout.shape}
 
     def update(
@@ -130,7 +130,7 @@ class AdamW:
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
     ) -> tuple[tf.Tensor, Slots]:
-        """One step; see `Optimizer`."""
+        """Make one update; see `Optimizer`."""
         made = tf.cast(step, tf.float32) + 1.0
         gradient = tf.cast(gradient, tf.float32) * scale
         means = self.beta_1 * slots["means"] + (1.0 - self.beta_1) * gradient
@@ -143,6 +143,6 @@ class AdamW:
 
 
 def root_mean(sums: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
-    """Sums of squares, one for each weight in a stack, as root mean squares that multiply the stack."""
+    """Return sums of squares, one for each weight in a stack, as root mean squares that broadcast over the stack."""
     weight = layout.shape[layout.stacked_axes :]
     return tf.reshape(tf.sqrt(sums / math.prod(weight)), [*sums.shape, *(1 for _ in weight)])

@@ -1,4 +1,4 @@
-"""The parts of a training step that a configuration names, for `runtime.programs` to put together."""
+"""Build the parts of a training step that a configuration names, for `runtime.programs`."""
 
 import tensorflow as tf
 
@@ -16,20 +16,20 @@ def optimizer_of(config: TrainConfig) -> Optimizer:
 
 
 def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
-    """Return the learning rate over so many steps; a warmup below 1 is a share of them."""
+    """Return the learning rate schedule over `steps`; a warmup below 1 is a share of them."""
     warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
     return schedule(config.schedule, learning_rate=config.learning_rate, total_steps=steps, warmup_steps=warmup)
 
 
 def dtype_of(name: str, *, platform: str) -> tf.DType:
-    """Return the precision of matrix products: `auto` is float32 on a CPU, bfloat16 on a TPU ("tpu") or GPU ("cuda")."""
+    """Return the dtype of matrix products: `auto` is float32 on a CPU, bfloat16 on a TPU ("tpu") or GPU ("cuda")."""
     if name == "auto":
         return tf.float32 if platform == "cpu" else tf.bfloat16
     return tf.as_dtype(name)
 
 
 def options_of(config: TrainConfig, *, dtype: tf.DType) -> StepOptions:
-    """Return what a step does besides model and optimizer."""
+    """Return the options of a step, without model and optimizer."""
     return StepOptions(
         dtype=dtype,
         label_smoothing=config.label_smoothing,

@@ -1,4 +1,4 @@
-"""Answers to rows, in their order: tokenized and cut as a run's data was, rows of like lengths in one batch."""
+"""Answer rows in order: tokenize and cut them as the run's data was, and batch rows of similar length."""
 
 import dataclasses
 import itertools
@@ -19,9 +19,9 @@ from t5prep.train.predict_device import Device
 from t5prep.train.predict_long import Parts
 from t5prep.train.rows_to_predict import Asking, Question
 
-# Batches whose rows are sorted by length together. Answers are written after so many, and a killed run goes on there.
+# Batches in a window. Its rows are sorted by length; its answers are written together, and a killed run resumes there.
 WINDOW = 16
-# Inputs are padded to one of these lengths, so that few programs are compiled and at most a third of a batch is padding.
+# Inputs are padded to one of these lengths: few programs are compiled, and at most a third of a batch is padding.
 BUCKETS = tuple(size for power in range(4, 20) for size in (1 << power, 3 << (power - 1)))
 _Item = TypeVar("_Item")
 LONG = ("cut", "split", "refuse")
@@ -29,10 +29,10 @@ LONG = ("cut", "split", "refuse")
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Hold what a model says to one row: `prediction`, or None and the `reason`.
+    """Hold the model's answer to one row: `prediction`, or None and the `reason`.
 
-    `others` are further answers, best first. `tokens` counts the input before it was cut, `lost` what was cut of it;
-    `parts` into how many it was split; `unfinished` says that an answer was longer than it may be.
+    `others` are further answers, best first. `tokens` counts the input before it was cut, `lost` the tokens cut off;
+    `parts` is the number of parts that it was split into; `unfinished` says that an answer reached the longest length.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """One question as it goes to the device: ids of each of its parts, or why there are none."""
+    """Hold one question as it goes to the device: the ids of each of its parts, or the reason why there are none."""
 
     question: Question
     ids: tuple[np.ndarray, ...] = ()
@@ -61,10 +61,10 @@ class _Asked:
 
 
 class Predictor:
-    """Answers questions with one model, which is opened once.
+    """Answer questions with one model, which is opened once.
 
-    `long` says what becomes of inputs that do not fit: "cut" as the data was, "split" or "refuse"; "" for what suits the
-    task. `batch` are rows at a time. Raises UsageError, OutputError or TokenizerError.
+    `long` says what to do with inputs that are too long: "cut" as the data was, "split" or "refuse"; "" for what suits
+    the task. `batch` is the number of rows in a batch. Raises UsageError, OutputError or TokenizerError.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Predictor:
             raise UsageError(f"--long split: {asking.name} answers with one of a few words. Use --long cut or refuse.")
         if self.long == "split" and generation.answers > 1:
             raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
-        # Answers as long as their inputs, as restored or translated texts are, need room to be longer than these.
+        # Answers about as long as their inputs (restored or translated texts) need room to become longer.
         self._room = min(self.limit, length * 3 // 4) if 2 * length >= self.limit else self.limit
         self.rows = batch
         self._device = Device(
@@ -109,7 +109,7 @@ class Predictor:
         )
 
     def stream(self, questions: Iterable[Question]) -> Iterator[list[Answer]]:
-        """Yield the answers of so many questions at a time, in order; memory holds those of one window."""
+        """Yield the answers of one window of questions after the other, in order; memory holds one window."""
         for window in _batched(questions, WINDOW * self.rows):
             yield self.answer(window)
 
@@ -128,7 +128,7 @@ class Predictor:
         return [self._answered(one, list(itertools.islice(said, len(one.ids)))) for one in asked]
 
     def _ask(self, questions: Sequence[Question]) -> list[_Asked]:
-        """Return the questions tokenized, and those that are too long as `long` says."""
+        """Return the questions tokenized; those that are too long are treated as `long` says."""
         encoded = iter(self._encoded([one.example for one in questions if one.example]))
         return [
             self._fitted(one, one.example, next(encoded)) if one.example else _Asked(one, reason=one.reason)
@@ -136,7 +136,7 @@ class Predictor:
         ]
 
     def _encoded(self, examples: Sequence[Example]) -> list[Features | Reject]:
-        # An example has a target, and this one's is not known.
+        # An example must have a target; here it is unknown.
         return self._encode([dataclasses.replace(example, targets="unknown") for example in examples])
 
     def _fitted(self, question: Question, example: Example, made: Features | Reject) -> _Asked:
@@ -148,7 +148,7 @@ class Predictor:
             return _Asked(question, reason=f"too long: {made.tokens} tokens, the limit is {self.limit}")
         if self.long == "split" and made.tokens > self._room:
             return self._split(question, example, made.tokens)
-        markers = int((ids == self.tokenizer.sentinel(1)).sum())  # no text becomes one: it stands for what was cut
+        markers = int((ids == self.tokenizer.sentinel(1)).sum())  # each marker replaces cut text; no text contains one
         lost = made.tokens - len(ids) + markers if too_long else 0
         return _Asked(question, (ids,), tokens=made.tokens, lost=lost)
 
@@ -191,7 +191,7 @@ class Predictor:
 
 @dataclasses.dataclass(frozen=True)
 class _Said:
-    """The answers to one part, best first, and whether the best one did not come to its end."""
+    """Hold the answers to one part, best first, and whether the best one is unfinished."""
 
     texts: tuple[str, ...]
     scores: tuple[float, ...]
@@ -199,7 +199,7 @@ class _Said:
 
 
 def _batched(items: Iterable[_Item], count: int) -> Iterator[tuple[_Item, ...]]:
-    """Yield so many items at a time, and at last those that are left."""
+    """Yield groups of `count` items, and at last the remaining ones."""
     iterator = iter(items)
     while some := tuple(itertools.islice(iterator, count)):
         yield some
@@ -215,11 +215,11 @@ def bucket(length: int, *, limit: int) -> int:
 
 
 def answer_length(target_length: int) -> int:
-    """Return how many tokens to generate. Of classes (a token and EOS) the first alone answers, as in evaluation."""
+    """Return how many tokens to generate. For classes (a token and EOS) only the first is needed, as in evaluation."""
     return 1 if target_length == 2 else target_length
 
 
 def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, keep_newlines: bool = False) -> str:
-    """Return the text of generated ids without EOS and padding; its lines stay apart where the run's data kept them."""
+    """Return the text of generated ids without EOS and padding; lines stay separate where the data kept newlines."""
     plain = [int(token) for token in ids if token not in (words.eos_id, words.pad_id)]
     return newlines.decode(plain, tokenizer=words, keep_newlines=keep_newlines)

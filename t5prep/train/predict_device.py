@@ -1,4 +1,4 @@
-"""Token ids of inputs in, token ids and scores of answers out: all that predicting asks of a device."""
+"""Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ from t5prep.train.runtime.state import put_weights
 
 
 class Device:
-    """Answers batches of `rows` inputs with one model. Raises UsageError where what was asked for is not there."""
+    """Answer batches of `rows` inputs with one model. Raises UsageError where the requested device does not exist."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Device:
     def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
 
-        inputs: at most `rows` of int32[<= length]. The batch that the device sees is always [rows, length].
+        inputs: at most `rows` of int32[<= length]. The batch that the device gets is always [rows, length].
         """
         ids = np.full([self.rows, length], self._tokenizer.pad_id, np.int32)
         mask = np.zeros([self.rows, length], np.int32)
@@ -57,9 +57,9 @@ class Device:
         return found["ids"][: len(inputs)], found["scores"][: len(inputs)]
 
     def _drawn(self, ids: np.ndarray) -> np.ndarray:
-        """Return float32[rows, answers, max_length] between 0 and 1. They follow from the seed and a row's own tokens.
+        """Return random float32[rows, answers, max_length] between 0 and 1, from the seed and each row's own tokens.
 
-        So no other row of a batch, and no size of it, changes what is drawn.
+        So the draws of a row do not depend on the other rows or on the size of the batch.
         """
         shape = (self._generation.answers, self._generation.max_length)
         drawn = np.empty([len(ids), *shape], np.float32)

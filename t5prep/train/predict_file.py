@@ -1,4 +1,4 @@
-"""A file of answers that a killed run goes on with: it takes its name when it is whole, and what was written stays."""
+"""Write a file of answers that a killed run can continue: it gets its name when it is complete."""
 
 import contextlib
 import fcntl
@@ -13,11 +13,11 @@ from t5prep.io import atomic_files
 
 
 class AnswerFile:
-    """Text that is appended to piece by piece, each piece on disk before the next.
+    """Append text piece by piece, and put each piece on disk before the next.
 
-    `identity` is what the answers follow from: what another run of the same wrote is gone on with, `done` answers and
-    the `counts` of them; `fresh` begins anew. Raises OutputError where the place cannot be written, where another run is
-    writing it, or where a run of something else was cut off.
+    `identity` describes what the answers depend on. If a killed run with the same identity left a part, this run
+    continues it after `done` answers with their `counts`; `fresh` begins anew. Raises OutputError where the file cannot
+    be written, where another run is writing it, or where a run with another identity was killed.
     """
 
     def __init__(self, path: Path, *, identity: Mapping[str, Any], fresh: bool = False) -> None:
@@ -42,7 +42,7 @@ class AnswerFile:
         self._go_on({} if fresh else self._said())
 
     def _said(self) -> dict[str, Any]:
-        """Return the journal of a run that was cut off, or nothing."""
+        """Return the journal of a killed run, or an empty dict."""
         try:
             said = json.loads(self._journal.read_bytes())
         except (OSError, ValueError):
@@ -65,7 +65,7 @@ class AnswerFile:
         self.done, self.counts = said.get("done", 0), dict(said.get("counts", {}))
 
     def add(self, text: str, *, done: int, counts: Mapping[str, Any]) -> None:
-        """Write some answers; `done` are all that are written then, `counts` what was counted of them."""
+        """Write some answers; `done` is the number written so far, with these, and `counts` are their counts."""
         with _explained(self._path):
             self._file.write(text.encode("utf-8", "backslashreplace"))
             self._file.flush()
@@ -84,7 +84,7 @@ class AnswerFile:
         self._file.close()
 
     def close(self) -> None:
-        """Let go of an unfinished file; what is written of it stays, unless nothing is."""
+        """Close an unfinished file; its text stays on disk, unless it is empty."""
         if not self._file.closed:
             empty = self._file.tell() == 0
             self._file.close()

@@ -1,4 +1,4 @@
-"""Answers as text: JSON lines, one JSON object, CSV and TSV with the input's columns, or plain lines."""
+"""Format answers as text: JSON lines, one JSON object, CSV and TSV with the input's columns, or plain lines."""
 
 import csv
 import io
@@ -11,12 +11,12 @@ from t5prep.train.predict import Answer
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "json")
 _SUFFIXES = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".csv": "csv", ".tsv": "tsv", ".json": "json"}
-# What a table says of each answer, after the columns of its row.
+# The columns of an answer in a table, after the columns of its row.
 _NEW = ("prediction", "reason", "tokens_lost")
 
 
 def of_name(name: str) -> str:
-    """Return the format that a file's name says. Raises UsageError.
+    """Return the format that a file's name indicates. Raises UsageError.
 
     >>> of_name("answers.csv")
     'csv'
@@ -28,9 +28,9 @@ def of_name(name: str) -> str:
 
 
 class Writer:
-    """Turns answers into text piece by piece: `begin`, `some` for each group, `end`.
+    """Turn answers into text piece by piece: `begin`, `some` for each group, `end`.
 
-    `columns` are the input's, `scores` says that each answer has its score. Raises UsageError for an unknown format.
+    `columns` are the input's, `scores` adds each answer's score. Raises UsageError for an unknown format.
     """
 
     def __init__(self, kind: str, *, columns: Sequence[str] = (), scores: bool = False) -> None:
@@ -41,7 +41,7 @@ class Writer:
         self._new = tuple(_free(name, self._columns) for name in (*_NEW, *(("score",) if scores else ())))
 
     def begin(self) -> str:
-        """Return what stands before all answers."""
+        """Return the text before all answers."""
         if self.kind == "json":
             return '{"predictions": ['
         return self._table([[*self._columns, *self._new]]) if self.kind in ("csv", "tsv") else ""
@@ -59,11 +59,11 @@ class Writer:
         return comma + ",".join(f"\n  {line}" for line in lines) if lines else ""
 
     def going_on(self) -> None:
-        """Begin after answers that were written earlier."""
+        """Continue after answers that were written earlier."""
         self._first = False
 
     def end(self) -> str:
-        """Return what stands after all answers."""
+        """Return the text after all answers."""
         return "\n]}\n" if self.kind == "json" else ""
 
     def _cells(self, one: Answer) -> list[str]:
@@ -71,7 +71,7 @@ class Writer:
         return [*(_cell(one.row.get(column)) for column in self._columns), *said]
 
     def _table(self, rows: Sequence[Sequence[str]]) -> str:
-        if self.kind == "tsv":  # without quoting, as it is read: neither tabs nor newlines stand in a field
+        if self.kind == "tsv":  # without quoting, as TSV is read here: a field holds no tabs and no newlines
             return "".join("\t".join(_line(cell).replace("\t", " ") for cell in row) + "\n" for row in rows)
         text = io.StringIO(newline="")
         csv.writer(text, lineterminator="\n").writerows(rows)
@@ -79,7 +79,7 @@ class Writer:
 
 
 def as_dict(one: Answer, *, scores: bool = False) -> dict[str, Any]:
-    """Return an answer as JSON has it: id, input and prediction, and what else there is to say of it."""
+    """Return an answer as a dict for JSON: id, input and prediction, and other fields that are set."""
     said: dict[str, Any] = {"id": one.id, "input": one.input, "prediction": one.prediction}
     if one.reason:
         said["reason"] = one.reason
@@ -98,7 +98,7 @@ def as_dict(one: Answer, *, scores: bool = False) -> dict[str, Any]:
 
 
 def _line(text: str | None) -> str:
-    r"""Return a text on one line, and "" for none.
+    r"""Return a text on one line, and "" for None.
 
     >>> _line("a\r\nb")
     'a b'
@@ -113,7 +113,7 @@ def _cell(value: Any) -> str:
 
 
 def _free(name: str, columns: Sequence[str]) -> str:
-    """Return the name, or with a number behind it where a column of the input has it.
+    """Return the name, with a number after it if the input has a column of that name.
 
     >>> _free("prediction", ["id", "prediction"])
     'prediction_2'
