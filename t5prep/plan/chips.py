@@ -3,8 +3,8 @@
 All numbers are per *device*: what TensorFlow calls a replica and XLA compiles one program for. On v2, v3 and TPU7x that
 is one TensorCore, half a chip; on v5p one chip (both cores work as one); on v4 one core, as libtpu describes it.
 
-* `peak_flops`, `bandwidth`: the "key specifications" of https://docs.cloud.google.com/tpu/docs/NAME (v2 ... tpu7x), read
-  in November 2026, divided by the devices of a chip.
+* `peak_flops`, `bandwidth`: the "key specifications" of https://docs.cloud.google.com/tpu/docs/NAME (v2 ... tpu7x), as
+  of November 2026, divided by the devices of a chip.
 * `hbm_bytes`: what a program may use, which is the "available HBM" in the compiler's own out-of-memory error (libtpu
   0.0.51): a quarter to a half GiB less than the page says. A test compares it with the compiler.
 * `clock_hz` of v2, v3, v4: Jouppi et al. 2023 (arXiv 2304.01433), table 4. For the others: peak divided by the FLOPs of

@@ -1,7 +1,7 @@
-"""Prepared datasets to the batches that a step trains on: manifest → tf.data, from a disk or straight from gs://.
+"""Read prepared datasets as batches: manifest in, a tf.data dataset of batches out, from a disk or from gs://.
 
-Batches are `{input_ids, attention_mask, labels}`, int32 of static shape, the same rows in the same order whatever the
-number of replicas and hosts, and any step can be the first: `t5prep.train.data.order` says which record stands where.
+Batches are `{input_ids, attention_mask, labels}`, int32 of static shape. They have the same rows in the same order for
+any number of replicas and hosts, and can start at any step: `t5prep.train.data.order` defines the order.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def train_batches(
 ) -> tf.data.Dataset:
     """Return endless training batches from `start_step` on: this host's part of each global batch.
 
-    The same seed and step give the same rows in the same order, whatever the number of hosts. An epoch need not be a whole
+    The same seed and step give the same rows in the same order, for any number of hosts. An epoch need not be a whole
     number of steps: the next one begins in the same batch.
 
     Args:
@@ -88,11 +88,11 @@ def eval_batches(
     with_references: bool = False,
     tokenizer: str | None = None,
 ) -> tf.data.Dataset:
-    """Every record of a split once, in the order of its shards, as batches of `batch / hosts` rows.
+    """Return every record of a split once, in the order of its shards, as batches of `batch / hosts` rows.
 
-    The last ones are filled up with rows that weigh nothing: their labels are all -100, their `id` is "". Each host
-    gets a contiguous part. `with_references` adds string[rows, most], "" where a record has fewer (none are written
-    by a task with one right answer: then the column is empty). Raises DatasetError and UsageError.
+    The last batches are filled up with rows that the loss ignores: their labels are all -100, their `id` is "". Each
+    host gets a contiguous part. `with_references` adds string[rows, most], "" where a record has fewer (a task with one
+    right answer writes none: then the column is empty). Raises DatasetError and UsageError.
     """
     _check_rows(batch, host=host, hosts=hosts)
     opened = open_split(data, split=split, tokenizer=tokenizer)
@@ -108,13 +108,13 @@ def eval_batches(
 
 
 def steps_per_epoch(data: str | Sequence[str], *, split: str = "train", global_batch: int) -> int:
-    """After how many steps every record was seen: the records of all datasets over the batch, rounded up."""
+    """Return after how many steps every record was seen: all datasets' records divided by the batch, rounded up."""
     opened = open_all([data] if isinstance(data, str) else data, split=split)
     return -(-sum(sum(one.counts) for one in opened) // global_batch)
 
 
 def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, global_batch: int) -> list[int]:
-    """How many rows each dataset gives to a lane's window."""
+    """Return how many rows each dataset gives to a lane's window."""
     rows = order.table(global_batch, min(len(one.counts) for one in opened)).lane_rows
     wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
     if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):

@@ -1,4 +1,4 @@
-"""Serialized records to the trainer's tensors, a whole batch at a time."""
+"""Parse serialized records to the trainer's tensors, a whole batch at a time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_p
 
 
 def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
-    """A function of `string[rows]` that gives the batch: int32 of static shape, and the byte features named in `text`.
+    """Return a function from `string[rows]` to the batch: int32 of static shape, and the byte features named in `text`.
 
     `input_ids` and `attention_mask` are `int32[rows, input_length]`, `labels` `int32[rows, target_length]` with -100
     where there is no target; packed datasets add segment ids and positions of the same shapes. Byte features are
@@ -44,7 +44,7 @@ def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
             batch[name] = tf.ensure_shape(tf.cast(dense, tf.int32), [rows, length[name]])
         for name in text:
             batch[name] = read[name] if name in single else read[name].to_tensor("")
-        # A packed row knows its padding by segment 0; else padding is what the pad id fills.
+        # In a packed row, padding is segment 0; in other rows, padding has the pad id.
         filled = (
             batch["input_segment_ids"] > 0
             if said.settings.layout == "packed"
@@ -57,7 +57,7 @@ def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
 
 
 def blank(opened: Opened) -> bytes:
-    """A record that weighs nothing: EOS alone (a mask of zeros would make a softmax over nothing), no label, no id."""
+    """Return a record that the loss ignores: only EOS (a softmax needs at least one token), no label, no id."""
     said = opened.manifest
     entries = {}
     for name in sorted(said.features):

@@ -1,4 +1,4 @@
-"""Serialized records in order: lanes of shards, windows, and each host's rows of every batch. All of it runs in C++."""
+"""Read serialized records in training order: lanes of shards, windows, each host's rows of a batch. All runs in C++."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import tensorflow.experimental.numpy as tnp
 from t5prep.train.data import order
 from t5prep.train.data.opening import Opened
 
-# TFRecordDataset's read-ahead per file; its default of 256 kB is a system call per 200 records.
+# The read buffer of TFRecordDataset per file, in bytes; its default of 256 kB makes a system call per 200 records.
 _BUFFER = 1 << 20
 _TOGETHER = 256
 
@@ -24,11 +24,11 @@ def rows(
     host: int,
     hosts: int,
 ) -> Any:
-    """This host's rows of every global batch from `start_step` on, endless: a window's records, and which ones to take.
+    """Return this host's rows of every global batch from `start_step` on, without end, as (window, indices in it).
 
     The elements are `string[n], int64[global_batch / hosts]`. The window is the same tensor for all of its steps: the
-    batch is gathered where it is parsed, by many threads. `t5prep.train.data.order` says which rows they are. Of a lane's rows in
-    a window each dataset of a mixture gives its share, and the permutation mixes them.
+    batch is gathered where it is parsed, by many threads. `t5prep.train.data.order` defines which rows they are. Each
+    dataset of a mixture gives its share of a lane's rows in a window, and the permutation mixes them.
     """
     table = order.table(global_batch, min(len(one.counts) for one in opened))
     width, steps, lane_rows = table.width, table.steps, table.lane_rows
@@ -44,10 +44,10 @@ def rows(
         streams.append(_lanes(one, deal, lanes=lanes, start=window * share, share=share))
 
     def dealt(number: Any, *records: Any) -> Any:
-        """A window and, step by step, which of its records are the batch."""
+        """Return the window and, for each of its steps, the indices of the records in the batch."""
         index = number * lane_rows + tf.range(lane_rows, dtype=tf.int64)[tf.newaxis]
         lane = lanes[:, tf.newaxis]
-        # Only a single dataset has epochs that end at a row; a mixture's datasets each have their own.
+        # Only a single dataset has epochs that end at a row; in a mixture, each dataset has its own epochs.
         epoch = deals[0].epoch(lane, index) if len(deals) == 1 else tf.zeros_like(index)
         permuted = order.shuffled(tnp, seed, lane, index, epoch)
         row = tf.range(host * local, (host + 1) * local, dtype=tf.int64)
@@ -63,7 +63,7 @@ def rows(
 
 
 def _lanes(opened: Opened, deal: order.Deal, *, lanes: Any, start: int, share: int) -> Any:
-    """The records of some lanes for one window after another: `string[lanes, share]`, unpermuted."""
+    """Return the records of some lanes, window by window: `string[lanes, share]`, not permuted."""
     paths = tf.constant(opened.paths)
 
     def lane(number: Any) -> Any:
@@ -83,10 +83,10 @@ def _lanes(opened: Opened, deal: order.Deal, *, lanes: Any, start: int, share: i
 
 
 def piece(path: Any, skip: Any, take: Any) -> Any:
-    """Some consecutive records of one shard, many to an element: `string[n]`, since each element costs its way up.
+    """Return some consecutive records of one shard, many in an element (`string[n]`), because each element costs time.
 
-    Skipping hops from header to header without reading the records. The raw operation spares the layer that
-    TFRecordDataset wraps around every file.
+    Skipping reads only the headers of records. The raw operation avoids the layer that TFRecordDataset adds around
+    every file.
     """
     none = tf.zeros([0], tf.int64)
     file = tf.raw_ops.TFRecordDatasetV2(filenames=[path], compression_type="", buffer_size=_BUFFER, byte_offsets=none)
@@ -95,7 +95,7 @@ def piece(path: Any, skip: Any, take: Any) -> Any:
 
 
 def share_of(opened: Opened, *, begin: int, end: int) -> Any:
-    """The records [begin, end) of a split in the order of its shards, each once."""
+    """Return the records [begin, end) of a split in the order of its shards, each once."""
     pieces, passed = [], 0
     for path, count in zip(opened.paths, opened.counts, strict=True):
         low, high = max(begin - passed, 0), min(end - passed, count)

@@ -1,4 +1,4 @@
-"""Which shards a run may read: the manifest checked, and every shard's size, before the first step."""
+"""Open the datasets of a run: check the manifest and the size of every shard before the first step."""
 
 import dataclasses
 import os
@@ -11,7 +11,7 @@ from t5prep.io import gcs, paths
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """One split of one dataset, found whole. `paths` and `counts` leave out shards without records."""
+    """Describe one split whose shards are complete. `paths` and `counts` leave out shards without records."""
 
     data: str
     manifest: Manifest
@@ -21,22 +21,22 @@ class Opened:
 
     @property
     def input_length(self) -> int:
-        """Tokens in a row of `input_ids`."""
+        """Return the number of tokens in a row of `input_ids`."""
         return self._length("input_ids") or self.manifest.settings.input_length
 
     @property
     def target_length(self) -> int:
-        """Tokens in a row of `labels`."""
+        """Return the number of tokens in a row of `labels`."""
         return self._length("labels") or self.manifest.settings.target_length
 
     def _length(self, feature: str) -> int | None:
-        """Return the length of a feature that is padded to one."""
+        """Return the length that a feature is padded to, or None where it is not padded."""
         shape = self.manifest.features[feature].shape
         return shape[0] if shape else None
 
 
 def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened:
-    """Checks a dataset before anything is read: manifest, split, tokenizer, the size of every shard.
+    """Open a split after checking its dataset: manifest, split, tokenizer, the size of every shard.
 
     `tokenizer` is the SHA-256 of the SentencePiece model that the ids must come from; None checks nothing.
     Raises DatasetError.
@@ -74,7 +74,10 @@ def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened
 
 
 def open_all(data: Sequence[str], *, split: str, tokenizer: str | None = None) -> list[Opened]:
-    """The datasets of a mixture: besides what `open_split` checks, they must agree on tokenizer, layout and lengths."""
+    """Open the datasets of a mixture by `open_split`, and check that they agree on tokenizer, layout and lengths.
+
+    Raises DatasetError and UsageError.
+    """
     opened = [open_split(name, split=split, tokenizer=tokenizer) for name in data]
     for other in opened[1:]:
         for what, one, two in (

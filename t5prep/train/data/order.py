@@ -1,18 +1,18 @@
-"""The order in which training sees records: arithmetic on counts, a pure function of (seed, epoch, step).
+"""Compute the order in which training reads records, as a pure function of (seed, epoch, step).
 
-Shards hold their records shuffled already (placed by hash), so what is left to do per epoch is cheap:
+Shards hold their records in shuffled order already (by hash), so the work per epoch is small:
 
-* the shards of an epoch are permuted and laid end to end, beginning at a record drawn for that epoch;
+* the shards of an epoch are permuted and concatenated, starting at a record drawn for that epoch;
 * that sequence is cut into one contiguous range per *lane*; every batch takes the same number of rows from each lane,
   so a host opens only the files of its own lanes;
 * the records that a lane reads for some steps (a *window*) are permuted among themselves.
 
-Epochs are laid end to end without a gap: the rows of the first `records` positions are one epoch exactly, no batch is
-short, nothing is dropped. No buffer carries state, so any step is computed, never replayed. Lanes and windows depend on
-the global batch and the number of shards, never on replicas or hosts.
+Epochs follow each other without a gap: the rows of the first `records` positions are exactly one epoch, no batch is
+short, and nothing is dropped. No buffer holds state, so any step is computed directly, without replaying earlier steps.
+Lanes and windows depend on the global batch and the number of shards, never on replicas or hosts.
 
-Every function takes `xp`, numpy or TensorFlow's numpy: the same lines draw the order in tests and in the input graph.
-Hashing is done in 63 bits of an int64 with `* & ^ //` alone, which both wrap in the same way.
+Functions take `xp`, numpy or TensorFlow's numpy, so tests and the input graph compute the order with the same code.
+Hashing uses 63 bits of an int64 and only the operators `* & ^ //`, which overflow in the same way in both.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from typing import Any
 
 # A window holds about this many records of the global order: some 10 MB of 512-token records.
 WINDOW = 8192
-# Files that one host reads side by side. TensorFlow buffers up to 64 MB for each one on gs://.
+# The most files that one host reads at the same time. TensorFlow buffers up to 64 MB for each one on gs://.
 MAX_LANES = 32
 
 _MASK = 2**63 - 1
@@ -30,13 +30,13 @@ _MASK = 2**63 - 1
 _GOLDEN = 0x1E3779B97F4A7C15
 _FIRST = 0x3F58476D1CE4E5B9
 _SECOND = 0x14D049BB133111EB
-# What is drawn: the same number must not decide two things.
+# The purpose of a hash is part of its key, so that no hash decides two things.
 _SHARDS, _START, _ROWS = 1, 2, 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """How a global batch is laid: `lanes` times `width` rows, in windows of `steps` steps."""
+    """Describe the layout of a global batch: `lanes` times `width` rows, in windows of `steps` steps."""
 
     lanes: int
     width: int
@@ -44,12 +44,12 @@ class Table:
 
     @property
     def lane_rows(self) -> int:
-        """Records that one lane reads for one window."""
+        """Return how many records one lane reads for one window."""
         return self.width * self.steps
 
 
 def table(global_batch: int, shards: int) -> Table:
-    """As many lanes as divide the batch and leave each a shard or more, so that lanes seldom share a file.
+    """Return the layout with the most lanes that divide the batch: at most one for each shard, so that few share one.
 
     >>> table(128, 16)
     Table(lanes=16, width=8, steps=64)
@@ -62,7 +62,7 @@ def table(global_batch: int, shards: int) -> Table:
 
 
 def shares(rates: Sequence[float], size: int) -> list[int]:
-    """How many of `size` records each dataset gives, by largest remainder: exact to 1 / size.
+    """Return how many of `size` records each dataset gives, by largest remainder: exact to 1 / size.
 
     >>> shares([0.7, 0.2, 0.1], 512)
     [358, 103, 51]
@@ -76,7 +76,7 @@ def shares(rates: Sequence[float], size: int) -> list[int]:
 
 
 def key(*words: Any) -> Any:
-    """A hash of integers, or of integer arrays that broadcast: int64 in [0, 2**63)."""
+    """Return a hash of integers, or of integer arrays that broadcast: int64 in [0, 2**63)."""
     h = _GOLDEN
     for word in words:
         h = ((h ^ (word & _MASK)) + _GOLDEN) & _MASK
@@ -88,7 +88,7 @@ def key(*words: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Deal:
-    """How one dataset is dealt to lanes. `width` records go to each lane in turn; `stream` tells datasets apart."""
+    """Distribute one dataset over lanes: `width` records to each lane in turn. `stream` is the dataset's number."""
 
     counts: tuple[int, ...]
     seed: int
@@ -98,22 +98,23 @@ class Deal:
 
     @property
     def records(self) -> int:
-        """Records in an epoch."""
+        """Return the number of records in an epoch."""
         return sum(self.counts)
 
     def epoch(self, lane: Any, index: Any) -> Any:
-        """The epoch of the `index`-th record that a lane reads in its endless life."""
+        """Return the epoch of the `index`-th record that a lane reads, counted from the start of training."""
         position = index // self.width * (self.lanes * self.width) + lane * self.width + index % self.width
         return position // self.records
 
     def read(self, xp: Any, lane: Any, epoch: Any) -> Any:
-        """How many records a lane has read when an epoch begins."""
+        """Return how many records a lane has read when an epoch begins."""
         return self._before(xp, lane + 1, epoch * self.records) - self._before(xp, lane, epoch * self.records)
 
     def pieces(self, xp: Any, lane: Any, epoch: Any, index: Any) -> tuple[Any, Any, Any]:
-        """What a lane reads in an epoch, from its `index`-th record on: which shards, records to skip, records to take.
+        """Return what a lane reads in an epoch: shards, how many records to skip in each, and how many to take.
 
-        All three are int64[2 * shards]: the shards' ring twice, since a range may pass its end. Most takes are 0.
+        `index` is the first record to read, over all epochs. All three are int64[2 * shards]: the permuted shards
+        twice, because a range may continue past their end. Most numbers of records to take are 0.
         """
         this, following = epoch * self.records, (epoch + 1) * self.records
         start = key(self.seed, self.stream, _START, epoch) % self.records
@@ -129,15 +130,15 @@ class Deal:
         return ring, skip, xp.maximum(xp.minimum(ends, high) - xp.maximum(begins, low), 0)
 
     def _before(self, xp: Any, lane: Any, position: Any) -> Any:
-        """How many of the first `position` rows of the global order belong to lanes before this one."""
+        """Return how many of the first `position` rows of the global order belong to lanes before this one."""
         turn = self.lanes * self.width
         return position // turn * (self.width * lane) + xp.minimum(position % turn, self.width * lane)
 
 
 def shuffled(xp: Any, seed: int, lane: Any, index: Any, epoch: Any) -> Any:
-    """The permutation of a window: int[..., size], from lanes, indices and epochs that broadcast to that shape.
+    """Return the permutation of a window: int[..., size], from lanes, indices and epochs that broadcast to that shape.
 
-    Records of an earlier epoch stay before those of a later one. `index` is a lane's endless count of rows.
+    Records of an earlier epoch stay before those of a later one. `index` counts a lane's rows over all epochs.
     """
     drawn = key(seed, _ROWS, lane, index)
     return xp.argsort((epoch - epoch[..., :1]) * 2**44 + drawn // 2**19)
