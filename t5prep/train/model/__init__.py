@@ -1,1 +1,1 @@
-"""The T5 model: its weights, forward pass and decoding, in plain TensorFlow."""
+"""Compute T5 in plain TensorFlow: weights and token ids in; logits, or generated ids and their scores, out."""

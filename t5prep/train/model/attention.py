@@ -1,7 +1,8 @@
-"""Attention as T5 has it: unscaled products, one relative position bias for all layers of a stack, softmax in float32.
+"""Compute T5's attention: unscaled products, one relative position bias for all layers of a stack, softmax in float32.
 
-Written for what XLA makes of it on a TPU: the bias is a one-hot matmul (a gather's gradient is a scatter), what is as
-large as the scores is touched as seldom as can be, and dropout of probabilities is moved onto the values.
+The code is written for XLA on a TPU: the bias is a one-hot matmul (the gradient of a gather would be a slow scatter),
+tensors as large as the scores are read and written as little as possible, and dropout acts on the values instead of the
+probabilities.
 """
 
 import math
@@ -15,9 +16,10 @@ from t5prep.train.model.sums import ONES
 
 
 def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
-    """The bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
+    """Return the bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
 
-    In float32 as Mesh TensorFlow computes it (transformer_layers.py), so that borders fall where training had them.
+    It is computed in float32, as in Mesh TensorFlow (transformer_layers.py), so that borders are the same as in the
+    published models' training.
 
     >>> relative_buckets(np.array([-300, -2, 0, 1, 300]), bidirectional=True, buckets=32, max_distance=128).tolist()
     [15, 2, 0, 17, 31]
@@ -45,14 +47,14 @@ def relative_bias(
     bidirectional: bool,
     max_distance: int,
 ) -> tf.Tensor:
-    """What T5 adds to every score for its distance: float32[heads, queries, keys].
+    """Return the bias that T5 adds to each score by its distance: float32[heads, queries, keys].
 
-    table: float32[buckets, heads]; queries stand at positions first_query, first_query + 1 and so on, keys at 0, 1 and so
-    on. Packed rows need no positions of their own: a segment lies in one piece, so inside it distances are those of the
-    row, and outside it all is masked.
+    table: float32[buckets, heads]; queries are at positions first_query, first_query + 1 and so on, keys at 0, 1 and so
+    on. Packed rows need no positions of their own: a segment is contiguous, so distances inside it are those in the
+    row, and everything outside it is masked.
     """
     buckets, heads = table.shape
-    # Each bucket holds one interval of distances, so membership is two comparisons.
+    # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
     reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
     bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
     held = [reach[bucket == number] for number in range(buckets)]
@@ -60,7 +62,8 @@ def relative_bias(
     low = np.array([here[0] if len(here) else limit for here in held], np.int32)
     high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
-    # A zero that no compiler knows: without it TensorFlow folds the one-hot matrix into the program, megabytes of it.
+    # This zero is not a constant for the compiler: else TensorFlow stores the one-hot matrix, megabytes, in the
+    # program.
     zero = tf.cast(tf.math.is_nan(table[0, 0]), tf.int32)
     distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
     distances = tf.reshape(distances, [1, -1])
@@ -69,7 +72,7 @@ def relative_bias(
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
-    """[batch, length, heads * d_kv] as [batch, length, heads, d_kv]."""
+    """Reshape [batch, length, heads * d_kv] to [batch, length, heads, d_kv]."""
     return tf.reshape(x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
 
 
@@ -82,17 +85,17 @@ def attend(
     mask: tf.Tensor,
     dropped: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """What each query finds: softmax(query key + bias) value over the keys the mask allows, [batch, queries, heads * d_kv].
+    """Return softmax(query key + bias) value over the keys that the mask allows, [batch, queries, heads * d_kv].
 
-    query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias: float32[heads, queries, keys], or
-    None; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: what values are multiplied with,
-    [batch, keys, heads, 1], or None. Float32 inside, the queries' dtype outside.
+    query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias: float32[heads, queries, keys],
+    or None; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: the dropout mask by which values are
+    multiplied, [batch, keys, heads, 1], or None. Float32 inside; the result has the queries' dtype.
 
-    Gives the bias too, for the next layer to take: the gradients of all layers' are then added up in one place.
+    Return the bias too, as the next layer's input: then the gradients of all layers' biases are added up in one place.
 
-    Nothing as large as the scores is ever divided or summed up: a product with ones adds faster than a sum, the division
-    is done on what is found, and so is the sum in the softmax's gradient (Dao et al. 2022, appendix B.2). Only the raised
-    scores live on to the backward pass; of long texts not even they do.
+    No tensor as large as the scores is divided or reduced by a sum: a product with ones adds faster than a sum, and the
+    division, like the sum in the softmax's gradient, is done on the result (Dao et al. 2022, appendix B.2). Only the
+    exponentials of the scores are kept for the backward pass, and for long texts not even these.
     """
     biases = [] if bias is None else [bias]
     many = query.shape[1] * key.shape[1] * key.shape[2] >= MANY
@@ -105,7 +108,7 @@ def attend(
 def attend_together(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
 ) -> list[tf.Tensor]:
-    """All rows of the batch at once: [batch, queries, heads, d_kv], and the bias where there is one."""
+    """Compute attention for all rows of the batch at once; return [batch, queries, heads, d_kv] and any bias."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
@@ -130,7 +133,7 @@ def attend_together(
                 tf.einsum("bhqk,bkhd->bqhd", of_scores, key),
                 tf.einsum("bhqk,bqhd->bkhd", of_scores, query),
                 of_value if dropped is None else of_value * dropped,
-                # Row by row of the batch: a TPU takes three times as long for a sum over the first axis.
+                # Add the rows of the batch one by one: a TPU takes three times as long for a sum over the first axis.
                 *(
                     tf.add_n([total, *(tf.cast(row, tf.float32) for row in tf.unstack(of_scores))])
                     for total in of_biases

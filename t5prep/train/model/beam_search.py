@@ -1,4 +1,4 @@
-"""Beam search: token by token what `transformers` generates with `early_stopping=False`."""
+"""Search with beams; the tokens are the same as those of `transformers` with `early_stopping=False`."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from t5prep.train.model.decoding import Cache, Decoder, reorder_cache
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.next_token import forbid
 
-IMPOSSIBLE = -1e9  # the score of a beam that is not there
+IMPOSSIBLE = -1e9  # the score of a beam that does not exist
 
 
 class _Beams(NamedTuple):
-    """Hold the search: running hypotheses with summed log-probabilities, finished ones with their scores by length."""
+    """Hold the state of a search: running hypotheses with their log-probabilities, finished ones with final scores."""
 
     at: tf.Tensor  # int32[]: tokens so far
     running: tf.Tensor  # int32[batch, beams, length]
@@ -25,9 +25,9 @@ class _Beams(NamedTuple):
 
 
 def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the best finished hypotheses of `step.beams` running ones, int32[batch, answers, length], and their scores.
+    """Return the best hypotheses of a search with `step.beams` beams, int32[batch, answers, length], and their scores.
 
-    Those that did not finish in time end at the last place. scores: float32[batch, answers], divided by length.
+    Hypotheses without EOS end at the last position. scores: float32[batch, answers], normalized by length.
     """
     length_penalty = options.length_penalty
     batch, beams, length = step.batch, step.beams, step.length
@@ -50,7 +50,7 @@ def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Te
             start=step.config.decoder_start_token_id,
         )
         total = tf.reshape(allowed, [batch, beams, vocabulary]) + s.running_score[..., None]
-        # Twice as many as go on: at most one of each beam's continuations is its EOS, so enough remain to run.
+        # Take 2 * beams candidates: at most one continuation of each beam is EOS, so at least `beams` of them continue.
         score, index = tf.math.top_k(tf.reshape(total, [batch, beams * vocabulary]), k=2 * beams)
         parent, token = index // vocabulary, index % vocabulary
         tokens = tf.where(places == s.at, token[..., None], tf.gather(s.running, parent, batch_dims=1))
@@ -78,7 +78,7 @@ def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Te
             reorder_cache(cache, order),
         )
 
-    # Only the first beam counts at first, or all would be the same.
+    # All beams are equal at the start, so only the first one counts.
     first = tf.tile(tf.constant([[0.0] + [IMPOSSIBLE] * (beams - 1)]), [batch, 1])
     none = tf.fill([batch, beams, length], pad)
     start = _Beams(

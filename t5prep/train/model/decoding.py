@@ -1,4 +1,4 @@
-"""One decoder step at a time, with the keys and values of what came before kept in a cache of static shape.
+"""Run the decoder one step at a time, with the keys and values of earlier positions in a cache of static shape.
 
     encoded = encode(weights, config, input_ids, attention_mask, dtype=dtype)
     cache = init_cache(weights, config, encoded, length=target_length)
@@ -8,7 +8,7 @@
         tokens = tf.argmax(logits, axis=-1, output_type=tf.int32)
 
 For beams, the batch is rows * beams: repeat `encoded` and `attention_mask` row by row (tf.repeat), and after choosing
-beams give the cache their order with `reorder_cache`.
+beams bring the cache into their order with `reorder_cache`.
 """
 
 import functools
@@ -23,7 +23,7 @@ from t5prep.train.model.t5_config import ModelConfig
 
 
 class Cache(NamedTuple):
-    """For each decoder layer, dtype[batch, length, heads, d_kv]: what targets and what the input offer to attention."""
+    """Hold each decoder layer's keys and values of targets and of the input: dtype[batch, length, heads, d_kv]."""
 
     keys: tuple[tf.Tensor, ...]
     values: tuple[tf.Tensor, ...]
@@ -32,9 +32,9 @@ class Cache(NamedTuple):
 
 
 def init_cache(weights: Weights, config: ModelConfig, encoded: tf.Tensor, *, length: int) -> Cache:
-    """An empty cache for `length` target positions, and the input's keys and values, computed once.
+    """Return a cache with `length` empty target positions, and the keys and values of the input, computed once.
 
-    encoded: dtype[batch, input_length, d_model], of `model.encode`; its dtype is the cache's.
+    encoded: dtype[batch, input_length, d_model], of `t5.encode`; the cache has the same dtype.
     """
     layers = unstack_layers(stacked_weights(weights, config, "decoder", dtype=encoded.dtype))
     empty = tf.zeros([encoded.shape[0], length, config.num_heads, config.d_kv], encoded.dtype)
@@ -52,9 +52,9 @@ def decode_step(
     position: tf.Tensor | int,
     attention_mask: tf.Tensor,
 ) -> tuple[tf.Tensor, Cache]:
-    """The logits of the next token, float32[batch, vocab_size], and the cache with this position written.
+    """Return the logits of the next token, float32[batch, vocab_size], and the cache with this position written.
 
-    tokens: int32[batch], the token before (the start token at position 0); position: int32 scalar, the same for all
+    tokens: int32[batch], the previous token (the start token at position 0); position: int32 scalar, the same for all
     rows; attention_mask: int32[batch, input_length].
     """
     length, dtype = cache.keys[0].shape[1], cache.keys[0].dtype
@@ -98,7 +98,10 @@ def decode_step(
 
 
 def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
-    """Row i becomes what row rows[i] was: int32[batch]. Beams of one input share its cross-attention, which stays."""
+    """Return the cache with row rows[i] as its row i. rows: int32[batch].
+
+    Beams of one input have the same keys and values of the input, so these are not reordered.
+    """
     return cache._replace(
         keys=tuple(tf.gather(keys, rows) for keys in cache.keys),
         values=tuple(tf.gather(values, rows) for values in cache.values),
@@ -106,7 +109,7 @@ def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
 
 
 class Decoder:
-    """Makes one step for all beams of a batch, whose inputs were encoded once."""
+    """Run decoder steps for all beams of a batch, whose inputs are encoded once."""
 
     def __init__(
         self,
@@ -126,9 +129,9 @@ class Decoder:
         self.cache = init_cache(weights, config, encoded, length=max_length)
 
     def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor) -> tuple[tf.Tensor, Cache]:
-        """Return the logits that follow `tokens`, float32[batch, beams, vocab_size], and the cache with them in it.
+        """Return the logits after `tokens`, float32[batch, beams, vocab_size], and the cache with these tokens in it.
 
-        tokens: int32[batch, beams], all at place `at`.
+        tokens: int32[batch, beams], all at position `at`.
         """
         scores, cache = decode_step(
             self.weights,

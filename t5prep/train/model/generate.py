@@ -1,6 +1,6 @@
-"""Generation with keys and values kept, every shape static, so that the whole search compiles.
+"""Generate answers with a cache of keys and values and static shapes, so that XLA can compile the whole search.
 
-Greedy and with beams, token by token what `transformers` generates. An input is encoded once, whatever the number of
+Greedy search and beam search give the same tokens as `transformers`. An input is encoded once, for any number of
 answers or beams.
 """
 
@@ -28,7 +28,7 @@ def search(
 
     input_ids, attention_mask: int32[batch, input_length]; uniform: float32[batch, answers, max_length], the numbers
     between 0 and 1 by which tokens are drawn (None unless `options.sample`). Answers keep their EOS, with padding after
-    it. scores: float32[batch, answers], zeros where nobody asked for them.
+    it. scores: float32[batch, answers], zeros where they were not requested.
     """
     each = options.answers if options.sample else options.beams
     step = Decoder(weights, config, input_ids, attention_mask, max_length=options.max_length, beams=each, dtype=dtype)
@@ -48,6 +48,6 @@ def generate(
     length_penalty: float = Generation.length_penalty,
     dtype: tf.DType = tf.float32,
 ) -> tf.Tensor:
-    """Return the best answer to each input: int32[batch, max_length]. Arguments as in `search`, greedy with one beam."""
+    """Return the best answer to each input: int32[batch, max_length]. Arguments as in `search`; one beam is greedy."""
     options = Generation(max_length=max_length, beams=beams, length_penalty=length_penalty)
     return search(weights, config, input_ids, attention_mask, options=options, dtype=dtype)[0][:, 0]

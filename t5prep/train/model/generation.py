@@ -1,4 +1,4 @@
-"""How answers are generated: the options of a search, checked before any of it is compiled."""
+"""Define the options of generating answers, and check them before anything is compiled."""
 
 import dataclasses
 
@@ -7,13 +7,13 @@ from t5prep.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """Hold the options of a search. Greedy unless there are several `beams` or `sample` is set.
+    """Hold the options of a search, which is greedy unless there are several `beams` or `sample` is set.
 
-    Lengths count tokens with EOS; `max_length` 0 stands for the run's target length. The score of an answer is its
-    log-probability divided by its length to the power of `length_penalty`: Wu et al. 2016 without its constant, as
-    `transformers` has it; 0.6 is T5's (Raffel et al. 2020, appendix). `no_repeat_ngram` is the size of the n-grams that may
-    not occur twice (0: any may). `top_k` 0 and `top_p` 1 draw from the whole vocabulary. `answers` are how many to give,
-    `scores` whether scores are wanted where they are not needed for the search. Raises UsageError.
+    Lengths count tokens with EOS; `max_length` 0 means the run's target length. The score of an answer is its
+    log-probability divided by its length to the power of `length_penalty`: Wu et al. 2016 without its constant, as in
+    `transformers`; 0.6 is T5's (Raffel et al. 2020, appendix). `no_repeat_ngram` is the size of the n-grams that may
+    not occur twice (0: any may). `top_k` 0 and `top_p` 1 draw from the whole vocabulary. `answers` is the number of
+    answers; `scores` requests scores where the search itself does not need them. Raises UsageError.
     """
 
     max_length: int = 0

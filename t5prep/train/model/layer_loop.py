@@ -1,7 +1,7 @@
-"""All layers of a stack as one loop over their stacked weights, with its backward loop written out: rematerialization.
+"""Run all layers of a stack as one loop over their stacked weights, with a backward loop that rematerializes.
 
-Only each layer's input is kept for the backward pass, which runs the layer again. One layer's program serves them all, so
-XLA compiles it in the time of one; and a layer's gradients are written where its weights were read.
+Only each layer's input is kept for the backward pass, which runs the layer again. All layers share one program, so XLA
+compiles in the time of one layer; and a layer's gradients overwrite its weights' slots after they were read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,17 +9,17 @@ from typing import Any
 
 import tensorflow as tf
 
-# A layer: (x, what all layers share, this layer's weights, its number) → x.
+# A layer: (x, inputs that all layers share, this layer's weights, its number) → x.
 Layer = Callable[[tf.Tensor, Sequence[tf.Tensor], Mapping[str, tf.Tensor], tf.Tensor], tf.Tensor]
 
 
 def loop_over_layers(
     layer: Layer, x: tf.Tensor, shared: Sequence[tf.Tensor], stacked: Mapping[str, tf.Tensor]
 ) -> tf.Tensor:
-    """The layers one after the other, on x.
+    """Apply the layers one after the other to x, and return the result.
 
     stacked: weights with a leading axis of layers; shared: other inputs with gradients, which are added up over the
-    layers. What `layer` closes over gets no gradient.
+    layers. Tensors in the closure of `layer` get no gradient.
     """
     names = list(stacked)
     layers = int(stacked[names[0]].shape[0])
@@ -49,7 +49,7 @@ def loop_over_layers(
                 zero = tf.UnconnectedGradients.ZERO
                 of_x, more, of_own = tape.gradient(y, inputs, output_gradients=of_x, unconnected_gradients=zero)
                 of_shared = [total + part for total, part in zip(of_shared, more, strict=True)]
-                # Weights that were read are not read again: their gradients take their place.
+                # These weights are not read again: write their gradients in their place.
                 arrays = [array.write(number, of_own[name]) for array, name in zip(arrays, names, strict=True)]
                 return done + 1, of_x, of_shared, arrays
 
@@ -66,6 +66,6 @@ def loop_over_layers(
 
 
 def array_of(value: tf.Tensor) -> tf.TensorArray:
-    """A tensor as the array of its first axis' slices, each of which may be written over once it has been read."""
+    """Return a tensor as the array of slices of its first axis; each slice may be overwritten after it was read."""
     array = tf.TensorArray(value.dtype, size=value.shape[0], element_shape=value.shape[1:], clear_after_read=False)
     return array.unstack(value)

@@ -1,4 +1,4 @@
-"""The parts of a T5 layer besides attention: normalisation, dropout, feed-forward."""
+"""Compute the parts of a T5 layer besides attention: normalisation, dropout, feed-forward."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _AUTO_SELECT = 3  # tf.random.Algorithm.AUTO_SELECT: the generator that is faste
 
 
 def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-    """Divide each vector by its root mean square, in float32, and scale it; no mean is taken away, no bias added."""
+    """Divide each vector by its root mean square, in float32, and scale it; subtract no mean and add no bias."""
     wide = tf.cast(x, tf.float32)
     wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
     return tf.cast(wide * tf.cast(scale, tf.float32), x.dtype)
@@ -17,21 +17,21 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Dropout:
-    """Dropout with masks that depend on a seed and on where they are used, so that a layer recomputed draws the same.
+    """Apply dropout with masks that depend only on a seed and a site, so that a recomputed layer draws the same masks.
 
-    As T5X has it, one mask serves the whole length axis: a position costs no random bits. `seed` is int32[2], another
-    one each step and replica; None switches dropout off.
+    As in T5X, one mask serves the whole length axis, which saves random bits. `seed` is int32[2], different for each
+    step and replica; None switches dropout off.
     """
 
     rate: float
     seed: tf.Tensor | None
 
     def mask(self, shape: Sequence[int], dtype: tf.DType, *, site: int | tf.Tensor) -> tf.Tensor | None:
-        """What to multiply with: 0, or 1 / (1 - rate); None where nothing is dropped. Each `site` draws its own."""
+        """Return a mask of 0 and 1 / (1 - rate); None where nothing is dropped. Each `site` has its own mask."""
         if self.seed is None or self.rate == 0.0:
             return None
-        # One key a step; each site counts from its own multiple of 2**32, in the counter's first word, which is the one
-        # that a TPU's own generator takes (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc).
+        # One key for each step; each site counts from its own multiple of 2**32, in the counter's first word, which is
+        # the one that a TPU's own generator uses (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc).
         bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=shape,
             key=tf.reshape(tf.bitcast(self.seed, tf.uint64), [1]),
@@ -43,7 +43,7 @@ class Dropout:
         return tf.where(kept, tf.constant(1.0 / (1.0 - self.rate), dtype), tf.constant(0.0, dtype))
 
     def __call__(self, x: tf.Tensor, *, site: int | tf.Tensor) -> tf.Tensor:
-        """Drop features of x, [batch, length, features...], alike at every position of a row."""
+        """Drop features of x, [batch, length, features...], the same ones at every position of a row."""
         mask = self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site)
         return x if mask is None else x * mask
 
@@ -51,7 +51,7 @@ class Dropout:
 def feed_forward(
     x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, dropout: Dropout, site: int | tf.Tensor
 ) -> tf.Tensor:
-    """relu(x wi) wo, or with two matrices gelu(x wi_0) * (x wi_1) wo, GELU by its tanh (Shazeer 2020).
+    """Return relu(x wi) wo, or with two matrices gelu(x wi_0) * (x wi_1) wo, GELU by its tanh form (Shazeer 2020).
 
     x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model].
     """

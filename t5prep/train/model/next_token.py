@@ -1,4 +1,4 @@
-"""Which token comes next: what may not be said, and what is drawn of the rest."""
+"""Choose the next token: exclude forbidden tokens, and draw one of the others."""
 
 import tensorflow as tf
 
@@ -10,10 +10,10 @@ FORBIDDEN = -1e9  # far below any logit and finite, so that differences stay num
 def forbid(
     scores: tf.Tensor, said: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int, start: int
 ) -> tf.Tensor:
-    """Return the scores without EOS before the least length, and without tokens that would repeat an n-gram.
+    """Return the scores, with FORBIDDEN for EOS before the least length and for tokens that would repeat an n-gram.
 
-    scores: float32[rows, vocabulary]; said: int32[rows, length], of which the first `at` tokens are there. The decoder's
-    start token counts as said before them, as in `transformers`.
+    scores: float32[rows, vocabulary]; said: int32[rows, length], the tokens so far, of which the first `at` are set.
+    The decoder's start token counts as the token before them, as in `transformers`.
     """
     if options.min_length > 1:
         too_soon = (tf.range(scores.shape[1]) == eos) & (at + 1 < options.min_length)
@@ -27,10 +27,10 @@ def forbid(
 
 
 def _repeats(said: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) -> tf.Tensor:
-    """Return which tokens would make the last `size` ones an n-gram that was said before: bool[rows, vocabulary]."""
+    """Return which tokens would complete an n-gram of `size` tokens that occurred before: bool[rows, vocabulary]."""
     rows, length = said.shape
     begins = length - size + 1
-    # An n-gram that begins at i was said whole where its last token, i + size - 1, stands before `at`.
+    # An n-gram that begins at i is complete where its last token, i + size - 1, is before `at`.
     same = tf.tile((tf.range(begins) + size - 1 < at)[None], [rows, 1])
     for ahead in range(size - 1):
         last = tf.gather(said, tf.maximum(at - (size - 1) + ahead, 0), axis=1)
@@ -40,10 +40,10 @@ def _repeats(said: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) -> t
 
 
 def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Tensor:
-    """Return a token for each row, int32[rows], drawn by its own number between 0 and 1: float32[rows].
+    """Return a token for each row, int32[rows], drawn by the row's own number between 0 and 1: float32[rows].
 
-    The temperature comes first, then the `top_k` likeliest, then of these the fewest that have `top_p` of the
-    probability, as in `transformers`.
+    First the temperature is applied, then the `top_k` most likely tokens are kept, then of these the fewest that have
+    `top_p` of the probability, as in `transformers`.
     """
     tokens = None
     scores = scores / options.temperature

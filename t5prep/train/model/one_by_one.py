@@ -1,4 +1,4 @@
-"""Greedy search and sampling: one token after the other, each the likeliest or drawn, until every answer has its EOS."""
+"""Search greedily or sample: take one token after the other, the most likely or a drawn one, until all have EOS."""
 
 import tensorflow as tf
 
@@ -8,10 +8,11 @@ from t5prep.train.model.next_token import draw, forbid
 
 
 def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the answers, best first, int32[batch, answers, length], and their log-probabilities, float32[batch, answers].
+    """Return the answers, best first, int32[batch, answers, length], and their scores, float32[batch, answers].
 
-    uniform: float32[batch, answers, length], the numbers by which tokens are drawn; None where they are the likeliest. The
-    log-probabilities are the model's own, whatever was forbidden, and zeros where nobody asked for them.
+    uniform: float32[batch, answers, length], the numbers by which tokens are drawn; None to take the most likely
+    tokens. A score is a log-probability normalized by length. Log-probabilities are the model's own, also where tokens
+    were forbidden, and zeros where they were not requested.
     """
     pad, eos = step.config.pad_token_id, step.config.eos_token_id
     start_id = step.config.decoder_start_token_id

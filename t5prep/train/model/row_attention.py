@@ -1,7 +1,8 @@
-"""Attention over long texts, a few rows of the batch at a time: no more of the scores exists than theirs.
+"""Compute attention over long texts for a few rows of the batch at a time, so that only their scores exist at once.
 
-The backward pass makes the scores again (Dao et al. 2022, section 3.1), so nothing of their size is kept for it; and a
-few rows' fit the memory beside a TPU's cores in float32, where all rows' have to be packed, and sent out and in.
+The backward pass computes the scores again (Dao et al. 2022, section 3.1), so nothing of their size is kept for it. And
+the float32 scores of a few rows fit into the fast memory of a TPU's cores; those of all rows must be packed and moved
+to HBM and back.
 """
 
 from typing import Any
@@ -11,17 +12,17 @@ import tensorflow as tf
 from t5prep.train.model.layer_loop import array_of
 from t5prep.train.model.sums import ONES
 
-MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to stays a number
-# From this many scores of one row on the loop is worth its turns.
+MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to has no NaN
+# The loop is faster from this many scores of one row on.
 MANY = 1 << 21
-# Forward, as many rows at once as have this many: half of a TPU v5e's fast memory (128 MiB).
+# The forward pass takes as many rows at once as have this many scores: half of a TPU v5e's fast memory (128 MiB).
 MOST = 1 << 24
 
 
 def attend_by_rows(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
 ) -> list[tf.Tensor]:
-    """As `attention.attend_together`."""
+    """Compute the same as `attention.attend_together`, a few rows at a time."""
     rows, dtype = query.shape[0], query.dtype
 
     def scores(query: tf.Tensor, key: tf.Tensor, allowed: tf.Tensor, biases: tuple[tf.Tensor, ...]) -> tf.Tensor:
@@ -60,7 +61,7 @@ def attend_by_rows(
             found, highest, scale = (tf.reshape(x, [rows, *x.shape[2:]]) for x in blocks)
 
         def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            # As in `attend_together`, what is divided is what came from above and not the raised scores.
+            # As in `attend_together`, divide the upstream gradient and not the exponentials of the scores.
             wide = tf.cast(upstream, tf.float32) * scale
             common = tf.transpose(tf.reduce_sum(wide * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])
             scaled = tf.cast(wide, dtype)
@@ -74,9 +75,9 @@ def attend_by_rows(
                 of_value = tf.cast(product("hqk,qhd->khd", raised, scaled[row]), dtype)
                 if dropped is not None:
                     of_value *= dropped[row]
-                # Each gradient takes the place of what is read for the last time before it is known, and of nothing
-                # that might be read later, or all would be copied: values are read for the scores' gradient, queries
-                # for that of the keys, keys for that of the queries.
+                # Each gradient overwrites an input that was read for the last time before the gradient is known. If
+                # that input might be read later, TensorFlow would copy everything. Values are last read for the
+                # gradient of the scores, queries for that of the keys, keys for that of the queries.
                 queries, keys, values = arrays
                 values = values.write(row, of_key)
                 queries = queries.write(_after(of_key, row), of_query)
@@ -94,11 +95,14 @@ def attend_by_rows(
 
 
 def _after(x: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
-    """The row, of which no compiler knows that it does not depend on x: nothing is larger than infinity."""
+    """Return the row unchanged, but computed after x: no compiler knows that nothing is larger than infinity."""
     return row + tf.cast(tf.cast(x[0, 0, 0], tf.float32) > float("inf"), tf.int32)
 
 
 def product(equation: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """In float32 whatever the operands are: a TPU multiplies their bfloat16 values and adds in float32 either way, but of
-    bfloat16 operands TensorFlow makes it round the result, and then store it."""
+    """Return the einsum of two operands cast to float32.
+
+    A TPU multiplies bfloat16 values and adds in float32 in any case, but for bfloat16 operands TensorFlow makes it
+    round the result, and then store it.
+    """
     return tf.einsum(equation, tf.cast(left, tf.float32), tf.cast(right, tf.float32))

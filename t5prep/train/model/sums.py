@@ -1,20 +1,20 @@
-"""Sums over large weights and gradients, written as a TPU adds them up fastest (libtpu 0.0.51's estimates, v5e).
+"""Add up large weights and gradients in the way that is fastest on a TPU (by libtpu 0.0.51's estimates for v5e).
 
-XLA takes one register at a time through a reduction. A matrix product with ones does the same sums in the time that
-reading takes, a third of it, and multiplies in bfloat16 on the way: each square is rounded to 8 bits, their sum is not,
-which is less than what a gradient in bfloat16 was rounded by before.
+XLA passes one register at a time through a reduction. A matrix product with ones computes the same sums in a third of
+the time, as fast as the input can be read. It multiplies in bfloat16: each square is rounded to 8 bits, but their sum
+is not. This error is smaller than the rounding of a gradient in bfloat16 before.
 """
 
 import tensorflow as tf
 
-ONES = 8  # columns: one would be turned into a sum again
+ONES = 8  # columns of ones: XLA would turn a product with a single column into a sum again
 SLICES = 8
-# Rows of a slice come in whole tiles: 8 of float32.
+# The rows of a tile in float32; slices have whole tiles.
 TILE = 8
 
 
 def row_and_column_sums(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Over each row of the matrices in a stack, and over each column.
+    """Return the sums over each row of the matrices in a stack, and over each column.
 
     >>> [sums.numpy().tolist() for sums in row_and_column_sums(tf.constant([[3.0, 4.0], [1.0, 0.0]]))]
     [[7.0, 1.0], [4.0, 4.0]]
@@ -26,7 +26,7 @@ def row_and_column_sums(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def weighted_sum(x: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """Of each matrix x in a stack, the sum of x[i, j] rows[i] columns[j].
+    """Return for each matrix x in a stack the sum of x[i, j] rows[i] columns[j].
 
     >>> float(weighted_sum(tf.constant([[3.0, 4.0], [1.0, 0.0]]), tf.constant([1.0, 10.0]), tf.constant([1.0, 2.0])))
     21.0
@@ -36,10 +36,11 @@ def weighted_sum(x: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor
 
 
 def sum_of_squares(x: tf.Tensor, *, stacked_axes: int = 0) -> tf.Tensor:
-    """One sum for each weight in a stack.
+    """Return one sum of squares for each weight in a stack.
 
-    A single matrix is added up in slices of its rows, which XLA does as fast as it reads them. A stack stays whole: XLA
-    would turn tall matrices around to cut them; and it is read as a whole to be cast for its layers, in the same pass.
+    A single matrix is added up in slices of its rows, which XLA does as fast as it reads them. A stack is not cut into
+    slices: XLA would transpose tall matrices for that; and the stack is read as a whole in any case, in the same pass,
+    to be cast for its layers.
     """
     if not stacked_axes and x.shape.rank == 2 and x.shape[0] % (SLICES * TILE) == 0:
         x = tf.add_n([tf.square(part) for part in tf.split(x, SLICES)])

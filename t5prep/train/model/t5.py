@@ -1,8 +1,8 @@
-"""T5, forward: functions from weights and tokens to logits, in plain TensorFlow.
+"""Compute T5's forward pass from weights and tokens to logits, in plain TensorFlow.
 
-Weights are a dict, name → tensor or variable, of the shapes in `weight_layout.weight_layouts`; every function takes it
-first. All shapes are static. In `dtype=tf.bfloat16` matmuls, activations and the residual stream are bf16; norms,
-softmax, logits and loss stay in float32, and so do the weights themselves.
+Weights are a dict, name → tensor or variable, with the shapes in `weight_layout.weight_layouts`. All shapes are static.
+With `dtype=tf.bfloat16`, matmuls, activations and the residual stream are bf16; norms, softmax, logits and loss stay in
+float32, and so do the weights themselves.
 """
 
 import functools
@@ -19,10 +19,10 @@ from t5prep.train.model.t5_config import ModelConfig
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
 LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in _PARTS
 
-_PARTS = frozenset({"norms", "kv", "cross_kv", "out", "wi"})  # several weights of a layer in one variable
-_WIDE = frozenset({"norms", "relative_bias"})  # in float32 whatever the matrices are in
+_PARTS = frozenset({"norms", "kv", "cross_kv", "out", "wi"})  # variables that hold several weights of a layer
+_WIDE = frozenset({"norms", "relative_bias"})  # variables that are in float32 for any dtype of the matrices
 
-ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # where the dropout sites of each stack begin
+ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # the first dropout site of each stack
 
 
 def forward(
@@ -34,11 +34,11 @@ def forward(
     dropout_seed: tf.Tensor | None = None,
     remat: bool = False,
 ) -> tf.Tensor:
-    """The logits of every target position, teacher forced: float32[batch, target_length, vocab_size].
+    """Return the logits of every target position with teacher forcing: float32[batch, target_length, vocab_size].
 
     batch: `input_ids`, `attention_mask`, `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
-    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: layers are a loop, and
-    run again in the backward pass instead of keeping their activations.
+    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: run the layers as a loop,
+    and again in the backward pass instead of keeping their activations.
     """
     dropout = Dropout(config.dropout_rate, dropout_seed)
     segments = batch.get("input_segment_ids")
@@ -86,7 +86,7 @@ def encode(
     dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
     remat: bool = False,
 ) -> tf.Tensor:
-    """What the decoder attends to: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
+    """Return the encoder's output: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
     mask = key_mask(attention_mask) if segment_ids is None else same_segment(segment_ids, segment_ids)
     embedded = embed(weights, input_ids, dtype=dtype)
     return run_stack(weights, config, "encoder", embedded, mask=mask, dropout=dropout, remat=remat)
@@ -104,7 +104,7 @@ def run_stack(
     dropout: Dropout,
     remat: bool,
 ) -> tf.Tensor:
-    """All layers of the "encoder" or "decoder" (the one with `encoded`) on x, dtype[batch, length, d_model]."""
+    """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x; return dtype[batch, length, d_model]."""
     first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
     bias_of = functools.partial(
         relative_bias,
@@ -135,7 +135,7 @@ def run_stack(
         x = loop_over_layers(run, x, [*shared, *biases], stacked)
     else:
         for number, w in enumerate(unstack_layers(stacked)):
-            # Each layer takes the bias from the one before, so that its gradient is added up on the way back.
+            # Each layer takes the bias from the previous one, so that the backward pass adds up its gradient.
             x, bias = run_layer(x, [*shared, *biases], w, number)
             biases = biases and [bias]
     x = rms_norm(x, weights[f"{stack}.final_norm"], epsilon=config.layer_norm_epsilon)
@@ -153,25 +153,25 @@ def attention_layer(
     dropout: Dropout,
     site: int | tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """x plus what it finds in itself, or in `encoded`, and the bias for the next layer; w: this layer's weights."""
+    """Return x plus its attention over itself or over `encoded`, and the next layer's bias; w: the layer's weights."""
     prefix, which = ("", 0) if encoded is None else ("cross_", 1)
     normed = rms_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
     source = normed if encoded is None else encoded
     query = split_heads(tf.matmul(normed, w[f"{prefix}q"]), config.num_heads)
     key, value = (split_heads(tf.matmul(source, part), config.num_heads) for part in w[f"{prefix}kv"])
-    # One mask for all queries drops a key's probabilities: the same as dropping its value, and far smaller.
+    # One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
     dropped = dropout.mask([x.shape[0], source.shape[1], config.num_heads, 1], x.dtype, site=site)
     found, bias = attend(query, key, value, bias=bias, mask=mask, dropped=dropped)
     return x + dropout(tf.matmul(found, w["out"][which]), site=site + 1), bias
 
 
 def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
-    """The embeddings of ids, int32[batch, length], as dtype[batch, length, d_model]."""
+    """Return the embeddings of ids, int32[batch, length], as dtype[batch, length, d_model]."""
     return tf.cast(tf.gather(tf.convert_to_tensor(weights["shared"]), ids), dtype)
 
 
 def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
-    """Scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
+    """Return scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
     decoded = tf.cast(decoded, tf.float32)
     if config.scale_decoder_outputs:
         decoded *= config.d_model**-0.5
@@ -182,7 +182,7 @@ def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tens
 def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
     """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32.
 
-    Gradients stay in `dtype`, half the bytes to stack and to read: who adds them up widens them.
+    Gradients stay in `dtype`, which halves the bytes to stack and to read; the code that adds them up casts them.
     """
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -197,10 +197,10 @@ def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype:
 
 
 def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[LayerWeights]:
-    """Each layer's own slices of `stacked_weights`, `in_parts`.
+    """Return each layer's own slices of `stacked_weights`, like `in_parts`.
 
-    One unstack a variable, whose gradient is one concatenation, which each product writes its part of; slices of
-    slices would be stacked twice, and slicing layer by layer would add up padded gradients.
+    Each variable is unstacked once, so its gradient is one concatenation, into which each product writes its part.
+    Slices of slices would be stacked twice, and slicing layer by layer would add up padded gradients.
     """
     layers = []
     for name, whole in stacked.items():
@@ -213,12 +213,12 @@ def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[LayerWeights]:
 
 
 def in_parts(w: Mapping[str, tf.Tensor]) -> LayerWeights:
-    """One layer's slices of `stacked_weights`; what is several weights, as their list."""
+    """Return one layer's slices of `stacked_weights`, with a list for each variable that holds several weights."""
     return {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
 
 
 def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:
-    """Decoder inputs for labels: each target's predecessor, the start token first in every segment, -100 as padding."""
+    """Return decoder inputs for labels: the previous target, or a segment's start token; -100 becomes padding."""
     start = tf.fill([labels.shape[0], 1], tf.constant(config.decoder_start_token_id, labels.dtype))
     shifted = tf.concat([start, labels[:, :-1]], axis=1)
     if segment_ids is not None:
@@ -228,10 +228,10 @@ def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tenso
 
 
 def key_mask(attention_mask: tf.Tensor) -> tf.Tensor:
-    """bool[batch, 1, 1, keys] from int32[batch, keys]: every query may attend to the tokens that are not padding."""
+    """Return bool[batch, 1, 1, keys] from int32[batch, keys]: each query may attend to tokens that are not padding."""
     return (attention_mask > 0)[:, None, None, :]
 
 
 def same_segment(queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-    """bool[batch, 1, queries, keys]: a token attends inside its own packed example only; padding to padding."""
+    """Return bool[batch, 1, queries, keys]: a token attends only to its own packed example, padding to padding."""
     return queries[:, None, :, None] == keys[:, None, None, :]

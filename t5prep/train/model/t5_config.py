@@ -1,4 +1,4 @@
-"""The shape of one T5, from the `config.json` of a Hugging Face checkpoint, and back.
+"""Read the shape of a T5 from the `config.json` of a Hugging Face checkpoint, and write it.
 
 T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices), umT5 (mT5
 with position biases in every layer) and ByT5 (1.1 with bytes for a vocabulary) are one architecture with a few numbers.
@@ -17,10 +17,10 @@ FEED_FORWARDS = ("relu", "gated-gelu")
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """What decides a T5's weights and what it computes; names as in `transformers`' T5Config.
+    """Hold the numbers that define a T5's weights and computation, with the names of `transformers`' T5Config.
 
     `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
-    `tie_word_embeddings`: logits use the input embedding `shared`; else a matrix of their own, `lm_head`.
+    `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
     """
 
     vocab_size: int = 32128
@@ -44,26 +44,27 @@ class ModelConfig:
 
     @property
     def inner_dim(self) -> int:
-        """Width of all heads together: num_heads * d_kv, which need not be d_model."""
+        """Return the width of all heads together: num_heads * d_kv, which need not be d_model."""
         return self.num_heads * self.d_kv
 
     @property
     def gated(self) -> bool:
-        """Whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
+        """Check whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
         return self.feed_forward_proj == "gated-gelu"
 
     @property
     def bias_in_every_layer(self) -> bool:
-        """Whether each layer has relative position biases of its own (umT5), or all of a stack share the first one's."""
+        """Check whether each layer has its own relative position biases (umT5), or all share those of the first."""
         return self.model_type == "umt5"
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
-        """Read what a `config.json` says; what it leaves out has the default of its model type.
+        """Return the config of a parsed `config.json`; a missing entry has the default of the model type.
 
-        transformers writes `"tie_word_embeddings": true` into every T5 since 5.0, T5 1.1 included, and keeps the truth
-        in `scale_decoder_outputs`; older files say it in `tie_word_embeddings`. mT5 and umT5 are never tied as published. A
-        checkpoint without `lm_head.weight` is tied whatever its config says: `weights.load_weights` settles that.
+        Since 5.0, transformers writes `"tie_word_embeddings": true` for every T5, T5 1.1 included, and the true value
+        in `scale_decoder_outputs`; older files have it in `tie_word_embeddings`. The published mT5 and umT5 are never
+        tied. A checkpoint without `lm_head.weight` is tied whatever its config says: `weights.load_weights` handles
+        that.
 
         Raises UsageError for another architecture.
 
@@ -98,7 +99,7 @@ class ModelConfig:
 
     @classmethod
     def read(cls, content: bytes, *, where: object) -> "ModelConfig":
-        """What a file says that should be a `config.json`. Raises UsageError, naming `where`, when it is none."""
+        """Return the config of a `config.json`'s content. Raises UsageError, which names `where`, if it is invalid."""
         try:
             config = cls.from_json(json.loads(content))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -112,7 +113,7 @@ class ModelConfig:
         return config
 
     def to_json(self) -> dict[str, Any]:
-        """A `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
+        """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
         values = dataclasses.asdict(self)
         if self.model_type != "t5":
             del values["scale_decoder_outputs"]
@@ -127,7 +128,8 @@ class ModelConfig:
         }
 
 
-# Defaults of mT5 and umT5 where a config leaves something out (transformers, configuration_mt5.py, configuration_umt5.py).
+# Defaults of mT5 and umT5 where a config leaves something out (transformers, configuration_mt5.py,
+# configuration_umt5.py).
 MT5_DEFAULTS = cast(
     dict[str, Any],
     {

@@ -1,8 +1,8 @@
-"""Which variables hold a T5's weights, and which Hugging Face tensor is where in them.
+"""Define the variables that hold a T5's weights, and the place of each Hugging Face tensor in them.
 
-Weights of one shape lie stacked over the layers in one variable: `encoder.kv` is [layers, 2, d_model, inner]. So a
-t5-base has 19 variables, not 282 tensors, and what is done once a variable (Adafactor's means, an all-reduce, a slot, a
-checkpoint entry) is done 19 times. Matrices are kept as [in, out], the transpose of PyTorch's.
+Weights of one shape are stacked over the layers in one variable: `encoder.kv` is [layers, 2, d_model, inner]. So a
+t5-base has 19 variables instead of 282 tensors, and the work for each variable (Adafactor's means, an all-reduce, a
+slot, a checkpoint entry) is done 19 times. Matrices are stored as [in, out], the transpose of PyTorch's.
 """
 
 import dataclasses
@@ -13,10 +13,10 @@ from t5prep.train.model.t5_config import ModelConfig
 
 @dataclasses.dataclass(frozen=True)
 class WeightLayout:
-    """One variable: its shape, how many leading axes only stack (the rest is one T5 weight), and its tensors' names.
+    """Describe one variable: its shape, how many leading axes stack weights (the rest is one weight), and its tensors.
 
     `stddev` is None for the scales of norms, which begin as ones. `tensors` are the Hugging Face names of the slices in
-    the order of the stacked axes; `transposed` where PyTorch keeps [out, in].
+    the order of the stacked axes; `transposed` is true where PyTorch stores [out, in].
     """
 
     shape: tuple[int, ...]
@@ -27,15 +27,15 @@ class WeightLayout:
 
     @property
     def decays(self) -> bool:
-        """Whether weight decay is for it: not for norms, nor for biases."""
+        """Check whether weight decay applies: not to norms, nor to biases."""
         return self.stddev is not None and "bias" not in self.tensors[0]
 
 
 def weight_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
-    """Every variable of the model, by name, in a fixed order.
+    """Return every variable of the model, by name, in a fixed order.
 
-    Standard deviations are those of Mesh TensorFlow's T5 as `transformers` (T5PreTrainedModel._init_weights) has them,
-    but for `lm_head`: T5X's 1/sqrt(d_model), because 1.0 without scaled outputs begins at logits of +-sqrt(d_model).
+    Standard deviations are those of Mesh TensorFlow's T5, as in `transformers` (T5PreTrainedModel._init_weights),
+    except for `lm_head`: T5X's 1/sqrt(d_model), because 1.0 without scaled outputs begins at logits of +-sqrt(d_model).
 
     >>> weight_layouts(ModelConfig())["encoder.kv"].shape
     (6, 2, 512, 512)
@@ -70,7 +70,7 @@ def _stack(config: ModelConfig, stack: str, layers: int) -> Iterator[tuple[str, 
     q = tensors("0.SelfAttention.q")
     kv = tensors("0.SelfAttention.k", "0.SelfAttention.v")
     out = ("0.SelfAttention.o", "1.EncDecAttention.o") if decoder else ("0.SelfAttention.o",)
-    # Queries begin smaller by sqrt(d_kv): T5 does not divide their products with the keys by it.
+    # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
     query_stddev = (width * config.d_kv) ** -0.5
     yield f"{stack}.q", WeightLayout((layers, width, inner), 1, query_stddev, q, transposed=True)
     yield f"{stack}.kv", WeightLayout((layers, 2, width, inner), 2, width**-0.5, kv, transposed=True)
