@@ -6,8 +6,8 @@
     result = t5prep.train(data="data/sample", out="runs/sample", recipe="tiny")
     scores = t5prep.evaluate("runs/sample", split="validation")
 
-Nothing heavy is imported before one of these functions is called. `t5prep.prepare`, `t5prep.train` and `t5prep.plan` are
-the folders of these names, too: calling the folder calls its function.
+Large packages are imported only when one of these functions is called. `t5prep.prepare`, `t5prep.train` and
+`t5prep.plan` are also the folders of these names: calling the folder calls its function.
 """
 
 import importlib
@@ -43,7 +43,7 @@ _DEFINED_IN = {
 
 
 class _CallableFolder(types.ModuleType):
-    """A package that can be called: `t5prep.train(...)` is the function `train`, `t5prep.train.config` its module."""
+    """Make a package callable: `t5prep.train(...)` is the function `train`, `t5prep.train.config` its module."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return _function(self.__name__.rpartition(".")[2])(*arguments, **options)
@@ -60,7 +60,7 @@ def _function(name: str) -> Any:
 
 
 def make_callable(folder: str) -> None:
-    """Make a package callable, by its full name: calling it calls the public function of the same name."""
+    """Make a package callable, given its full name: calling it calls the public function of the same name."""
     sys.modules[folder].__class__ = _CallableFolder
 
 

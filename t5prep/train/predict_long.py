@@ -1,4 +1,4 @@
-"""Long texts taken apart at the ends of their sentences, so that each part is answered whole and the answers are joined."""
+"""Split long texts at the ends of sentences, so that each part is answered whole, and join the answers."""
 
 import collections
 import dataclasses
@@ -9,31 +9,31 @@ from t5prep.errors import Reject
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tokens.tokenizer import Tokenizer
 
-# What stands between two sentences: spaces after a full stop (and a closing quote or bracket), or a new line.
+# The gap between two sentences: spaces after a full stop (and a closing quote or bracket), or a new line.
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])\s+|\s*\n\s*")
 _BETWEEN_WORDS = re.compile(r"\s+")
-# Tokens that a part may have more than were counted: a text is tokenized with what stands before it.
+# Tokens that a part may have beyond its counted ones: its tokens depend on the text before it.
 _MARGIN = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Hold a long input as `examples` to answer, and what stands around them: one text more than there are examples."""
+    """Hold a long input as `examples` to answer, and the texts `around` them: one text more than there are examples."""
 
     examples: tuple[Example, ...]
     around: tuple[str, ...]
 
     def join(self, answers: Sequence[str]) -> str:
-        """Return the answers of the parts as one text, with what stood between the parts between them."""
+        """Return the answers of the parts as one text, with the original text between the parts."""
         between = zip(answers, self.around[1:], strict=True)
         return self.around[0] + "".join(answer + after for answer, after in between)
 
 
 def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> Parts:
-    """Return an input in parts of about `room` tokens; a sentence longer than that stays whole up to `limit` tokens.
+    """Return an input in parts of about `room` tokens; a longer sentence stays whole up to `limit` tokens.
 
-    The one text of the input that truncation may cut is divided; protected texts stand in every part. Raises Reject
-    where there is no such text or more than one, or where what is protected leaves no room.
+    The one text of the input that truncation may cut is divided; every part repeats the protected texts. Raises Reject
+    where there is no such text or more than one, or where the protected texts leave no room.
     """
     parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     texts = [place for place, part in enumerate(parts) if isinstance(part, str)]
@@ -59,12 +59,12 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
 
 
 def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[tuple[str, str]]:
-    """Return groups of sentences of at most `room` tokens, each with the spaces after it: together they are the text."""
+    """Return groups of sentences of at most `room` tokens, each with the spaces after it; joined, they are the text."""
     sentences = _apart(text, _BETWEEN_SENTENCES)
     small: list[tuple[str, str, int]] = []
     for (sentence, gap), tokens in zip(sentences, _counts(sentences, tokenizer), strict=True):
         if tokens <= limit:
-            small.append((sentence, gap, tokens + gap.count("\n")))  # a newline that is kept is a token
+            small.append((sentence, gap, tokens + gap.count("\n")))  # a newline that is kept costs one token
             continue
         words = _words(sentence, tokenizer=tokenizer, limit=limit)
         small += [*words[:-1], (words[-1][0], words[-1][1] + gap, words[-1][2])]
@@ -82,7 +82,7 @@ def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[
 
 
 def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str, str, int]]:
-    """Return the words of a sentence that is too long itself; a word that is too long is divided between its letters."""
+    """Return the words of a sentence that is too long; a word that is too long is divided between letters."""
     words = _apart(sentence, _BETWEEN_WORDS)
     counted = collections.deque(zip(words, _counts(words, tokenizer), strict=True))
     divided: list[tuple[str, str, int]] = []
@@ -98,7 +98,7 @@ def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str
 
 
 def _apart(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Return what stands between the matches, each with the match after it ("" after the last)."""
+    """Return the texts between the matches, each with the match after it ("" after the last)."""
     pieces, begin = [], 0
     for gap in between.finditer(text):
         if gap.end() > gap.start():

@@ -1,4 +1,4 @@
-"""The rows of a source answered by a model, and written as they come: what `t5prep predict` does."""
+"""Answer the rows of a source with a model, and write the answers as they come: the work of `t5prep predict`."""
 
 import collections
 import contextlib
@@ -25,7 +25,7 @@ _MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"PAR1": ".par
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """Hold how rows are read: the task of a mixture's, as plain texts, their format ("" by their name), how many."""
+    """Hold how rows are read: their task (of several), whether as plain texts, format ("" by file name), how many."""
 
     task: str = ""
     as_text: bool = False
@@ -36,7 +36,7 @@ class Reading:
 
 @dataclasses.dataclass
 class Counts:
-    """Count what happened to the rows: answers that are missing by reason, inputs that were cut, answers without an end."""
+    """Count the results of the rows: missing answers by reason, inputs that were cut, unfinished answers."""
 
     rows: int = 0
     missing: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -47,7 +47,7 @@ class Counts:
     unfinished: int = 0
 
     def add(self, answers: list[Answer]) -> None:
-        """Count some more."""
+        """Add the counts of these answers."""
         for one in answers:
             self.rows += 1
             self.missing.update([one.reason.partition(":")[0]] if one.prediction is None else [])
@@ -58,13 +58,14 @@ class Counts:
             self.unfinished += one.unfinished
 
     def saved(self) -> dict[str, Any]:
-        """Return the counts as JSON can hold them."""
+        """Return the counts as values that JSON can hold."""
         return {**vars(self), "missing": dict(self.missing)}
 
     def lines(self, *, limit: int, longest: int, splits: bool) -> list[str]:
-        """Return what a person should know, a sentence for each thing that happened.
+        """Return a message for the user about each thing that was counted.
 
-        `limit` and `longest` are the most tokens of an input and an answer; `splits` says that parts could be answered.
+        `limit` and `longest` are the largest numbers of tokens of an input and of an answer; `splits` says that inputs
+        could be split.
         """
         said = []
         if self.missing:
@@ -86,10 +87,10 @@ class Counts:
 
 
 class Asking:
-    """A model opened for the rows of a source. Iterating gives lists of answers in the order of the rows.
+    """Open a model for the rows of a source. `answers` yields lists of answers in the order of the rows.
 
-    `note` is what the user should know of how rows are read ("" for nothing), `columns` are the input's, `counts` those of
-    the answers given so far. Raises T5prepError.
+    `note` is a message for the user about how rows are read ("" for none), `columns` are the input's, `counts` those
+    of the answers given so far. Raises T5prepError.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Asking:
         generation: Generation = Generation(),  # noqa: B008 - frozen
         **options: Any,
     ) -> None:
-        # What is on this machine is looked for before a model is read, which takes longer.
+        # Look for files on this machine first: opening a model takes longer.
         given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
         self.opened = run.open_model(model, which=which)
         manifest = rows_to_predict.choose(self.opened.manifests, name=reading.task)
@@ -123,13 +124,13 @@ class Asking:
             yield some
 
     def sentences(self) -> list[str]:
-        """Return what a person should know of the answers given so far."""
+        """Return messages for the user about the answers given so far."""
         predictor = self.predictor
         longest = predictor.generation.max_length
         return self.counts.lines(limit=predictor.limit, longest=longest, splits=not self.rows.asking.classes)
 
     def identity(self, *, to: str) -> dict[str, Any]:
-        """Return what the bytes of the answers follow from, for a run that goes on."""
+        """Return what the bytes of the answers depend on, so that a killed run can be continued."""
         files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
         return {
             "model": [self.opened.name, self.opened.state.step if self.opened.state else 0],
@@ -145,7 +146,7 @@ class Asking:
 
 
 def to_file(asking: Asking, path: Path, *, to: str, fresh: bool = False, watch: Callable[[list[Answer]], None]) -> int:
-    """Write all answers to a file, going on with what a killed run wrote of the same; return how many it had written.
+    """Write all answers to a file, continuing a killed run with the same identity; return how many it had written.
 
     `watch` is called with each list of answers. Raises OutputError, and UsageError where the file is one of the input's.
     """
@@ -153,7 +154,7 @@ def to_file(asking: Asking, path: Path, *, to: str, fresh: bool = False, watch: 
         if path.exists() and Path(given.path).exists() and path.samefile(given.path):
             raise UsageError(f"--out {path} is the input itself. Name another file for the answers.")
     writer = Writer(to, columns=asking.columns, scores=asking.predictor.generation.scores)
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: nothing to go on with
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: nothing to continue
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(writer.begin())
             for answers in asking.answers():
@@ -178,7 +179,7 @@ def to_file(asking: Asking, path: Path, *, to: str, fresh: bool = False, watch: 
 
 @contextlib.contextmanager
 def piped(stream: BinaryIO) -> Iterator[Resolved]:
-    """Give what is piped in as a source, kept in a file of its own while it is needed: it may be packed, or Parquet."""
+    """Yield standard input as a source, copied to a temporary file: it may be compressed, or Parquet."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stdin"
         with open(path, "wb") as file:
@@ -191,6 +192,6 @@ def piped(stream: BinaryIO) -> Iterator[Resolved]:
 
 
 def _found(source: str, *, include: tuple[str, ...]) -> Resolved:
-    """Return the files of a source; those that its task reads of a corpus or a folder, all that a glob names."""
+    """Return the files of a source: of a corpus or folder those that its task reads, of a glob all that match."""
     glob = "://" not in source and any(character in source for character in "*?[")
     return sources.resolve(source, include=() if glob else include)

@@ -1,8 +1,8 @@
-"""The log of a run while it works: metrics.jsonl, TensorBoard, and one line on stderr.
+"""Log a run while it works: metrics.jsonl, TensorBoard, and one line on stderr.
 
-metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and started again
-writes the same numbers as one that was not. How fast it was is a line of its own, as often as people read one:
-{"step": 4520, "tokens_per_second": 181234.5, "waiting_for_input": 0.02}, of the steps since the one before.
+metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and resumed
+writes the same numbers as one that was not. The speed has its own line, at most once in `SELDOM` seconds, for the steps
+since the last such line: {"step": 4520, "tokens_per_second": 181234.5, "waiting_for_input": 0.02}.
 """
 
 import json
@@ -17,11 +17,11 @@ from t5prep.train.checkpoint import write_text
 from t5prep.train.runtime import hosts
 
 SELDOM = 10.0  # seconds between two lines
-INPUT_BOUND = 0.2  # of the time waiting for a batch: above it, faster compute would not help much
+INPUT_BOUND = 0.2  # share of the time spent waiting for a batch, above which faster devices would not help much
 
 
 class RunLog:
-    """Keep the log of one run, from its directory and the step where it (re)starts. Of several hosts one writes."""
+    """Write the log of one run in its directory, from the step where it starts or resumes. One of the hosts writes."""
 
     def __init__(self, run: str, *, step: int, steps: int, tokens_per_step: float, tensorboard: bool) -> None:
         self._writing = hosts.writes()
@@ -51,7 +51,7 @@ class RunLog:
                     tf.summary.scalar(f"{prefix}{name}", value, step=step)
 
     def line(self, step: int, *, loss: float, learning_rate: float, waited: float) -> None:
-        """Say where the run is and how fast it was since it last said so, at most once in a while.
+        """Print the step and the speed since the last such line, at most once in `SELDOM` seconds.
 
         `waited`: seconds since the last call in which the devices had no batch to work on.
         """
@@ -72,11 +72,11 @@ class RunLog:
         self._seconds, self._made, self._waited = 0.0, 0, 0.0
 
     def restart(self, step: int) -> None:
-        """Go on with the clock from here, leaving out what was not training (evaluating, saving)."""
+        """Restart the clock, so that time not spent on training (evaluating, saving) is not counted."""
         self._since, self._at = time.monotonic(), step
 
     def flush(self) -> None:
-        """Make everything recorded so far readable, whole."""
+        """Make all that was recorded so far readable, in complete lines."""
         if self._writer:
             self._writer.flush()
         if self._writing and (self._remote or not self._written):
@@ -85,13 +85,13 @@ class RunLog:
 
 
 def say(text: str, *, to: TextIO | None = None) -> None:
-    """Print one line for people, on stderr; of several hosts, one prints."""
+    """Print one line for people, on stderr; only one of several hosts prints."""
     if hosts.writes():
         print(text, file=to or sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
-    """Return a time for people.
+    """Return a duration as text for people.
 
     >>> duration(42), duration(250), duration(7300)
     ('42 s', '4 min 10 s', '2 h 1 min')
@@ -105,7 +105,7 @@ def duration(seconds: float) -> str:
 
 
 def _lines_until(path: str, *, step: int) -> list[str]:
-    """Return what an earlier start wrote, up to the step that was restored; a last line cut short is dropped with the rest."""
+    """Return the lines of an earlier start up to the restored step, without later ones or an incomplete last one."""
     if not tf.io.gfile.exists(path):
         return []
     with tf.io.gfile.GFile(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""An exported model onto the Hugging Face Hub, with the user's own login."""
+"""Upload an exported model to the Hugging Face Hub, with the user's own login."""
 
 from pathlib import Path
 

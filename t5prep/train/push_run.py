@@ -1,4 +1,4 @@
-"""A run's best checkpoint onto the Hugging Face Hub, and each better one while it trains: from a process of its own."""
+"""Upload a run's best checkpoint to the Hugging Face Hub, and each better one while it trains, in its own process."""
 
 import math
 import tempfile
@@ -13,15 +13,15 @@ from t5prep.train.export import export_hf
 from t5prep.train.progress import say
 from t5prep.train.push import push
 
-# Seconds between two looks at a run that is followed.
+# Seconds between two checks of a run that is followed.
 INTERVAL = 30.0
 
 
 def push_run(name: str, *, repo: str, private: bool = False, follow: bool = False, interval: float = INTERVAL) -> str:
     """Export and upload a run's best checkpoint, and return the page's address.
 
-    follow: go on with each checkpoint that is better, until the run has made its last step. The run is only read, so
-    that neither a slow network nor a failure stops training; what fails is tried again at the next look.
+    follow: upload each better checkpoint too, until the run has made its last step. The run is only read, so neither a
+    slow network nor a failure stops training; a failed upload is tried again at the next check.
     Raises UsageError, OutputError.
     """
     pushed = address = ""
@@ -29,7 +29,7 @@ def push_run(name: str, *, repo: str, private: bool = False, follow: bool = Fals
         newest = checkpoints.last(name)
         if newest is None and not follow:
             raise UsageError(f"{name} has no checkpoint yet: wait for its first, or add --follow.")
-        ended = newest is not None and finished(name, newest[1])  # looked at first: what comes after it is the last
+        ended = newest is not None and finished(name, newest[1])  # checked first: the upload below is then the last one
         try:
             best = checkpoints.best(name)[0] if newest else pushed
             if best != pushed:
@@ -45,7 +45,7 @@ def push_run(name: str, *, repo: str, private: bool = False, follow: bool = Fals
 
 
 def finished(name: str, state: State) -> bool:
-    """Whether a run has made its last step, or stopped because nothing got better."""
+    """Check whether a run has made its last step, or was stopped early because its metric did not improve."""
     settings = state.config
     steps = int(settings["steps"])
     if not steps:

@@ -1,4 +1,4 @@
-"""Raw rows as inputs of the task that a run was trained on: the one file where training meets the tasks."""
+"""Turn raw rows into inputs of the task that a run was trained on: the one file where training uses the tasks."""
 
 import dataclasses
 import itertools
@@ -17,9 +17,9 @@ from t5prep.tasks.columns import Column
 from t5prep.tasks.example import EOS, Example, Part, Protected
 
 EMPTY = "empty row"
-# The column of a table whose rows are whole inputs, and the one that lines of text have.
+# The column of a table that holds complete inputs, and the column of lines of text.
 INPUT, LINE = "input", "text"
-# The name of what is piped in: the ids of its rows are their numbers alone.
+# The name of standard input; the ids of its rows are only their numbers.
 STDIN = "standard input"
 
 
@@ -34,17 +34,17 @@ class Question:
 
     @property
     def text(self) -> str:
-        """Return the input as a person reads it, a space between its fields."""
+        """Return the input as readable text, with a space between its fields."""
         return text_of(self.example) if self.example else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """Hold how rows become inputs: by a task (`name`), or as they stand (`name` is "").
+    """Hold how rows become inputs: by a task (`name`), or unchanged (`name` is "").
 
-    `columns` are those that a row must have, `id_column` the one with its id ("" where there is none), `line_column` the
-    one that a line of text fills ("" where several columns make an input). `whole` says that an input that is cut has no
-    right answer, `classes` that answers are words of a few.
+    A row must have the `columns`. `id_column` holds its id ("" where there is none), and a line of text becomes the
+    `line_column` ("" where several columns make an input). `whole`: an input that was cut has no correct answer.
+    `classes`: answers are one of a few words.
     """
 
     to_inputs: Callable[[Record], Example]
@@ -60,11 +60,11 @@ class Asking:
 
     @property
     def fields(self) -> list[str]:
-        """Return one name for each column, for a person who fills them in."""
+        """Return one name for each column, for a form that a person fills in."""
         return [task_columns.names([column])[-1] for column in self.columns]
 
     def question(self, record: Record, *, place: str) -> Question:
-        """Return the question of a row, whose id is its place where it has none of its own."""
+        """Return the question of a row; its id is `place` if it has none of its own."""
         names = task_columns.names(self.columns)
         own = record.get(self.id_column) if self.id_column else None
         id = place if own in (None, "") else str(own)
@@ -93,7 +93,7 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
 
 
 def by_task(manifest: Manifest | None) -> Asking:
-    """Return how the task of a manifest makes inputs of rows; rows as they stand where there is no such task."""
+    """Return how the task of a manifest makes inputs of rows; without such a task, rows are inputs unchanged."""
     if manifest is None or manifest.task.file or manifest.settings.task not in registry.names():
         return as_they_stand()
     this = registry.get(manifest.settings.task).choose(manifest.settings.options)
@@ -118,7 +118,7 @@ def by_task(manifest: Manifest | None) -> Asking:
 
 
 def as_they_stand() -> Asking:
-    """Return how rows are inputs themselves: lines of text, or the column `input` of a table (a text, or its fields)."""
+    """Return how rows are used unchanged as inputs: lines of text, or a table's column `input` (text or fields)."""
     return Asking(to_inputs=_as_it_stands, columns=(INPUT,), id_column="id", line_column=INPUT, format="text")
 
 
@@ -134,10 +134,10 @@ def _as_it_stands(record: Record) -> Example:
 
 
 class Rows:
-    """The questions of a source in its order, one for each row whatever is wrong with it.
+    """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
 
-    `columns` are the names of the first file's, `note` is what the user should know of how rows are read ("" for
-    nothing). Raises SourceError for a table without the columns that are needed, UsageError for an unknown format.
+    `columns` are the names of the first file's, `note` is a message for the user about how rows are read ("" for none).
+    Raises SourceError for a table without the needed columns, UsageError for an unknown format.
     """
 
     def __init__(self, source: Resolved, asking: Asking, *, kind: str = "", encoding: str = "utf-8") -> None:
@@ -169,7 +169,7 @@ class Rows:
 
     @property
     def asking(self) -> Asking:
-        """Return how rows become inputs, after a look at the first of them."""
+        """Return how rows become inputs, as decided from the first rows."""
         return self._asking
 
     def __iter__(self) -> Iterator[Question]:
@@ -199,7 +199,7 @@ class Rows:
 
 
 def text_of(example: Example) -> str:
-    """Return an example's input as a person reads it: its parts one after the other, a space where EOS stands."""
+    """Return an example's input as readable text: its parts in order, with a space for each EOS."""
     parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     return "".join(
         " " if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts
@@ -214,7 +214,7 @@ def _columns(block: Block | None) -> tuple[str, ...]:
 
 
 def _without_targets(files: Sequence[RawFile], pairs: Sequence[tuple[str, str]]) -> list[RawFile]:
-    """The files without those that hold the right answers line by line, `test.target` beside `test.source`."""
+    """Return the files except those that hold the correct answers by line: `test.target` beside `test.source`."""
     names = {unpacked_name(file.name) for file in files}
     answers = {name.removesuffix(left) + right for name in names for left, right in pairs if name.endswith(left)}
     return [file for file in files if unpacked_name(file.name) not in answers]

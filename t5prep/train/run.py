@@ -1,9 +1,9 @@
-"""A run's directory, and models opened from it, from a Hugging Face directory or from the Hub.
+"""Write a run's directory, and open models from it, from a Hugging Face directory or from the Hub.
 
 RUN/train.json           every setting, resolved
 RUN/config.json          the model's shape, as Hugging Face writes it
-RUN/spiece.model         the tokenizer, so that predicting needs nothing else
-RUN/manifest-0.json      what it is trained on; one for each dataset of a mixture
+RUN/spiece.model         the tokenizer, so that predicting needs no other files
+RUN/manifest-0.json      the dataset it is trained on; one for each dataset of a mixture
 RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 """
 
@@ -33,11 +33,11 @@ from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, load_weights, random_weights
 from t5prep.train.runtime import hosts
 
-# How a model is given its inputs where nothing says how those that it was trained on were made.
+# How inputs are prepared for a model without a manifest.
 UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
 SETTINGS, SHAPE, WORDS = "train.json", "config.json", "spiece.model"
 
-# A shape of ours for the built-in sample: trains from random weights on two CPU cores in minutes.
+# A small shape for the built-in sample: it trains from random weights on two CPU cores in minutes.
 TINY = ModelConfig(
     d_model=64,
     d_kv=16,
@@ -53,7 +53,7 @@ TINY = ModelConfig(
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model to use: its shape and weights, and as far as they are known its tokenizer and what it was trained on."""
+    """Hold a model to use: its shape and weights, and where known its tokenizer and what it was trained on."""
 
     name: str  # the checkpoint's path, the directory, or the Hub's name
     config: ModelConfig
@@ -64,30 +64,30 @@ class Model:
 
     @property
     def settings(self) -> Settings:
-        """The settings of the data that it was trained on, or those that suit a model which comes without a manifest."""
+        """Return the settings of its training data; without a manifest, settings that suit any model."""
         return self.manifests[0].settings if self.manifests else UNKNOWN_DATA
 
 
 def is_run(name: str) -> bool:
-    """Whether a place holds a run of ours."""
+    """Check whether a place holds a run of t5prep."""
     return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
 
 
 def check_begin(out: str) -> None:
-    """Raise OutputError where a run's directory would hold something that is no run."""
+    """Raise OutputError where the directory for a run holds files that are not a run's."""
     there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
     ours = (SETTINGS, SHAPE, WORDS, "manifest-", "programs")
     strange = [name for name in there if not name.startswith(ours)]
-    if strange:  # else it is the beginning of a run that was killed
+    if strange:  # otherwise the files are the first ones of a run that was killed
         raise OutputError(f"{out} holds something that is no run ({strange[0]}). Choose another --out.")
 
 
 def begin(
     out: str, *, config: TrainConfig, shape: ModelConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
 ) -> None:
-    """Make a run's directory, or leave the one that is there as it is; of several hosts, one does.
+    """Make a run's directory, or leave an existing one as it is; of several hosts, one does.
 
-    Raises OutputError where something else is there, or it cannot be written.
+    Raises OutputError where other files are there, or it cannot be written.
     """
     if hosts.writes() and not is_run(out):
         check_begin(out)
@@ -98,14 +98,14 @@ def begin(
                 file.write(tokenizer.model)
             for number, one in enumerate(manifests):
                 write_text(f"{out}/manifest-{number}.json", one.dumps())
-            write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last: it is what makes it a run
+            write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
         except (OSError, tf.errors.OpError) as error:
             raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
     hosts.wait(f"{out} begun")
 
 
 def open_model(name: str, *, which: str = "best") -> Model:
-    """A run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
+    """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
 
     Raises UsageError, OutputError or TokenizerError.
     """
@@ -114,7 +114,7 @@ def open_model(name: str, *, which: str = "best") -> Model:
         config, weights = load_weights(files)
         return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
     path, state = checkpoints.choose(name, which=which)
-    # As of a model.safetensors, its tensors settle what a config cannot say of T5 1.1: whether it has one matrix or two.
+    # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
     config = dataclasses.replace(
         ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}"),
         tie_word_embeddings=not checkpoint_tensors.has_weight(path, "lm_head"),
@@ -125,15 +125,15 @@ def open_model(name: str, *, which: str = "best") -> Model:
 
 
 def weight_bytes(model: Model) -> int:
-    """Return the bytes of a model's weights in float32."""
+    """Return the size in bytes of a model's weights in float32."""
     return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(model.config).values())
 
 
 def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer where it has one.
 
-    `ids` is how many the data's tokenizer has. A trained model must have an embedding for each; a random one gets them,
-    in a multiple of 128. Raises UsageError.
+    `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
+    gets them, in a multiple of 128. Raises UsageError.
     """
     if config.weights == "random":
         shape = TINY if config.model == "tiny" else load_config(config.model)
@@ -151,7 +151,7 @@ def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str,
 
 
 def open_tokenizer(made: Manifest, *, name: str) -> Tokenizer:
-    """The tokenizer that a dataset was made with, from `name` or where the manifest says. Raises TokenizerError."""
+    """Return the tokenizer that a dataset was made with, by `name` or else by the manifest. Raises TokenizerError."""
     try:
         words = loading.load(name or made.tokenizer.name)
     except TokenizerError as error:
@@ -165,7 +165,7 @@ def open_tokenizer(made: Manifest, *, name: str) -> Tokenizer:
 
 
 def _tokenizer_in(name: str) -> Tokenizer | None:
-    """Return a model's own tokenizer, None where it has weights alone: whoever needs a tokenizer says so."""
+    """Return a model's own tokenizer, or None if it has only weights: callers that need one raise the error."""
     try:
         return loading.load(name)
     except TokenizerError:

@@ -1,7 +1,7 @@
-"""Learning rates as functions of the step: step 0 is the first update, `total_steps - 1` the last.
+"""Compute learning rates as functions of the step: step 0 is the first update, `total_steps - 1` the last.
 
-Warmup rises in equal parts to the full rate at its last step, so that no update is made with a rate of zero and none
-above the full one; decay would reach zero one step after the last.
+Warmup rises in equal steps and reaches the full rate at its last step, so no update has a rate of zero or one above the
+full rate; decay would reach zero one step after the last.
 """
 
 import math
@@ -17,10 +17,10 @@ NAMES = ("constant", "warmup_constant", "linear", "inverse_sqrt", "cosine")
 def schedule(name: str, *, learning_rate: float, total_steps: int, warmup_steps: int = 0) -> Schedule:
     """Return one of `NAMES`.
 
-    constant: always `learning_rate`. warmup_constant: up to it in `warmup_steps`, then always. linear: warmup, then
-    down in a straight line. cosine: warmup, then down along half a cosine. inverse_sqrt: `learning_rate` for
-    `warmup_steps`, then falling with the root of the step, as T5 was pre-trained (rate 0.01 and 10,000 steps; Raffel et
-    al. 2020, 3.1.2).
+    constant: always `learning_rate`. warmup_constant: rises to it in `warmup_steps`, then stays. linear: warmup, then
+    falls in a straight line. cosine: warmup, then falls along half a cosine. inverse_sqrt: `learning_rate` for
+    `warmup_steps`, then falls with the square root of the step, as T5 was pre-trained (rate 0.01 and 10,000 steps;
+    Raffel et al. 2020, 3.1.2).
 
     Raises UsageError for another name, or a warmup that is longer than the training.
 

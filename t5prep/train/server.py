@@ -1,8 +1,8 @@
-"""A model behind HTTP: JSON in, JSON out, and a page to type into. Standard library only.
+"""Serve a model over HTTP: JSON in, JSON out, and a page to type into. Standard library only.
 
 GET  /          the page
 GET  /health    {"ready": true, ...}
-POST /predict   {"inputs": ["text", ...]} as they stand, or {"rows": [{column: value}, ...]} through the run's task
+POST /predict   {"inputs": ["text", ...]}, used unchanged, or {"rows": [{column: value}, ...]} through the run's task
                 → {"predictions": [{"id", "input", "prediction", ...}, ...]}, as `t5prep predict --json` gives them
 """
 
@@ -21,15 +21,15 @@ from t5prep.train.predict_formats import as_dict
 from t5prep.train.rows_to_predict import INPUT, Asking, Question, as_they_stand
 
 BODY_BYTES = 1 << 20
-ROWS = 256  # of one request
-CONNECTIONS = 256  # at once; who comes then is told to come again
-SLOWEST_SECONDS = 30  # a client that says nothing for so long is hung up on
-# A page that loads nothing from elsewhere and sends only to where it came from.
+ROWS = 256  # most rows of one request
+CONNECTIONS = 256  # most open connections; further clients are told to try again
+SLOWEST_SECONDS = 30  # a client that sends nothing for this long is disconnected
+# The page loads nothing from other servers and sends only to its own.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 
 
 class RefusedError(Exception):
-    """A request that has no answer: its status, and a sentence."""
+    """Hold the status and the message for a request that is refused."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
@@ -37,12 +37,12 @@ class RefusedError(Exception):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves one model at an address until `close`. Raises OSError where the address cannot be had.
+    """Serve one model at an address until `close`. Raises OSError where the address is not available.
 
-    `asking` says how rows become inputs; `name` is what clients are told the model is called, never a path.
+    `asking` says how rows become inputs; `name` is the model's name for clients, never a path.
     """
 
-    daemon_threads = False  # so that closing waits for the answers that are on their way
+    daemon_threads = False  # so that closing waits for unfinished answers
     request_queue_size = 128
 
     def __init__(
@@ -54,7 +54,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.queue = AnswerQueue(predictor.answer, batch=predictor.rows, most=queue)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread of its own, or hang up where there are too many."""
+        """Answer a connection in a thread of its own, or close it where there are too many."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -62,24 +62,24 @@ class Server(http.server.ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a connection, and let the next one in."""
+        """Answer a connection, then allow another one."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing where a client went away or talks no HTTP."""
+        """Print nothing where a client disconnected or does not speak HTTP."""
 
     def close(self) -> None:
-        """Answer what has been asked, and free the address."""
+        """Answer the open requests, and free the address."""
         self.shutdown()
         self.queue.close()
         self.server_close()
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """One request of one client."""
+    """Handle one request of one client."""
 
     server: Server
     timeout = SLOWEST_SECONDS
@@ -108,7 +108,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "Too many ask at once. Ask again in a second."})
         except OSError:
             raise
-        except Exception as error:  # a bug of ours or of a device: the client learns that, and no more
+        except Exception as error:  # an error in this program or a device: the client gets no details
             print(f"A request failed: {type(error).__name__}: {error}", flush=True)
             self._send_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "The model could not answer this."})
 
@@ -143,7 +143,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Keep quiet: what clients ask is theirs."""
+        """Log nothing: requests of clients are private."""
 
 
 def questions_of(said: Any, *, asking: Asking) -> list[Question]:
@@ -174,6 +174,6 @@ def page(asking: Asking, *, name: str) -> bytes:
 
 
 def address_of(server: socket.socket | Server) -> str:
-    """Return the address as a browser takes it."""
+    """Return the address as a URL for a browser."""
     host, port = (server.socket if isinstance(server, Server) else server).getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

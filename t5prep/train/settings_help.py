@@ -1,4 +1,4 @@
-"""Half a line of help for each setting of a run, as `t5prep train --settings` prints it."""
+"""Give each setting of a run half a line of help, for `t5prep train --settings`."""
 
 from typing import Final
 

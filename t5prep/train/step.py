@@ -1,6 +1,7 @@
-"""The two halves of a training step: gradients of the summed loss of a replica's rows, and one update from their sum.
+"""Compute the two halves of a training step: gradients of the summed loss of a replica's rows, and one update.
 
-Both are pure functions of tensors, lowered and put together by `runtime.programs`.
+The update takes the sum of all replicas' gradients. Both halves are pure functions of tensors; `runtime.programs`
+lowers them and joins them.
 """
 
 import dataclasses
@@ -22,10 +23,10 @@ Tensors = dict[str, tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class StepOptions:
-    """What a step does besides model and optimizer.
+    """Hold the options of a step besides model and optimizer.
 
     clip_norm: gradients are scaled down to this norm over all weights together. accumulation: each replica's batch is
-    cut into this many parts, one after the other in memory. dropout: at the config's rate, with masks from `seed` and
+    cut into this many parts, computed one after the other. dropout: at the config's rate, with masks from `seed` and
     the step.
     """
 
@@ -41,16 +42,16 @@ class StepOptions:
 
 @dataclasses.dataclass(frozen=True)
 class TrainStep:
-    """A step of a model with an optimizer. Weights and gradients are dicts by the names of `weight_layout`."""
+    """Compute a step of a model with an optimizer. Weights and gradients are dicts by the names of `weight_layout`."""
 
     config: ModelConfig
     optimizer: Optimizer
     options: StepOptions = StepOptions()
 
     def gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor) -> tuple[Tensors, Sums]:
-        """Return the gradients of the summed loss of one replica's batch, in the precision they were found in, and sums.
+        """Return the gradients of the summed loss of one replica's batch, in the dtype they were computed in, and sums.
 
-        batch: int32[rows of this replica, length] each, see `model.forward`; index: int32, one for each step and replica.
+        batch: int32[rows of this replica, length] each, see `model.forward`; index: int32, unique by step and replica.
         """
         parts = self.options.accumulation
         rows = batch["labels"].shape[0]
@@ -99,7 +100,7 @@ class TrainStep:
         """Return the next weights and slots, and the step's metrics, float32 scalars.
 
         gradients, sums: of all replicas together. Metrics: `loss` and `accuracy` over all targets, `targets`, and the
-        `gradient_norm` before clipping. A batch without any target leaves gradients of zero.
+        `gradient_norm` before clipping. A batch without any target has gradients of zero.
         """
         targets = tf.maximum(sums.targets, 1.0)
         factor = 1.0 / targets

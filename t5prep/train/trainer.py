@@ -1,4 +1,4 @@
-"""One training run, from prepared shards to a best checkpoint, as one function to be read from top to bottom."""
+"""Train a model, from prepared shards to a best checkpoint, in one function that reads from top to bottom."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ from t5prep.train.runtime.state import Variables, put_step, put_weights, zero_sl
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Say how a run ended. `evaluation` is the best checkpoint's, restored; None where there is no evaluation split."""
+    """Hold the result of a run. `evaluation` is of the restored best checkpoint; None without an evaluation split."""
 
     run: str
     steps: int
@@ -41,17 +41,17 @@ class Result:
 
 
 def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1) -> Result:
-    """Train, or go on with the run that is in `config.out`; same data, same settings, same losses.
+    """Train, or resume the run that is in `config.out`; same data and same settings give the same losses.
 
     Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. Raises T5prepError, also when
-    SIGTERM or SIGINT stopped it, after saving: the same call then goes on from there.
+    SIGTERM or SIGINT stopped it, after saving: the same call then resumes from there.
     """
     with hosts.together():
         return _train(config, functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas))
 
 
 def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
-    """Train, as `train`, on the devices that are opened."""
+    """Train, as `train` does, on the devices that `open_devices` opens."""
     began = time.monotonic()
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
         if not getattr(config, key):
@@ -127,7 +127,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
     shares = config.rates or [one.split.records for one in opened]
-    of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # tokens
+    of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares)) / sum(shares)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
     parameters = sum(math.prod(own.shape) for own in weight_layouts(shape).values())
@@ -148,7 +148,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
         log.flush()
 
     def score(state: State, *, saved_already: bool) -> State:
-        """Return the state with its evaluation; it is logged, and written to its checkpoint, or a new one if best."""
+        """Return the state with its evaluation; log it and write it to its checkpoint, or to a new one if best."""
         state, improved = _evaluated(state, [evaluator(stepper.variables.weights) for evaluator in evaluators])
         log.record(state.step, state.metrics, prefix=f"{config.eval_split}_")
         if saved_already:
@@ -161,8 +161,8 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     with _Signals() as signals:
         batches = device_batches(config, layout=layout, start_step=state.step, tokenizer=tokenizer.sha256)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=logged, number=state.step)
-        del variables  # the stepper's: a step takes the memory of what it is given
-        if state.step and due(state.step, eval_every) and not state.metrics:  # it was stopped before its evaluation
+        del variables  # only the stepper may hold them: a step reuses their memory
+        if state.step and due(state.step, eval_every) and not state.metrics:  # it stopped before its evaluation
             state = score(state, saved_already=True)
         now, stopped_early = state.step, _exhausted(state, config)
         log.restart(now)
@@ -179,7 +179,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
                 continue
             state = dataclasses.replace(state, step=now, value=None, metrics={})
             saving = due(now, save_every) or signals.stop(now)
-            if saving:  # before the evaluation, which may take longer than a preemption leaves
+            if saving:  # before the evaluation, which may take longer than the time before a preemption
                 save(state)
             if due(now, eval_every) and not signals.stop(now):
                 state = score(state, saved_already=saving)
@@ -200,7 +200,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
 
 
 def _evaluated(state: State, evaluations: list[Evaluation]) -> tuple[State, bool]:
-    """Return the state after an evaluation (the mean over the datasets of a mixture), and whether it is the best so far."""
+    """Return the state after an evaluation (the mean over a mixture's datasets), and whether it is the best so far."""
     each = [evaluation.numbers() for evaluation in evaluations]
     metrics = {
         name: sum(numbers[name] for numbers in each) / len(each) for name in each[0] if all(name in n for n in each)
@@ -223,7 +223,7 @@ def _exhausted(state: State, config: TrainConfig) -> bool:
 
 
 class _Signals:
-    """Remember SIGTERM and SIGINT instead of dying of them, while the loop runs."""
+    """Remember SIGTERM and SIGINT while the loop runs, instead of ending the process at once."""
 
     def __init__(self) -> None:
         self.received = ""
@@ -231,7 +231,7 @@ class _Signals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "_Signals":
-        # Of several hosts all end after the same step: jax tells them when one has received a signal.
+        # Several hosts end after the same step: jax tells all of them when one has received a signal.
         if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._remember)

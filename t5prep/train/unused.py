@@ -1,4 +1,4 @@
-"""Settings that would do nothing, given the others and the data: refused, because whoever sets one expects something."""
+"""Refuse settings that have no effect, given the other settings and the data: whoever sets one expects an effect."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import UsageError
 
-# Setting → the setting that decides whether it counts, and the values of that with which it does.
+# Setting → the setting that decides whether it has an effect, and the values with which it has.
 COUNTS_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "parameter_scale": ("optimizer", ("adafactor",)),
     "decay_rate": ("optimizer", ("adafactor",)),
@@ -15,13 +15,13 @@ COUNTS_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "warmup": ("schedule", ("warmup_constant", "linear", "inverse_sqrt", "cosine")),
     "beams": ("generate", (True,)),
 }
-# Settings of an evaluation; a dataset without the split has none.
+# Settings of an evaluation; a dataset without the split is not evaluated.
 OF_EVALUATION = ("patience", "generate", "metric", "eval_batch")
 
 
 def without_overruled(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` but for those that counted with what `changed` says otherwise: AdamW's, where a recipe of AdamW is
-    run with Adafactor.
+    """Return `values` without those that `changed` makes ineffective: AdamW's settings, when a recipe for AdamW is run
+    with Adafactor.
     """
     deciding = {key: COUNTS_WITH[key] for key in values if key in COUNTS_WITH}
     gone = {key for key, (by, counts) in deciding.items() if by in changed and changed[by] not in counts}
@@ -29,7 +29,7 @@ def without_overruled(values: Mapping[str, Any], changed: Mapping[str, Any]) -> 
 
 
 def check(config: Any) -> None:
-    """Raise UsageError for a value of a TrainConfig that differs from the default and changes nothing."""
+    """Raise UsageError for a value of a TrainConfig that differs from the default and has no effect."""
     for key in _set(config):
         by, counts = COUNTS_WITH.get(key, ("", ()))
         if by and getattr(config, by) not in counts:
@@ -43,7 +43,7 @@ def check(config: Any) -> None:
 
 
 def check_data(config: Any, manifests: Sequence[Manifest]) -> None:
-    """Raise UsageError for a setting that changes nothing with these datasets."""
+    """Raise UsageError for a setting that has no effect with these datasets."""
     if not any(config.eval_split in made.splits for made in manifests):
         for key in OF_EVALUATION:
             if key in _set(config):
