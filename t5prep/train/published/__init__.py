@@ -1,1 +1,1 @@
-"""Model files as they are published: from safetensors, PyTorch's, Flax's and TensorFlow's files to tensors by their names."""
+"""Read published model files: from safetensors, PyTorch's, Flax's and TensorFlow's files to tensors by name."""

@@ -1,4 +1,4 @@
-"""Which of a model's weight files are read, and their tensors by name: the first format of four that the model has."""
+"""Choose which of a model's weight files to read, the first of four formats that it has, and read tensors by name."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.train.published import flax_file, hdf5_file, safetensors_file, torch_file
 from t5prep.train.published.stored import Stored, UnreadableError
 
-# File → reader, in order of preference: quick and safe first. Each may be in parts, listed by `FILE.index.json`.
+# File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
 FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {
     "model.safetensors": safetensors_file.tensors,
     "pytorch_model.bin": torch_file.tensors,
@@ -19,7 +19,7 @@ FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {
 
 
 def tensors(model: ModelFiles) -> dict[str, Stored]:
-    """Return the tensors of a model by PyTorch's names; of the Hub only the files of the chosen format are fetched.
+    """Return the tensors of a model by PyTorch's names; from the Hub only the files of the chosen format are fetched.
 
     Raises UsageError, naming the model as the user did, when there are no weights or they cannot be read.
     """
@@ -57,7 +57,7 @@ def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, Stored]
 
 
 def _named(model: ModelFiles, file: str, stored: Stored) -> Stored:
-    """Return the tensor with a reading that names the model when the file changes under it."""
+    """Return the tensor with a `read` whose errors name the model, in case the file changes before it is read."""
 
     def values():  # type: ignore[no-untyped-def]
         try:

@@ -1,7 +1,7 @@
-"""Tensors of a `flax_model.msgpack`: nested maps of arrays, as flax.serialization writes them.
+"""Read tensors of a `flax_model.msgpack`: nested maps of arrays, as flax.serialization writes them.
 
-An array is an extension of type 1 that holds [shape, dtype, bytes]; one of more than 1 GiB is a map of flat chunks. Flax
-keeps matrices as [in, out], the transpose of PyTorch's.
+An array is an extension of type 1 that holds [shape, dtype, bytes]; one of more than 1 GiB is a map of flat chunks.
+Flax keeps matrices as [in, out], the transpose of PyTorch's.
 """
 
 import mmap
@@ -13,12 +13,12 @@ from typing import Any
 from t5prep.train.published import msgpack
 from t5prep.train.published.stored import Stored, UnreadableError, in_pieces
 
-ARRAY = 1  # flax.serialization's type of extension for an ndarray
+ARRAY = 1  # flax.serialization's extension type for an ndarray
 CHUNKED = "__msgpack_chunked_array__"
 
 
 def tensors(path: Path) -> dict[str, Stored]:
-    """Return the tensors of a file by the names that PyTorch has for them. Raises UnreadableError."""
+    """Return the tensors of a file by PyTorch's names. Raises UnreadableError."""
     if not path.stat().st_size:
         raise UnreadableError("it is empty")
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Tensors of a `tf_model.h5`: Keras's HDF5, where matrices are [in, out], the transpose of PyTorch's."""
+"""Read tensors of a `tf_model.h5`: Keras's HDF5, where matrices are [in, out], the transpose of PyTorch's."""
 
 from pathlib import Path
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 
 from t5prep.train.published.stored import DTYPES, Stored, UnreadableError, in_file
 
-# The parts of a T5; a dataset's path says some Keras layers before the last of them.
+# The parts of a T5; a dataset's path names some Keras layers before the last of these parts.
 PARTS = ("shared", "encoder", "decoder", "lm_head")
 
 
 def tensors(path: Path) -> dict[str, Stored]:
-    """Return the tensors of a file by the names that PyTorch has for them. Raises UnreadableError."""
+    """Return the tensors of a file by PyTorch's names. Raises UnreadableError."""
     import h5py
 
     found: dict[str, Stored] = {}
@@ -32,7 +32,7 @@ def tensors(path: Path) -> dict[str, Stored]:
 
 
 def pytorch_name(name: str) -> tuple[str, bool]:
-    """Return PyTorch's name of a dataset, and whether it lies transposed.
+    """Return PyTorch's name of a dataset, and whether it is stored transposed.
 
     >>> pytorch_name("encoder/tf_t5/encoder/block_._0/layer_._1/DenseReluDense/wi/kernel:0")
     ('encoder.block.0.layer.1.DenseReluDense.wi.weight', True)
@@ -46,7 +46,7 @@ def pytorch_name(name: str) -> tuple[str, bool]:
 
 
 def _stored(path: Path, name: str, item: Any) -> Stored:
-    """Return a dataset as a tensor: read from its one piece of the file, else through h5py."""
+    """Return a dataset as a tensor: read directly if it is one contiguous piece of the file, otherwise through h5py."""
     if item.is_virtual or item.external:
         raise UnreadableError("it has tensors in other files")
     dtype, shape = item.dtype.name, tuple(map(int, item.shape))

@@ -1,4 +1,4 @@
-"""A reader for MessagePack that leaves bytes where they lie (github.com/msgpack/msgpack, spec.md)."""
+"""Read MessagePack without copying its bytes (github.com/msgpack/msgpack, spec.md)."""
 
 import dataclasses
 import struct
@@ -6,7 +6,7 @@ from typing import Any
 
 from t5prep.train.published.stored import UnreadableError
 
-# Nested maps of a model are nine deep; a file that nests deeper is none.
+# The maps of a model are nested nine deep; a file that nests much deeper is not a model.
 MOST_DEPTH = 40
 
 _FIXED = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -17,7 +17,7 @@ _FIXEXT = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
-    """Bytes of the file, from `offset` on; `kind` is an extension's type, or None for plain bytes."""
+    """Locate bytes of the file, from `offset` on; `kind` is an extension's type, or None for plain bytes."""
 
     offset: int
     length: int
@@ -34,7 +34,7 @@ def read(data: memoryview, offset: int = 0) -> Any:
 
 
 def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
-    """Return a value, and where the next begins."""
+    """Return a value, and the offset of the next one."""
     if depth > MOST_DEPTH:
         raise UnreadableError("it is damaged")
     tag = data[at]

@@ -1,4 +1,4 @@
-"""Tensors of a `.safetensors` file: a header in JSON, then the values (github.com/huggingface/safetensors, README)."""
+"""Read and write `.safetensors` files: a header in JSON, then values (github.com/huggingface/safetensors, README)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from t5prep.train.published.stored import Stored, UnreadableError, in_file, narrowed, size_of
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-# The format's own limit, so that a wrong length is not taken for a header.
+# The format's own limit of the header's bytes, which rejects a wrong length.
 MOST_HEADER_BYTES = 100_000_000
 ALIGNMENT = 8  # of the first value, in bytes
 
@@ -35,9 +35,9 @@ def tensors(path: Path) -> dict[str, Stored]:
 def write(
     file: BinaryIO, shapes: Mapping[str, Sequence[int]], values: Callable[[str], np.ndarray], *, dtype: str = "float32"
 ) -> None:
-    """Write tensors of these names and shapes; `values` gives one tensor, float32, when it is its turn.
+    """Write tensors of these names and shapes; `values` returns one tensor, float32, when it is written.
 
-    So no more of a model than one tensor is in memory twice.
+    So at most one tensor is in memory twice.
     """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     begin = 0
@@ -54,7 +54,7 @@ def write(
 
 
 def _tensor(path: Path, said: dict, values: int) -> Stored:
-    """Return one tensor; the values of all begin at byte `values`."""
+    """Return one tensor; the values of all tensors begin at byte `values`."""
     dtype, shape = DTYPES.get(said["dtype"], str(said["dtype"])), said["shape"]
     begin, end = said["data_offsets"]
     if end - begin != size_of(dtype, shape):

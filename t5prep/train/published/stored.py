@@ -1,4 +1,4 @@
-"""A tensor that lies in a file: its shape and dtype now, its values when they are wanted."""
+"""Describe a tensor in a file: its shape and dtype are known now, its values are read when they are needed."""
 
 import dataclasses
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# How each dtype lies in a file, little-endian. NumPy has no bfloat16: it is the upper half of a float32.
+# The NumPy type of each dtype in a file, little-endian. NumPy has no bfloat16: it is the upper half of a float32.
 DTYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype("<f8"),
     "float32": np.dtype("<f4"),
@@ -23,7 +23,7 @@ class UnreadableError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """A tensor in a file, oriented as PyTorch has it. `read` gives its values as a new float32[shape]."""
+    """Describe a tensor in a file, with PyTorch's order of axes. `read` returns its values as a new float32[shape]."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -31,20 +31,20 @@ class Stored:
 
     @property
     def transposed(self) -> "Stored":
-        """Return the same tensor with its axes the other way round."""
+        """Return the same tensor with its axes in reverse order."""
         return Stored(self.shape[::-1], self.dtype, lambda: self.read().T)
 
 
 def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> Stored:
-    """Return a tensor whose values lie in one piece from byte `offset` on.
+    """Return a tensor whose values are contiguous from byte `offset` on.
 
-    Raises UnreadableError for another dtype than floats, and where the file ends before the tensor does.
+    Raises UnreadableError for a dtype that is not a float, and where the file ends before the tensor does.
     """
     return in_pieces(path, dtype=dtype, shape=shape, pieces=[(offset, size_of(dtype, shape))])
 
 
 def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[tuple[int, int]]) -> Stored:
-    """Return a tensor whose values lie in several pieces, each (offset, bytes). Raises UnreadableError."""
+    """Return a tensor whose values are in several pieces, each (offset, bytes). Raises UnreadableError."""
     size = size_of(dtype, shape)
     if sum(length for _, length in pieces) != size:
         raise UnreadableError(f"a tensor of shape {tuple(shape)} has {sum(n for _, n in pieces):,} bytes, not {size:,}")
@@ -70,7 +70,7 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
 
 
 def size_of(dtype: str, shape: Sequence[int]) -> int:
-    """Return the bytes of a tensor. Raises UnreadableError for a dtype that is no float, or a shape that is none."""
+    """Return the bytes of a tensor. Raises UnreadableError for a dtype that is not a float, or an invalid shape."""
     if dtype not in DTYPES:
         raise UnreadableError(f"it has a tensor of {dtype}, and weights are float32, float16 or bfloat16")
     if not all(type(length) is int and length >= 0 for length in shape) or len(shape) > 8:
@@ -79,7 +79,7 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
 
 
 def widened(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return values as they lie in a file as float32; bfloat16 ones are given as uint16.
+    """Return values of a file as float32; bfloat16 ones are given as uint16.
 
     >>> widened(np.array([0x3FC0], np.uint16), "bfloat16").tolist()
     [1.5]
@@ -90,7 +90,7 @@ def widened(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def narrowed(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return float32 values as they lie in a file of another dtype, each rounded to the nearest (ties to even).
+    """Return float32 values as a file stores another dtype, each rounded to the nearest (ties to even).
 
     >>> widened(narrowed(np.array([1.5, 3.14159], np.float32), "bfloat16"), "bfloat16").tolist()
     [1.5, 3.140625]
@@ -103,7 +103,7 @@ def narrowed(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _bytes_of(path: Path, offset: int, count: int, dtype: str) -> np.ndarray:
-    """Return so many values of a file, read and not mapped: pages of a map would count as ours until it is closed."""
+    """Return `count` values of a file, read and not mapped: pages of a map would count as memory until it is closed."""
     found = np.fromfile(path, DTYPES[dtype], count, offset=offset)
     if len(found) != count:
         raise UnreadableError("it is cut short")

@@ -1,4 +1,4 @@
-"""Tensors of a `pytorch_model.bin`: PyTorch's zip archive since 1.6, and the file of pickles before it."""
+"""Read tensors of a `pytorch_model.bin`: PyTorch's zip archive since 1.6, and the older file of pickles."""
 
 import zipfile
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from t5prep.train.published.torch_pickle import Cut, Storage
 
 # The first two pickles of the older format (torch/serialization.py).
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-LOCAL_HEADER = 30  # bytes of a zip entry's own header before its name
+LOCAL_HEADER = 30  # bytes of a zip entry's local header before its name
 
-# The byte at which a storage's values begin, and how many values the archive has of it.
+# The byte at which a storage's values begin, and the number of its values in the archive.
 Place = Callable[[Storage], tuple[int, int]]
 
 
@@ -32,7 +32,7 @@ def tensors(path: Path) -> dict[str, Stored]:
 
 
 def _zip(file: BinaryIO) -> tuple[Any, Place]:
-    """Return the state and where storages lie: entry `NAME/data/KEY` beside `NAME/data.pkl`."""
+    """Return the state and the place of each storage: entry `NAME/data/KEY` beside `NAME/data.pkl`."""
     try:
         archive = zipfile.ZipFile(file)
         entries = {info.filename.partition("/")[2]: info for info in archive.infolist()}
@@ -67,7 +67,7 @@ def _begin(file: BinaryIO, info: zipfile.ZipInfo) -> int:
 
 
 def _legacy(file: BinaryIO) -> tuple[Any, Place]:
-    """Return the state and where storages lie: after five pickles, each with its number of values before it."""
+    """Return the state and the place of each storage: after five pickles, each with its number of values before it."""
     file.seek(0)
     if torch_pickle.load(file) != MAGIC or torch_pickle.load(file) != PROTOCOL:
         raise UnreadableError("it is no file of PyTorch's")

@@ -1,7 +1,7 @@
-"""A reader for pickles that PyTorch wrote: it can build dicts, lists, numbers, text and tensors, and nothing else.
+"""Read pickles that PyTorch wrote. Only dicts, lists, numbers, text and tensors can be built, nothing else.
 
-Python's own unpickler calls whatever a pickle names. This one reads the instructions with `pickletools`, keeps a stack of
-plain values, and knows three functions and PyTorch's storages by name; any other name ends the reading.
+Python's own unpickler calls whatever a pickle names. This one reads the instructions with `pickletools`, keeps a stack
+of plain values, and accepts three functions and PyTorch's storages by name; any other name is an error.
 """
 
 import dataclasses
@@ -11,20 +11,23 @@ from typing import Any, BinaryIO
 
 from t5prep.train.published.stored import UnreadableError
 
-# PyTorch's storages of floats. Of the others a T5 has none.
+# PyTorch's storages of floats; a T5 has no others.
 STORAGES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
     "HalfStorage": "float16",
     "BFloat16Storage": "bfloat16",
 }
-# A model has some hundred tensors; a pickle with far more values is no model.
+# A model has some hundred tensors; a pickle with far more values is not a model.
 MOST_INSTRUCTIONS = 5_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Storage:
-    """A run of values that tensors are cut from; `key` says where in the archive. `begin` counts in values."""
+    """Describe a storage, a run of values that tensors are parts of; `key` is its place in the archive.
+
+    `begin` counts in values.
+    """
 
     key: str
     dtype: str
@@ -34,7 +37,7 @@ class Storage:
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """A tensor as a part of a storage; offset and strides count in values."""
+    """Describe a tensor as a part of a storage; offset and strides count in values."""
 
     storage: Storage
     offset: int
@@ -44,7 +47,7 @@ class Cut:
 
 @dataclasses.dataclass(frozen=True)
 class _Name:
-    """A function or class that a pickle names: it is compared, never imported."""
+    """Hold the name of a function or class in a pickle: it is compared, never imported."""
 
     module: str
     name: str
@@ -54,14 +57,14 @@ class _Name:
 
 
 class _Mark:
-    """The place on the stack where a list of values begins."""
+    """Mark the place on the stack where a list of values begins."""
 
 
 MARK = _Mark()
 
 
 def load(file: BinaryIO) -> Any:
-    """Return the value of the pickle that begins where the file stands, and leave the file behind its end.
+    """Return the value of the pickle at the file's position, and leave the position after the pickle.
 
     Raises UnreadableError when it names anything but a tensor's parts, or is damaged. Nothing it names is called.
     """
@@ -80,14 +83,14 @@ def load(file: BinaryIO) -> Any:
 
 
 class _Reader:
-    """The stack and the memo of one pickle."""
+    """Hold the stack and the memo of one pickle."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
 
     def pop_to_mark(self) -> list[Any]:
-        """Take what was pushed since the last mark, and the mark."""
+        """Remove and return the values that were pushed since the last mark; remove the mark too."""
         at = len(self.stack) - 1
         while self.stack[at] is not MARK:
             at -= 1
@@ -98,7 +101,7 @@ class _Reader:
         return values
 
     def pop_two(self) -> tuple[Any, Any]:
-        """Take the two topmost values, the lower one first."""
+        """Remove and return the two topmost values, the lower one first."""
         upper = self.stack.pop()
         return self.stack.pop(), upper
 
@@ -137,7 +140,7 @@ def _call(reader: _Reader, _: Any) -> None:
 
 
 def _build(reader: _Reader, _: Any) -> None:
-    """Pass over the state of a dict: transformers' `_metadata`, which says nothing of the weights."""
+    """Ignore the state of a dict: transformers' `_metadata`, which does not affect the weights."""
     target, _ = reader.pop_two()
     if not isinstance(target, dict):
         raise UnreadableError("it sets the state of something that is no dict; nothing of it was run")

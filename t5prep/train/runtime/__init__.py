@@ -1,1 +1,1 @@
-"""The runtime: functions of TensorFlow in; programs on the devices of a TPU, GPUs or CPUs out, executed by PJRT."""
+"""Run functions of TensorFlow as compiled programs on the devices of a TPU, GPUs or CPUs, through PJRT."""

@@ -1,4 +1,4 @@
-"""The step of a run, compiled: for the layout that is asked for, or the first that fits."""
+"""Compile the step of a run for the requested layout, or for the first layout that fits."""
 
 import dataclasses
 import time
@@ -16,7 +16,7 @@ from t5prep.train.runtime.programs import step_program
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """A step that can be run, and the shapes of the slots that it wants."""
+    """Hold a step that can be run, and the shapes of its slots."""
 
     run: Callable[..., tuple[Any, ...]]
     slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
@@ -24,9 +24,9 @@ class CompiledStep:
 
 
 def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator[Layout]:
-    """Yield the layouts of the devices to try: the one of `config.shard`, or with `auto` one wider than the other.
+    """Yield the layouts of the devices to try: the one of `config.shard`, or with `auto` each wider than the last.
 
-    Raises UsageError where a batch cannot be cut for one.
+    Raises UsageError where a batch cannot be divided for one.
     """
     given = 1 if config.shard == "auto" else int(config.shard)
     layout = open_layout(shard=given)
@@ -39,7 +39,7 @@ def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator
 
 
 def check_batch(config: TrainConfig, replicas: int) -> None:
-    """Raise UsageError where a batch cannot be cut into equal parts, or is too large for any program."""
+    """Raise UsageError where a batch cannot be divided into equal parts, or is too large for any program."""
     if config.batch >= 2**31:
         raise UsageError(f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.")
     if config.batch % (replicas * config.accumulate):
@@ -59,7 +59,7 @@ def compile_step(
     packed: bool,
     place: str,
 ) -> tuple[CompiledStep, Layout]:
-    """Return the step compiled for `layout`, or for the first of those after it that fits. Raises T5prepError."""
+    """Return the step compiled for `layout`, or for the first of the `wider` ones that fits. Raises T5prepError."""
     while True:
         since = time.monotonic()
         made = step_program(

@@ -1,4 +1,4 @@
-"""Where a run computes: a TPU, GPUs, or the CPU, as devices of PJRT; and one sentence where there is none."""
+"""Open the devices of a run: a TPU, GPUs, or the CPU, as devices of PJRT; raise a clear error where there is none."""
 
 import glob
 import importlib.util
@@ -10,18 +10,18 @@ from t5prep.io.installation import install_command
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.layout import Layout, arrange, fitting_shard
 
-# How a TPU chip shows itself on a TPU VM: v2 to v4 as accel devices, v5 and later through vfio.
+# The device files of TPU chips on a TPU VM: v2 to v4 as accel devices, v5 and later through vfio.
 _CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 
 
 def open_layout(
     *, tpu: str | None = None, gpus: bool = False, replicas: int = 1, shard: int | None = 1, weight_bytes: int = 0
 ) -> Layout:
-    """Return the devices for `--tpu`, `--gpus` or the CPU, `shard` of them to a replica of the model.
+    """Return the devices for `--tpu`, `--gpus` or the CPU, `shard` of them for each replica of the model.
 
-    `tpu` is None for no TPU, `auto` or `local` for the one of this machine. `replicas` counts those of the CPU, whose
-    devices are logical ones (for tests). `shard` None: as many as `weight_bytes` need.
-    Raises UsageError when what was asked for is not there.
+    `tpu` is None for no TPU, `auto` or `local` for the one of this machine. `replicas` is the number of CPU devices,
+    which are logical ones (for tests). `shard` None: as many as `weight_bytes` need.
+    Raises UsageError when the requested devices do not exist.
     """
     if tpu is not None and gpus:
         raise UsageError("Both --tpu and --gpus were given; a run is on one of them.")
@@ -30,7 +30,7 @@ def open_layout(
 
 
 def chips() -> list[str]:
-    """Return the files of the TPU chips of this machine, none where there is no chip."""
+    """Return the files of the TPU chips of this machine; an empty list where there is no chip."""
     return sorted(path for pattern in _CHIPS for path in glob.glob(pattern))
 
 
@@ -41,7 +41,7 @@ def _tpu(name: str) -> list[Any]:
             f"--tpu {name}: a TPU is used from its own VM. Go there (gcloud compute tpus tpu-vm ssh {name} --worker=all "
             "--command=...) and give the same command with --tpu local."
         )
-    if not chips():  # looked at first: libtpu asks the network what machine this is, and waits for an answer
+    if not chips():  # checked first: libtpu asks the network about this machine, and waits for an answer
         raise UsageError(
             f"--tpu: no TPU here: there is no chip among {' '.join(_CHIPS)}. "
             "Run this on a TPU VM (gcloud compute tpus tpu-vm ssh NAME), or leave --tpu out to train on the CPU."
@@ -58,7 +58,7 @@ def _gpus() -> list[Any]:
 
 
 def _cpus(count: int) -> list[Any]:
-    """Return so many logical devices of the CPU of this host, or those of all hosts where there are several."""
+    """Return `count` logical devices of this host's CPU, or those of all hosts where there are several."""
     import jax
 
     processes = hosts.given_processes()
@@ -66,7 +66,7 @@ def _cpus(count: int) -> list[Any]:
     if jax.config.jax_num_cpu_devices < count and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         try:
             jax.config.update("jax_num_cpu_devices", count)
-        except RuntimeError as error:  # devices cannot be added to those that are in use
+        except RuntimeError as error:  # no devices can be added once some are in use
             raise UsageError(f"{count} CPU devices were asked for after the first were in use: start anew.") from error
     found = _devices("cpu", "The CPU cannot be used")
     if processes > 1:
@@ -78,7 +78,7 @@ def _cpus(count: int) -> list[Any]:
 
 
 def _devices(platform: str, sentence: str) -> list[Any]:
-    """Return all devices of a platform, those of the other hosts too. Raises UsageError with the sentence."""
+    """Return all devices of a platform, with those of other hosts. Raises UsageError with the `sentence`."""
     import jax
 
     jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")

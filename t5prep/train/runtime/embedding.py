@@ -1,8 +1,8 @@
-"""Lowered programs as functions of jax. This is the one file that uses private parts of jax (tested with 0.10.2).
+"""Call lowered programs as functions of jax. Only this file uses private parts of jax (tested with 0.10.2).
 
-A module of TensorFlow comes as a serialized HloModuleProto, because protocol buffers outlive versions, while StableHLO
-text that TensorFlow 2.20 writes is not always text that a newer parser reads (large boolean constants are not). jax has
-no public way from HLO to StableHLO: `hlo_to_stablehlo` and `make_ir_context` are private. The rest is public:
+A module of TensorFlow comes as a serialized HloModuleProto, because protocol buffers stay readable across versions.
+StableHLO text of TensorFlow 2.20 cannot always be parsed by a newer parser (for example large boolean constants). jax
+has no public way from HLO to StableHLO: `hlo_to_stablehlo` and `make_ir_context` are private. The rest is public:
 `jax.export` calls a StableHLO module as it calls any other.
 """
 
@@ -35,9 +35,9 @@ _DTYPES = {
 
 
 def embed(module: bytes, *, platform: str) -> Callable[..., list[Any]]:
-    """Return a serialized HloModuleProto as a function that jax can trace: arrays in, the list of its results out.
+    """Return a serialized HloModuleProto as a function that jax can trace, from arrays to the list of its results.
 
-    platform: "tpu", "cpu" or "cuda"; random bits are another operation on a TPU (`for_tpu`).
+    platform: "tpu", "cpu" or "cuda"; a TPU has another operation for random bits (`for_tpu`).
     """
     with make_ir_context():
         text = ir.Module.parse(hlo_to_stablehlo(module)).operation.get_asm(enable_debug_info=True)
@@ -66,15 +66,15 @@ def input_shapes(module: bytes) -> list[jax.ShapeDtypeStruct]:
 
 
 def without_copies(module: str) -> str:
-    """Return a module's text with copies of another dialect, which do nothing, as reshapes that StableHLO knows."""
+    """Return a module's text with the copies of another dialect, which do nothing, replaced by StableHLO reshapes."""
     return _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", module)
 
 
 def for_tpu(module: str) -> str:
     """Return the text of a module lowered for a CPU as TensorFlow lowers it for a TPU, both in StableHLO.
 
-    `without_copies`. Random bits: `auto_select` means Philox on CPU and GPU; on a TPU it means the chip's own
-    generator, keyed by the key and the first word of the counter
+    The text comes from `without_copies`. Random bits: `auto_select` means Philox on CPU and GPU; on a TPU it means the
+    chip's own generator, with the key and the first word of the counter as its key
     (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
     """
     return _PHILOX.sub(

@@ -1,4 +1,4 @@
-"""Several hosts that train together: how they find each other, wait for each other, and who writes."""
+"""Connect several hosts that train together: join them, wait for each other, and choose the one that writes."""
 
 import atexit
 import contextlib
@@ -13,10 +13,10 @@ from typing import Any
 from t5prep.errors import T5prepError, UsageError
 from t5prep.train.runtime import pulse
 
-# What a TPU VM of a slice knows of its workers (https://cloud.google.com/compute/docs/metadata/overview).
+# The metadata of a TPU VM about its slice's workers (https://cloud.google.com/compute/docs/metadata/overview).
 _WORKERS = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/worker-network-endpoints"
 _SECONDS = 5.0
-_pulses: list[pulse.Pulse] = []  # at most one: that of this process
+_pulses: list[pulse.Pulse] = []  # at most one: the pulse of this process
 
 
 def join(platform: str) -> None:
@@ -49,7 +49,7 @@ def join(platform: str) -> None:
 
 
 def given_processes() -> int:
-    """Return how many processes JAX_NUM_PROCESSES says, where JAX_COORDINATOR_ADDRESS is set; else 1."""
+    """Return the number in JAX_NUM_PROCESSES if JAX_COORDINATOR_ADDRESS is set; otherwise 1."""
     return _number("JAX_NUM_PROCESSES") if "JAX_COORDINATOR_ADDRESS" in os.environ else 1
 
 
@@ -61,14 +61,14 @@ def count() -> int:
 
 
 def writes() -> bool:
-    """Return whether this is the process that writes logs and settings."""
+    """Check whether this is the process that writes logs and settings."""
     import jax
 
     return bool(jax.process_index() == 0)
 
 
 def wait(name: str) -> None:
-    """Return when all processes are at the wait of that name."""
+    """Wait until all processes have reached the wait of that name."""
     if count() > 1:
         from jax.experimental import multihost_utils
 
@@ -77,7 +77,7 @@ def wait(name: str) -> None:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Run what all hosts do together: when it ends on one by an error, it ends on all. Raises T5prepError."""
+    """Run a block on all hosts: when it fails on one host, it ends on all. Raises T5prepError."""
     import jax
 
     try:
@@ -86,7 +86,7 @@ def together() -> Iterator[None]:
         leave(failed=True)
         if count() == 1:
             raise
-        time.sleep(_SECONDS)  # the pulse says it, if a host has ended
+        time.sleep(_SECONDS)  # if another host has ended, the pulse ends this one now
         raise T5prepError(f"The devices of this run failed ({str(error).splitlines()[0][:200]}).") from error
     except BaseException:
         leave(failed=True)
@@ -95,35 +95,35 @@ def together() -> Iterator[None]:
 
 
 def leave(*, failed: bool) -> None:
-    """End this host's part of a run: quietly, or so that the others end, too."""
+    """End this host's part of a run: quietly, or so that the other hosts end, too."""
     import jax
 
     for own in _pulses:
         if not failed:
             wait("the run has ended")
             own.leave()
-            jax.distributed.shutdown()  # here, where the others do it too: later each would wait for the other's prints
+            jax.distributed.shutdown()  # now, as on the other hosts: later, each would wait for the others' output
     if failed and _pulses:
         atexit.unregister(jax.distributed.shutdown)  # it would wait minutes for the others
         atexit.register(_end_now)
 
 
 def _end_now() -> None:
-    """End this process with all that it has said: what is left to do would wait for the other hosts."""
+    """End this process after flushing its output, because a normal exit would wait for the other hosts."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)
 
 
 def stopping(step: int) -> bool:
-    """Return whether all hosts end after this step because one of them was told to (SIGTERM); each asks at every step."""
+    """Return whether all hosts end after this step because one received SIGTERM; every host asks at each step."""
     from jax.experimental import multihost_utils
 
     return count() > 1 and bool(multihost_utils.reached_preemption_sync_point(step))
 
 
 def check_places(*places: str) -> None:
-    """Raise UsageError where several machines were given a directory of one of them."""
+    """Raise UsageError where a run on several machines was given a directory of one of them."""
     local = [place for place in places if place and "://" not in place]
     if local and (machines := _machines()) > 1:
         raise UsageError(
@@ -132,7 +132,7 @@ def check_places(*places: str) -> None:
 
 
 def _tell(numbers: Any) -> Any:
-    """Return the first host's numbers to all hosts."""
+    """Return the first host's numbers, on all hosts."""
     import numpy as np
     from jax.experimental import multihost_utils
 
@@ -140,7 +140,7 @@ def _tell(numbers: Any) -> Any:
 
 
 def _machines() -> int:
-    """Return on how many machines the processes are."""
+    """Return the number of machines that the processes run on."""
     if count() == 1:
         return 1
     import zlib
@@ -153,7 +153,7 @@ def _machines() -> int:
 
 
 def _workers() -> int:
-    """Return how many hosts the TPU slice of this machine has; 1 where nobody says."""
+    """Return how many hosts the TPU slice of this machine has; 1 where that is unknown."""
     if names := os.environ.get("TPU_WORKER_HOSTNAMES"):
         return len(names.split(","))
     request = urllib.request.Request(_WORKERS, headers={"Metadata-Flavor": "Google"})

@@ -1,7 +1,7 @@
-"""Compiled programs, kept: under the digest of the program, and of what compiled it for which devices.
+"""Keep compiled programs, named by the digest of the program and of the compiler, its options and the devices.
 
-PLACE/DIGEST-ENVIRONMENT.executable   the compiled program, as jax writes it (it is machine code: keep it where you trust)
-PLACE/DIGEST-ENVIRONMENT.json         what compiled it, in words
+PLACE/DIGEST-ENVIRONMENT.executable   the compiled program, as jax writes it (machine code: keep it in a trusted place)
+PLACE/DIGEST-ENVIRONMENT.json         versions, options and devices, in words
 
 PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://.
 """
@@ -24,21 +24,21 @@ from t5prep.io import atomic_files, cache_folder
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.programs import Program
 
-MOST_KEPT = 64  # programs in the cache's folder; the oldest go first
+MOST_KEPT = 64  # programs in the cache's folder; the oldest are deleted first
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
 Say = Callable[[str], None]
 
 
 def place_of(out: str = "") -> str:
-    """Return where the programs of a run are kept: beside it on gs://, else in the cache."""
+    """Return the folder for the programs of a run: beside it on gs://, otherwise in the cache."""
     return f"{out.rstrip('/')}/programs" if "://" in out else str(cache_folder.root() / "programs")
 
 
 def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> Any:
-    """Return the program compiled for the devices of its layout: from where it is kept, or now, and then kept.
+    """Return the program compiled for the devices of its layout: loaded if it is kept, otherwise compiled and kept.
 
-    Raises T5prepError where it does not compile; `does_not_fit` says whether for want of memory.
+    Raises T5prepError where it does not compile, DoesNotFitError where that is for lack of memory.
     """
     place = place or place_of()
     path = path_of(program, place)
@@ -64,7 +64,7 @@ def compile_now(program: Program) -> Any:
 
 
 class DoesNotFitError(T5prepError):
-    """A program needs more memory than a device has."""
+    """Say that a program needs more memory than a device has."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -74,7 +74,7 @@ class DoesNotFitError(T5prepError):
 
 
 def save(compiled: Any, program: Program, path: str) -> str:
-    """Write a compiled program, whole or not at all, and return where; "" where the compiler's result cannot be kept."""
+    """Write a compiled program, complete or not at all, and return its path; "" where it cannot be kept."""
     try:
         content, _, _ = serialize_executable.serialize(compiled)
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
@@ -86,12 +86,12 @@ def save(compiled: Any, program: Program, path: str) -> str:
         if "://" not in path:
             _prune(Path(path).parent)
     except (OSError, OutputError, tf.errors.OpError):
-        return ""  # a full disk or a bucket that cannot be written to costs the next start its time, no more
+        return ""  # with a full disk or a read-only bucket, the next start compiles again: no other harm
     return f"{path}.executable"
 
 
 def path_of(program: Program, place: str) -> str:
-    """Return the path, without its ending, that a program is kept at."""
+    """Return the path of a kept program, without its ending."""
     return f"{place}/{program.digest[:32]}-{environment_digest(program)[:16]}"
 
 
@@ -131,11 +131,11 @@ def _load(path: str, program: Program) -> Any | None:
             content, in_tree, out_tree, execution_devices=program.layout.devices
         )
     except (ValueError, TypeError, EOFError, pickle.UnpicklingError, jax.errors.JaxRuntimeError):
-        return None  # cut short, or of a runtime that takes it back no more
+        return None  # cut short, or written by a runtime that this one cannot read
 
 
 def _made_otherwise(place: str, program: Program) -> str:
-    """Return what compiled the same program before with other versions or for other devices, in words, or ""."""
+    """Return, in words, the other versions or devices that the same program was compiled with or for before, or ""."""
     for path in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.json")):
         with tf.io.gfile.GFile(path, "rb") as file:
             try:
@@ -151,7 +151,7 @@ def _words(said: dict[str, Any]) -> str:
 
 
 def _processor() -> str:
-    """Return a digest of what this processor can do: a program for another may use instructions that it has not."""
+    """Return a digest of this processor's features: a program for another one may use instructions that it lacks."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

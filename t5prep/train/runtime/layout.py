@@ -1,6 +1,6 @@
-"""Which device holds what: replicas of the model, each split over some devices, as a mesh of jax.
+"""Decide which device holds what: replicas of the model, each split over some devices, as a mesh of jax.
 
-Every step takes a batch by its rows, one part for each replica. What is split inside a replica is one table, `SPLIT`.
+Every step divides a batch by rows, one part for each replica. The table `SPLIT` says what is split inside a replica.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
 ROWS, PARTS = "data", "shard"  # the mesh's axes
 
 # Which dimension of each variable is split over the devices of a replica, as Megatron-LM splits a layer (Shoeybi et al.
-# 2019, section 3): the embeddings by vocabulary, attention by heads, feed-forward by its width. What is not here is
+# 2019, section 3): the embeddings by vocabulary, attention by heads, feed-forward by its width. Other variables are
 # whole on every device: the scales of norms, which are small.
 SPLIT = {
     "shared": ("vocabulary", 0),
@@ -32,24 +32,24 @@ SPLIT = {
     "wi": ("width", 3),  # [layers, 1 or 2, d_model, d_ff]
     "wo": ("width", 1),  # [layers, d_ff, d_model]
 }
-# The axis of its weight that an optimizer slot does not have (`optimizer.Adafactor.slot_shapes`).
+# The axis of the weight that an optimizer slot lacks (`optimizer.Adafactor.slot_shapes`).
 MISSING_AXIS = {"rows": -1, "columns": -2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Devices in `replicas` groups of `shard`; each group holds the weights once."""
+    """Arrange devices in `replicas` groups of `shard`; each group holds the weights once."""
 
     mesh: Mesh
 
     @property
     def replicas(self) -> int:
-        """Return into how many parts a batch is cut."""
+        """Return the number of parts that a batch is divided into."""
         return int(self.mesh.shape[ROWS])
 
     @property
     def shard(self) -> int:
-        """Return over how many devices the weights are split."""
+        """Return the number of devices that the weights are split over."""
         return int(self.mesh.shape[PARTS])
 
     @property
@@ -104,7 +104,7 @@ class Layout:
     def slots(
         self, config: ModelConfig, shapes: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, dict[str, NamedSharding]]:
-        """Return the sharding of every optimizer slot: as its weight's, without the axis that the slot has not."""
+        """Return the sharding of every optimizer slot: its weight's, without the axis that the slot lacks."""
         layouts = weight_layouts(config)
         return {
             name: {
@@ -120,7 +120,7 @@ class Layout:
 
 
 def arrange(devices: list[Any], *, shard: int = 1) -> Layout:
-    """Return all devices as replicas of `shard` devices each. Raises UsageError where they do not come out even.
+    """Return all devices as replicas of `shard` devices each. Raises UsageError where they cannot be divided evenly.
 
     >>> import jax
     >>> arrange(jax.devices("cpu")[:1]).replicas
@@ -146,7 +146,7 @@ def split_axis(name: str, config: ModelConfig, shard: int) -> int | None:
 
 
 def slot_axis(slot: str, layout: WeightLayout, axis: int | None) -> int | None:
-    """Return the axis of an optimizer slot that its weight's split `axis` is, or None where the slot has it not.
+    """Return the axis of an optimizer slot that matches its weight's split `axis`, or None where the slot lacks it.
 
     >>> kv = WeightLayout((6, 2, 512, 64), 2, 1.0, ("encoder.kv",))
     >>> slot_axis("rows", kv, 3), slot_axis("columns", kv, 3), slot_axis("squares", kv, 3)
@@ -159,7 +159,7 @@ def slot_axis(slot: str, layout: WeightLayout, axis: int | None) -> int | None:
 
 
 def fitting_shard(devices: list[Any], *, weight_bytes: int) -> int:
-    """Return over how few devices float32 weights fit beside their copies in bfloat16 and a program; 1 on a CPU."""
+    """Return the fewest devices that hold float32 weights with their bfloat16 copies and a program; 1 on a CPU."""
     memory: dict[str, int] = devices[0].memory_stats() or {}
     limit, shard = memory.get("bytes_limit"), 1
     while limit and 2 * weight_bytes / shard > limit and len(devices) % (2 * shard) == 0:

@@ -1,4 +1,4 @@
-"""Functions of TensorFlow as XLA programs, made on any machine and not run here."""
+"""Lower functions of TensorFlow to XLA programs, on any machine and without running them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,10 +9,10 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Lowered:
-    """One function as a serialized HloModuleProto.
+    """Hold one function as a serialized HloModuleProto.
 
     `inputs` and `outputs` are nested like the function's arguments and its result, with a tf.TensorSpec for each
-    tensor; the module takes and gives the same tensors, flattened by `tf.nest`.
+    tensor; the module takes and returns the same tensors, flattened by `tf.nest`.
     """
 
     module: bytes
@@ -40,7 +40,7 @@ def lower(function: Callable[..., Any], *inputs: Any) -> Lowered:
 
 
 def hide_gpus() -> None:
-    """Keep TensorFlow off the GPUs: it would take their memory, and they are the runtime's."""
+    """Keep TensorFlow from using the GPUs: it would take their memory, which the runtime needs."""
     if tf.config.list_physical_devices("GPU") and tf.config.get_visible_devices("GPU"):
         tf.config.set_visible_devices([], "GPU")
 

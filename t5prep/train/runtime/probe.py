@@ -1,4 +1,4 @@
-"""One look at the devices of a machine: what they are, and whether one tiny training step runs on them."""
+"""Check the devices of a machine: what they are, and whether one tiny training step runs on them."""
 
 import importlib.metadata
 import math
@@ -20,9 +20,9 @@ TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num
 
 
 def look(layout: Layout) -> dict[str, Any]:
-    """Return what is there: `devices`, `kind`, `memory` (bytes of one device, 0 where it is not known), `versions`.
+    """Return a description of the devices: `devices`, `kind`, `memory` (bytes of one device, 0 if unknown), `versions`.
 
-    One step of a toy is made on all devices before. Raises T5prepError where its loss is no number.
+    Before that, one step of a tiny model runs on all devices. Raises T5prepError where its loss is not finite.
     """
     loss = tiny_step(layout)
     if not math.isfinite(loss):
@@ -39,7 +39,7 @@ def look(layout: Layout) -> dict[str, Any]:
 
 
 def tiny_step(layout: Layout) -> float:
-    """Return the loss of one training step of a toy, one row on each replica."""
+    """Return the loss of one training step of a tiny model, one row on each replica."""
     config = TrainConfig(batch=layout.replicas, dtype="float32", dropout=0.0)
     made = step_program(TOY, config, layout=layout, input_length=8, target_length=4)
     variables = Variables(

@@ -1,4 +1,4 @@
-"""From settings to programs: the training step, and functions of rows (scores, answers), as `train` and `plan` both run them."""
+"""Make programs from settings: the training step, and functions of rows (scores, answers), for `train` and `plan`."""
 
 import dataclasses
 import functools
@@ -21,15 +21,15 @@ from t5prep.train.runtime.layout import ROWS, Layout
 from t5prep.train.runtime.lowered import Lowered, lower, specs
 from t5prep.train.step import TrainStep, batch_specs
 
-METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step gives
+METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step returns
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """One program of jax for the devices of a layout.
+    """Hold one program of jax for the devices of a layout.
 
     `arguments` is nested like the function's arguments, a jax.ShapeDtypeStruct with its sharding for each; `results`
-    are the shardings of what it gives; `donated` are the arguments whose memory the results take.
+    are the shardings of its results; `donated` are the arguments whose memory the results reuse.
     """
 
     name: str
@@ -47,15 +47,15 @@ class Program:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the SHA-256 of the program's text, which holds its layout and not its machine."""
+        """Return the SHA-256 of the program's text, which contains its layout but not its machine."""
         return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
 class StepProgram:
-    """A training step: (weights, slots, step, batch, learning_rate) → (weights, slots, step, float32[3] `METRICS`).
+    """Hold a step: (weights, slots, step, batch, learning_rate) → (weights, slots, step, float32[3] `METRICS`).
 
-    Weights, slots and the number of the step are donated. Byte counts are those of all weights and all slots, whole.
+    Weights, slots and the step number are donated. Byte counts are those of all weights and all slots, whole.
     """
 
     program: Program
@@ -85,7 +85,7 @@ def step_program(
         config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
     )
     gradients = lower(step.gradients, weights, rows, number)
-    # All replicas' gradients are added up in float32; alone, they stay in the precision they were found in.
+    # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
     widened = gradients.outputs if layout.replicas == 1 else (weights, gradients.outputs[1])
     update = lower(step.update, weights, slots, *widened, number, rate)
     placed = (layout.weights(shape), layout.slots(shape, slot_shapes), layout.everywhere)
@@ -130,7 +130,7 @@ def rows_program(
 
 
 def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., Any]:
-    """Return the two halves of a step with the sum over the replicas between them."""
+    """Return the two halves of a step, joined by the sum over the replicas."""
     gradients_of, updated = _function(gradients, layout), _function(update, layout)
     replicas = layout.replicas
 
@@ -160,7 +160,7 @@ def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., 
 
 
 def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
-    """Return a lowered function that takes and gives what the function of TensorFlow does."""
+    """Return a lowered function with the same arguments and results as the function of TensorFlow."""
     run, structure = embed(lowered.module, platform=layout.platform), jax.tree.structure(lowered.outputs)
 
     def call(*inputs: Any) -> Any:
@@ -170,7 +170,7 @@ def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
 
 
 def _placed(like: Any, sharding: Any) -> Any:
-    """Return tf.TensorSpecs as shapes of jax with their shardings: one for all, or nested as they are."""
+    """Return tf.TensorSpecs as jax shapes with shardings: one sharding for all, or shardings nested like the specs."""
 
     def place(spec: tf.TensorSpec, own: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=own)

@@ -1,7 +1,7 @@
-"""Whether the other hosts of a run are alive: one connection from each to the first, which closes when a process ends.
+"""Watch whether the other hosts of a run are alive: each holds a connection to the first, which closes if it ends.
 
-What the devices exchange cannot say it: a TPU waits for ever for a host that is gone. The network's own keep-alive finds
-a machine that lost its power.
+The data that devices exchange cannot tell: a TPU waits for ever for a host that is gone. The network's own keep-alive
+detects a machine that lost its power.
 """
 
 import os
@@ -23,7 +23,7 @@ Ended = Callable[[], None]
 
 
 class Pulse:
-    """Hold connections to the other hosts; `ended` is called, once, when one closes before `leave` was called there."""
+    """Hold connections to the other hosts; call `ended` once, when one closes before `leave` was called there."""
 
     def __init__(self, connections: list[socket.socket], ended: Ended) -> None:
         self._connections, self._ended = connections, ended
@@ -37,7 +37,7 @@ class Pulse:
             threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
 
     def leave(self) -> None:
-        """Tell the others that this host ends as it should."""
+        """Tell the other hosts that this one ends normally."""
         self._left = True
         for connection in self._connections:
             try:
@@ -58,7 +58,7 @@ class Pulse:
 def begin(*, number: int, count: int, tell: Callable[[Any], Any], ended: Ended | None = None) -> Pulse:
     """Return the pulse of host `number` of `count`, connected.
 
-    `tell`: a function that all hosts call with 6 numbers, and that returns those of the first host to all.
+    `tell`: a function that all hosts call with 6 numbers, and that returns the first host's numbers on all hosts.
     Raises OSError where the first host cannot be reached.
     """
     ended = ended or _end
@@ -74,16 +74,16 @@ def begin(*, number: int, count: int, tell: Callable[[Any], Any], ended: Ended |
 
 
 def _own_address() -> str:
-    """Return the address by which other machines reach this one; nothing is sent to find it."""
+    """Return the address by which other machines reach this one; no data is sent to find it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # of a network that is only for documentation (RFC 5737)
+            probe.connect(("192.0.2.1", 9))  # an address reserved for documentation (RFC 5737)
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
 
 
 def _end() -> None:
-    """End this process with a sentence: its main thread may wait for the devices, which will not answer."""
+    """End this process with a message: its main thread may wait for devices that will not answer."""
     print(SENTENCE, file=sys.stderr, flush=True)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Functions of rows on the devices: scores and answers, a batch at a time, compiled for each shape of batch once."""
+"""Run functions of rows on the devices: scores and answers, one batch at a time, compiled once for each batch shape."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -24,10 +24,10 @@ def on_rows(
     layout: Layout,
     place: str = "",
 ) -> OnRows:
-    """Return `function(weights, batch)` on the devices: its results are begun, and there when somebody looks at them.
+    """Return `function(weights, batch)` on the devices: a call starts the work, and its results can be read later.
 
     Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
-    `place`: where compiled programs are kept (`kept_programs.place_of`).
+    `place`: the folder of compiled programs (`kept_programs.place_of`).
     """
     compiled: dict[tuple[Any, ...], Any] = {}
 
@@ -46,7 +46,10 @@ def on_rows(
 def each(
     function: OnRows, weights: Mapping[str, Any], batches: Iterable[Rows], *, columns: Iterable[str] | None = None
 ) -> Iterator[tuple[Rows, dict[str, np.ndarray]]]:
-    """Yield every batch with what `function` makes of its `columns` (None: all of int32); the next one is begun before."""
+    """Yield every batch with the results of `function` for its `columns` (None: all int32 ones).
+
+    The next batch is started before one is yielded.
+    """
     before: tuple[Rows, dict[str, Any]] | None = None
     for batch in batches:
         chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]

@@ -1,4 +1,4 @@
-"""What a run holds on its devices: weights, optimizer slots, and how many steps were made."""
+"""Place what a run holds on its devices: weights, optimizer slots, and the number of steps made."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.runtime.layout import Layout
 
 Index = tuple[slice, ...]
-Read = Callable[[Index], np.ndarray]  # the slice of one tensor that a device holds
+Read = Callable[[Index], np.ndarray]  # returns the slice of one tensor that a device holds
 
 
 class Variables(NamedTuple):
-    """The arguments that a step takes and gives back: nested dicts of jax.Array, and an int32 scalar."""
+    """Hold the arguments that a step takes and returns: nested dicts of jax.Array, and an int32 scalar."""
 
     weights: dict[str, Any]
     slots: dict[str, dict[str, Any]]
@@ -23,7 +23,7 @@ class Variables(NamedTuple):
 
 
 def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
-    """Return a jax.Array whose parts are read one after the other, each once, as far as this process holds them."""
+    """Return a jax.Array whose parts are read one after the other, each once; only those that this process holds."""
     parts: dict[str, np.ndarray] = {}
 
     def part(index: Index | None) -> np.ndarray:
@@ -36,7 +36,7 @@ def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
 
 
 def put_weights(weights: Mapping[str, Any], shape: ModelConfig, layout: Layout) -> dict[str, Any]:
-    """Return a model's weights on the devices. `weights`: by name, arrays or anything that slices give arrays of."""
+    """Return a model's weights on the devices. `weights`: by name, arrays or objects whose slices are arrays."""
     shardings = layout.weights(shape)
 
     def reader(whole: Any) -> Read:
@@ -50,7 +50,7 @@ def put_weights(weights: Mapping[str, Any], shape: ModelConfig, layout: Layout) 
 def zero_slots(
     shapes: Mapping[str, Mapping[str, tuple[int, ...]]], shape: ModelConfig, layout: Layout
 ) -> dict[str, dict[str, Any]]:
-    """Return the optimizer's slots as a run begins: zeros of these shapes."""
+    """Return the optimizer's slots at the beginning of a run: zeros of these shapes."""
     shardings = layout.slots(shape, shapes)
     return {
         name: {slot: place(_zeros(size), size, shardings[name][slot]) for slot, size in own.items()}
@@ -59,12 +59,12 @@ def zero_slots(
 
 
 def put_step(step: int, layout: Layout) -> Any:
-    """Return the number of the step on the devices."""
+    """Return the step number on the devices."""
     return place(lambda _: np.array(step, np.int32), (), layout.everywhere)
 
 
 def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Any]:
-    """Return a batch on the devices, of which this process has the rows that `layout.row_reader` says."""
+    """Return a batch on the devices; this process gives the rows that `layout.row_reader` names."""
     if jax.process_count() == 1:
         placed: dict[str, Any] = jax.device_put(dict(batch), layout.by_rows)
         return placed
@@ -72,7 +72,7 @@ def put_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Any]:
 
 
 def put_whole_rows(batch: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Any]:
-    """Return a batch on the devices, of which every process has all rows."""
+    """Return a batch on the devices; every process gives all rows."""
     return {
         name: jax.make_array_from_callback(rows.shape, layout.by_rows, lambda index, rows=rows: rows[index])
         for name, rows in batch.items()
