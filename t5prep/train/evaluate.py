@@ -62,8 +62,8 @@ class Evaluation:
 class Evaluator:
     """Score one split of one dataset with the current weights; compiled once, and can be called many times.
 
-    `generating`: generate where targets are longer than one token (None) or never (False). `batch` is over all
-    replicas. `place`: the folder of the compiled programs.
+    `generating`: generate answers where targets are longer than one token. `batch` is over all replicas.
+    `place`: the folder of the compiled programs.
     Raises DatasetError where the split is missing, UsageError where the batch does not divide.
     """
 

@@ -179,7 +179,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
                 continue
             state = dataclasses.replace(state, step=now, value=None, metrics={})
             saving = due(now, save_every) or signals.stop(now)
-            if saving:  # before the evaluation, which may take longer than the time before a preemption
+            if saving:  # before the evaluation, which may take longer than a preemption allows
                 save(state)
             if due(now, eval_every) and not signals.stop(now):
                 state = score(state, saved_already=saving)

@@ -135,7 +135,7 @@ def _load(path: str, program: Program) -> Any | None:
 
 
 def _made_otherwise(place: str, program: Program) -> str:
-    """Return, in words, the other versions or devices that the same program was compiled with or for before, or ""."""
+    """Return in words the versions and devices of an earlier compilation of the same program, or "" without one."""
     for path in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.json")):
         with tf.io.gfile.GFile(path, "rb") as file:
             try:
