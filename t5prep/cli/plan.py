@@ -31,6 +31,7 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 @click.option("--price", type=click.FloatRange(min=0), help="What one chip costs for an hour, in any currency.")
 @click.option("--sweep", is_flag=True, help="A table over every --tpu and --batch.")
 @click.option("--lengths", is_flag=True, help="Which lengths to prepare, or buckets, or packing; needs --data.")
+@click.option("--save", metavar="RUN", help="Keep the executable for `train --out RUN`, on gs:// for a TPU VM to take.")
 @click.option("--quick", is_flag=True, help="No search for the largest batch, and no advice.")
 @_output.as_json
 def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
@@ -78,7 +79,22 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     elif lengths and data:
         _lengths(asked[0], data, as_json=as_json)
     else:
+        if given["save"]:
+            _save(asked[0], run=given["save"])
         _plan.print_one(asked[0], rows=rows, price=given["price"], quick=given["quick"], as_json=as_json)
+
+
+def _save(question: Any, *, run: str) -> None:
+    """Keep the step's executable for a run, and say where it is."""
+    from t5prep.plan.question import ask
+
+    said = ask(question, save=run).compiled
+    versions = ", ".join(f"{name} {version}" for name, version in said.versions.items())
+    _output.say(
+        f"The executable is {said.saved} ({versions}): a start with the same versions takes it."
+        if said.saved
+        else "Nothing is saved: the step does not fit, or the place cannot be written."
+    )
 
 
 def _sweep(asked: Any, *, rows: int | None, price: float | None, as_json: bool) -> None:

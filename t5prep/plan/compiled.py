@@ -46,13 +46,14 @@ class Compiled:
     flops: int = 0
     accessed_bytes: int = 0
     estimated_cycles: int = 0
-    collective_cycles: int = 0
+    exchanged_bytes: int = 0
     loops: bool = False
     by_operation: dict[str, int] = dataclasses.field(default_factory=dict)
     weight_bytes: int = 0
     slot_bytes: int = 0
     saved: str = ""
     digest: str = ""
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Compiled:
@@ -73,7 +74,7 @@ def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Co
 def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = "") -> Compiled:
     """Compile a step of `train` for all devices of a TPU; `step` is what `compiler.step_of` asks for.
 
-    `save`: a folder or gs:// prefix that gets the executable (`train.runtime.kept_programs`). Raises as `compile_module`.
+    `save`: a run's directory, whose programs' place gets the executable. Raises as `compile_module`.
     """
     versions()
     return _compile({"step": step, "save": save, "answers": str(cache() / "compiled")}, chip=chip, devices=devices)

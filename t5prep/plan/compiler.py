@@ -4,8 +4,8 @@ libtpu reads its settings from the environment when it is loaded, may end the pr
 it never runs inside the program that asks.
 
 What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
-HloModuleProto for one device; and "keep", a file for the compiled text, "save", a place for the executable
-(`kept_programs`), "answers", a folder of earlier answers.
+HloModuleProto for one device; and "keep", a file for the compiled text, "save", a run's directory for whose start the
+executable is kept (`kept_programs.place_of`), "answers", a folder of earlier answers.
 
 It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
 """
@@ -54,8 +54,12 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     if keep := asked.get("keep"):
         Path(keep).write_text(executable.as_text())
     if save := asked.get("save"):
-        said["saved"] = kept_programs.save(executable, program, kept_programs.path_of(program, save))
+        said["saved"] = kept_programs.save(
+            executable, program, kept_programs.path_of(program, kept_programs.place_of(save))
+        )
         said["digest"] = program.digest
+        made_by = kept_programs.environment(program)
+        said["versions"] = {name: made_by[name] for name in ("jax", "libtpu")}
     elif answer:
         answer.parent.mkdir(parents=True, exist_ok=True)
         part = answer.with_suffix(f".{os.getpid()}")
@@ -112,7 +116,7 @@ def read(executable: Any) -> dict[str, Any]:
         "flops": int(cost.get("flops", 0)),
         "accessed_bytes": int(cost.get("bytes accessed", 0)),
         "estimated_cycles": hlo.estimated_cycles(text),
-        "collective_cycles": hlo.collective_cycles(text),
+        "exchanged_bytes": hlo.exchanged_bytes(text),
         "loops": hlo.has_loops(text),
         "by_operation": dict(list(hlo.by_operation(text, depth=3).items())[:40]),
     }

@@ -109,7 +109,8 @@ class Answer:
 def ask(question: Question, *, save: str = "") -> Answer:
     """Compile the very step that `train` would run, unless the same was asked before.
 
-    `save`: a place that gets the executable. With shard=auto the answer is the first that fits, or the last.
+    `save`: a run's directory; the executable goes where `train` looks for it (`kept_programs.place_of`).
+    With shard=auto the answer is the first that fits, or the last.
     Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_step` raises.
     """
     check(question)
@@ -130,8 +131,8 @@ def ask(question: Question, *, save: str = "") -> Answer:
         "shard": question.shard,
     }
     said = compiled.compile_step(step, chip=question.tpu.chip, devices=question.tpu.devices, save=save)
-    if not save:
-        atomic_files.write_scratch(_path(question), json.dumps(dataclasses.asdict(said)).encode())
+    text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
+    atomic_files.write_scratch(_path(question), text.encode())
     return Answer(question, said)
 
 

@@ -50,7 +50,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "devices": question.tpu.devices,
         "chips": question.tpu.chips,
         "shard": question.shard,
-        "collective_cycles": compiled.collective_cycles,
+        "exchanged_bytes": compiled.exchanged_bytes,
         "batch": question.settings.batch,
         "accumulate": question.settings.accumulate,
         "remat": question.settings.remat,
@@ -90,10 +90,10 @@ def lines(answer: Answer, *, model: str) -> list[str]:
         f"{chip.clock_hz / 1e9:.2f} GHz), {answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
         f"                ({A_MODEL})",
     ]
-    if compiled.collective_cycles:
-        share = compiled.collective_cycles / compiled.estimated_cycles
+    if compiled.exchanged_bytes:
         text.append(
-            f"  exchange      {compiled.collective_cycles / 1e6:.1f} M of these cycles, {share:.0%}, between devices"
+            f"  exchange      {compiled.exchanged_bytes / 1e6:,.1f} MB that a device gets from others in a step; "
+            "the compiler estimates no time for it"
         )
     if chip.note:
         text.append(f"  note          {chip.note}")

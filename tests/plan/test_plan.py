@@ -396,3 +396,47 @@ def test_attention_row_by_row_compiles(tiny, packed, monkeypatch):
 
     monkeypatch.setattr(attention, "MANY", 0)
     assert ask(planner.questions(model=tiny, tpus=["v5e"], batches=[2], lengths=(32, 32), packed=packed)[0]).fits
+
+
+def test_the_executable_is_kept_for_a_run(tmp_path, monkeypatch):
+    """Of a model that is split over two devices of four, by the compiler; a device holds half of what is split."""
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+    shape = {
+        "model_type": "t5",
+        "vocab_size": 256,
+        "d_model": 64,
+        "d_kv": 16,
+        "d_ff": 128,
+        "num_layers": 1,
+        "num_heads": 4,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    typed = [
+        "--model",
+        str(tmp_path),
+        "--batch",
+        "4",
+        "--input-length",
+        "16",
+        "--target-length",
+        "4",
+        "--quick",
+        "--json",
+    ]
+    typed += ["--tpu", "v5e-4", "--set", "dropout=0", "--save", str(tmp_path / "run")]
+    said = {}
+    for shard in (1, 2):
+        result = CliRunner().invoke(main, ["plan", *typed, "--set", f"shard={shard}"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        said[shard] = json.loads(result.stdout)
+        assert "The executable is " in result.stderr
+    # Four replicas add up their gradients, which are as large as the weights; two times two exchange activations, too.
+    assert said[1]["exchanged_bytes"] == pytest.approx(said[1]["weight_bytes"], rel=0.02)
+    assert said[2]["exchanged_bytes"] > said[2]["weight_bytes"]
+    assert 0.5 <= said[2]["weight_bytes"] / said[1]["weight_bytes"] < 0.55
+    kept = sorted((tmp_path / "cache" / "programs").iterdir())
+    assert [path.suffix for path in kept] == [".executable", ".json"] * 2
+    made_by = json.loads(kept[1].read_text())
+    assert made_by["platform"] == "tpu"
+    assert made_by["libtpu"] == "0.0.51"
+    assert len(made_by["order"]) == 4

@@ -1,0 +1,61 @@
+"""Compiled programs are kept: taken again, refused when cut short, and said when other versions made them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytest.importorskip("jax", reason="jax is not installed")
+
+from t5prep.train.model.weights import random_weights  # noqa: E402
+from t5prep.train.runtime import kept_programs, probe  # noqa: E402
+from t5prep.train.runtime.devices import open_layout  # noqa: E402
+from t5prep.train.runtime.programs import Program, rows_program  # noqa: E402
+from t5prep.train.runtime.state import put_weights, put_whole_rows  # noqa: E402
+
+ROWS = {"input_ids": np.arange(8, dtype=np.int32).reshape(4, 2)}
+
+
+def program(replicas: int = 2) -> Program:
+    def doubled(weights, batch):
+        return {"ids": batch["input_ids"] * 2, "first": tf.gather(weights["shared"][:, 0], batch["input_ids"][:, 0])}
+
+    specs = {"input_ids": tf.TensorSpec([4, 2], tf.int32)}
+    return rows_program("doubled", doubled, shape=probe.TOY, layout=open_layout(replicas=replicas), batch=specs)
+
+
+def results(compiled, made: Program) -> dict[str, np.ndarray]:
+    weights = put_weights(random_weights(probe.TOY), probe.TOY, made.layout)
+    return {name: np.asarray(one) for name, one in compiled(weights, put_whole_rows(ROWS, made.layout)).items()}
+
+
+def test_a_program_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, said = program(), []
+    first = results(kept_programs.compile_program(made, place=str(tmp_path)), made)
+    assert np.array_equal(first["ids"], ROWS["input_ids"] * 2)
+    monkeypatch.setattr(kept_programs, "compile_now", lambda _: pytest.fail("it was kept"))
+    again = results(kept_programs.compile_program(program(), place=str(tmp_path), say=said.append), made)
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not said
+
+
+def test_what_is_cut_short_or_made_otherwise_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, said = program(1), []
+    kept_programs.compile_program(made, place=str(tmp_path))
+    (file,) = tmp_path.glob("*.executable")
+    whole = file.read_bytes()
+    for content in (b"", whole[: len(whole) // 2]):
+        file.write_bytes(content)
+        found = results(kept_programs.compile_program(made, place=str(tmp_path)), made)
+        assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
+    assert len(file.read_bytes()) == len(whole)
+    here = kept_programs.environment(made)
+    monkeypatch.setattr(kept_programs, "environment", lambda _: here | {"jax": "99.0"})
+    kept_programs.compile_program(made, place=str(tmp_path), say=said.append)
+    assert len(said) == 1
+    assert f"jax {here['jax']}" in said[0]
+    assert "99.0" in said[0]
+    assert len(list(tmp_path.glob("*.executable"))) == 2
+    assert {json.loads(one.read_text())["jax"] for one in tmp_path.glob("*.json")} == {here["jax"], "99.0"}
