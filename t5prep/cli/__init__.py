@@ -54,8 +54,8 @@ class _Commands(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
-        words = list(args) if args is not None else sys.argv[1:]
-        with _terminal.shown(data="predict" in words[:1]), _terminal.stoppable():
+        arguments = list(args) if args is not None else sys.argv[1:]
+        with _terminal.shown(data="predict" in arguments[:1]), _terminal.stoppable():
             return super().main(args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -66,9 +66,9 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             raise _terminal.stopped(ctx.invoked_subcommand) from None
         except Exception as error:
-            if (said := _failing.sentence(error)) is None:
+            if (message := _failing.sentence(error)) is None:
                 raise
-            raise said from error
+            raise message from error
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

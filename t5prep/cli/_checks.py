@@ -104,7 +104,7 @@ def _packages() -> Iterator[Finding]:
     yield Finding(
         "Python", "ok" if fits else "wrong", f"{here} (wanted: {wanted})", "" if fits else "uv python install 3.11"
     )
-    needs = [Requirement(said) for said in about.get_all("Requires-Dist") or []]
+    needs = [Requirement(text) for text in about.get_all("Requires-Dist") or []]
     for extra in ("", *EXTRAS):
         own = [need for need in needs if _of(need, extra)]
         if own:
@@ -177,12 +177,14 @@ def _tensorflow() -> Iterator[Finding]:
     if _version("tensorflow") is None:
         yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))
         return
-    said = _asked(_DEVICES)
-    if "error" in said:
-        yield Finding("TensorFlow", "wrong", str(said["error"]), install_command("train", options="--force-reinstall"))
+    answer = _asked(_DEVICES)
+    if "error" in answer:
+        yield Finding(
+            "TensorFlow", "wrong", str(answer["error"]), install_command("train", options="--force-reinstall")
+        )
         return
-    devices = ", ".join(f"{count} {kind}" for kind, count in said["devices"].items())
-    yield Finding("TensorFlow", "ok", f"{said['version']} sees {devices}")
+    devices = ", ".join(f"{count} {kind}" for kind, count in answer["devices"].items())
+    yield Finding("TensorFlow", "ok", f"{answer['version']} sees {devices}")
 
 
 def _tpus(name: str | None) -> Iterator[Finding]:
@@ -201,13 +203,13 @@ def _tpus(name: str | None) -> Iterator[Finding]:
     if not _version("libtpu"):
         yield Finding("libtpu", "wrong", "not installed", install_command("tpu"))
         return
-    said = _asked(_TPU)
-    if "error" in said:
-        yield Finding("TPU", "wrong", str(said["error"]), "sudo lsof /dev/accel* /dev/vfio/*")
+    answer = _asked(_TPU)
+    if "error" in answer:
+        yield Finding("TPU", "wrong", str(answer["error"]), "sudo lsof /dev/accel* /dev/vfio/*")
         return
-    yield Finding("TPU runtime", "ok", ", ".join(f"{what} {version}" for what, version in said["versions"].items()))
-    memory = f", {said['memory'] / 2**30:.1f} GiB each" if said["memory"] else ""
-    yield Finding("TPU", "ok", f"{said['devices']} devices ({said['kind']}{memory}); a tiny step ran on them")
+    yield Finding("TPU runtime", "ok", ", ".join(f"{what} {version}" for what, version in answer["versions"].items()))
+    memory = f", {answer['memory'] / 2**30:.1f} GiB each" if answer["memory"] else ""
+    yield Finding("TPU", "ok", f"{answer['devices']} devices ({answer['kind']}{memory}); a tiny step ran on them")
 
 
 def _asked(code: str, *arguments: str) -> dict:
@@ -228,8 +230,8 @@ def _asked(code: str, *arguments: str) -> dict:
     try:
         return dict(json.loads(lines[-1]))
     except (ValueError, IndexError):
-        said = ran.stderr.strip().splitlines() or [f"it ended with code {ran.returncode}"]
-        return {"error": said[-1][:200]}
+        messages = ran.stderr.strip().splitlines() or [f"it ended with code {ran.returncode}"]
+        return {"error": messages[-1][:200]}
 
 
 def _credentials() -> Iterator[Finding]:
@@ -258,8 +260,8 @@ def _credentials() -> Iterator[Finding]:
             yield Finding(what, "wrong", f"{named} names a file that does not exist", f"unset {named}")
         elif named:
             yield Finding(what, "ok", f"credentials in ${named}")
-        elif found := next((path for path in files if path.is_file()), None):
-            yield Finding(what, "ok", f"credentials in {found}")
+        elif file := next((path for path in files if path.is_file()), None):
+            yield Finding(what, "ok", f"credentials in {file}")
         else:
             yield Finding(what, "absent", "no credentials; only what is public can be read", mend)
 
@@ -277,8 +279,8 @@ def _disk() -> Iterator[Finding]:
 
 def _bucket(uri: str, *, zone: str, service_account: str) -> Iterator[Finding]:
     try:
-        found = buckets.check_bucket(uri, zone=zone, service_account=service_account)
+        findings = buckets.check_bucket(uri, zone=zone, service_account=service_account)
     except UsageError as error:
-        found = [buckets.Finding("name", False, str(error))]
-    for one in found:
-        yield Finding(f"bucket: {one.what}", "ok" if one.ok else "wrong", one.seen, one.mend)
+        findings = [buckets.Finding("name", False, str(error))]
+    for finding in findings:
+        yield Finding(f"bucket: {finding.what}", "ok" if finding.ok else "wrong", finding.seen, finding.mend)

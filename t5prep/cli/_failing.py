@@ -41,8 +41,8 @@ def sentence(error: Exception) -> click.ClickException | None:
             f"The network does not answer: {str(error) or type(error).__name__}. Try again when it does."
         )
     if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _TENSORFLOW:
-        said = (getattr(error, "message", "") or str(error)).splitlines()[0]
-        return click.ClickException(f"TensorFlow says: {said}")
+        message = (getattr(error, "message", "") or str(error)).splitlines()[0]
+        return click.ClickException(f"TensorFlow says: {message}")
     return None
 
 

@@ -39,44 +39,54 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
         yield _table(command.params, command)
         return
     for name in command.list_commands(context):
-        if (found := command.get_command(context, name)) is not None:
-            yield from _command(found, f"{path} {name}")
+        if (subcommand := command.get_command(context, name)) is not None:
+            yield from _command(subcommand, f"{path} {name}")
 
 
 def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
     """Yield the options that all tasks share, once, then what differs for each task: defaults, and its own options."""
-    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    commands = {name: command for name, command in found.items() if command}
+    by_name = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    commands = {name: command for name, command in by_name.items() if command}
     first = next(iter(commands.values()))
-    shared = [one for one in first.params if all(one.name in _names(other) for other in commands.values())]
+    shared = [
+        parameter for parameter in first.params if all(parameter.name in _names(other) for other in commands.values())
+    ]
     varying: set[str | None] = {
-        one.name for one in shared if len({repr(_named(other, one.name).default) for other in commands.values()}) > 1
+        parameter.name
+        for parameter in shared
+        if len({repr(_named(other, parameter.name).default) for other in commands.values()}) > 1
     }
     yield "Of every task:\n"
     yield _table(shared, first, without_default=varying)
     for name, command in commands.items():
         yield f"### t5prep prepare {name}\n"
         yield _said(command)
-        here = [one for one in command.params if one.name in varying and _default(one) not in ("", "required")]
-        yield f"Defaults: {', '.join(f'`{one.opts[0]} {one.default}`' for one in here)}.\n"
-        own = [one for one in command.params if one.name not in {one.name for one in shared}]
+        here = [
+            parameter
+            for parameter in command.params
+            if parameter.name in varying and _default(parameter) not in ("", "required")
+        ]
+        yield f"Defaults: {', '.join(f'`{parameter.opts[0]} {parameter.default}`' for parameter in here)}.\n"
+        own = [
+            parameter for parameter in command.params if parameter.name not in {parameter.name for parameter in shared}
+        ]
         if own:
             yield _table(own, command)
 
 
 def _names(command: click.Command) -> set[str | None]:
-    return {one.name for one in command.params}
+    return {parameter.name for parameter in command.params}
 
 
 def _named(command: click.Command, name: str | None) -> click.Parameter:
-    return next(one for one in command.params if one.name == name)
+    return next(parameter for parameter in command.params if parameter.name == name)
 
 
 def _said(command: click.Command) -> str:
     """Return a command's help as Markdown, with its example as code."""
     text = inspect.cleandoc(command.help or "")
-    said, _, example = text.partition("\b\nExample:\n")
-    paragraphs = [" ".join(part.split()) for part in said.strip().split("\n\n") if part.strip()]
+    description, _, example = text.partition("\b\nExample:\n")
+    paragraphs = [" ".join(part.split()) for part in description.strip().split("\n\n") if part.strip()]
     code = inspect.cleandoc("\n" + example).strip()
     return "\n\n".join([*paragraphs, f"```sh\n{code}\n```"] if code else paragraphs) + "\n"
 
@@ -85,31 +95,35 @@ def _table(
     parameters: Sequence[click.Parameter], command: click.Command, *, without_default: set[str | None] | None = None
 ) -> str:
     rows = ["| option | what it does | default |", "|---|---|---|"]
-    for one in parameters:
-        if not isinstance(one, click.Option) or one.hidden:
+    for parameter in parameters:
+        if not isinstance(parameter, click.Option) or parameter.hidden:
             continue
-        name = ", ".join(one.opts)
-        kind = _kind(one)
-        said, _, written = (one.help or "").removesuffix(".").removesuffix("]").partition(" [default: ")
-        default = "each task's" if one.name in (without_default or ()) else written or _default(one)
-        rows.append(f"| `{name}{' ' + kind if kind else ''}` | {_cell(said)} | {_cell(default)} |")
+        name = ", ".join(parameter.opts)
+        kind = _kind(parameter)
+        help_text, _, written = (parameter.help or "").removesuffix(".").removesuffix("]").partition(" [default: ")
+        default = "each task's" if parameter.name in (without_default or ()) else written or _default(parameter)
+        rows.append(f"| `{name}{' ' + kind if kind else ''}` | {_cell(help_text)} | {_cell(default)} |")
     return "\n".join(rows) + "\n" if len(rows) > 2 else ""
 
 
-def _kind(one: click.Option) -> str:
-    if one.is_flag:
+def _kind(parameter: click.Option) -> str:
+    if parameter.is_flag:
         return ""
-    if isinstance(one.type, click.Choice):
-        return "\\|".join(map(str, one.type.choices))
-    return one.metavar or {"integer": "N", "integer range": "N", "float": "X", "float range": "X", "path": "PATH"}.get(
-        one.type.name, "TEXT"
-    )
+    if isinstance(parameter.type, click.Choice):
+        return "\\|".join(map(str, parameter.type.choices))
+    return parameter.metavar or {
+        "integer": "N",
+        "integer range": "N",
+        "float": "X",
+        "float range": "X",
+        "path": "PATH",
+    }.get(parameter.type.name, "TEXT")
 
 
-def _default(one: click.Parameter) -> str:
-    if one.required:
+def _default(parameter: click.Parameter) -> str:
+    if parameter.required:
         return "required"
-    default = one.default
+    default = parameter.default
     if default is None or default is False or default == () or default == "" or callable(default):
         return ""
     return "" if "Sentinel" in type(default).__name__ else f"{default}"

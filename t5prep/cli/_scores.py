@@ -36,8 +36,8 @@ def print_predictions(predictions: Sequence[Mapping[str, Any]]) -> None:
     click.echo(f"{'':<6}{'id':<16}{'prediction':<{room}}target")
     for row in predictions:
         right = "ok" if row["prediction"] in row["references"] else "wrong"
-        said, target = (_cut(text, room - 1) for text in (row["prediction"], row["references"][0]))
-        click.echo(f"{right:<6}{_cut(row['id'], 15):<16}{said:<{room}}{target}")
+        prediction, target = (_cut(text, room - 1) for text in (row["prediction"], row["references"][0]))
+        click.echo(f"{right:<6}{_cut(row['id'], 15):<16}{prediction:<{room}}{target}")
 
 
 def _cut(text: str, width: int) -> str:

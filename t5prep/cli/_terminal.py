@@ -30,7 +30,7 @@ def visible(text: str) -> str:
     >>> visible("a\x1b]0;title\x07b\u202ec\td")
     'a\\u001b]0;title\\u0007b\\u202ec\td'
     """
-    return _PIECES.sub(lambda found: found[1] or _escaped(found[2]), text)
+    return _PIECES.sub(lambda match: match[1] or _escaped(match[2]), text)
 
 
 def _escaped(character: str) -> str:

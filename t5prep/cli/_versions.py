@@ -26,13 +26,13 @@ def text() -> str:
     """Return the version of t5prep on the first line, and those of Python and the packages on the second."""
     import importlib.metadata  # imported here because loading it takes as long as loading click
 
-    found = [f"Python {platform.python_version()}"]
+    versions = [f"Python {platform.python_version()}"]
     for name in _NAMED:
         try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
+            versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return f"t5prep {__version__}\n{', '.join(found)}"
+    return f"t5prep {__version__}\n{', '.join(versions)}"
 
 
 def _show(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

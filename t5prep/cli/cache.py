@@ -33,8 +33,8 @@ def show(as_json: bool) -> None:
 
     kept = cache_folder.show()
     if as_json:
-        said = {item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in kept}
-        _output.print_json({"limit": cache_folder.limit(), **said})
+        by_kind = {item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in kept}
+        _output.print_json({"limit": cache_folder.limit(), **by_kind})
         return
     for item in kept:
         bound = f" of at most {byte_sizes.text(cache_folder.limit())}" if item.kind == "tokenized" else ""

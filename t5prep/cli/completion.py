@@ -18,8 +18,8 @@ def command(shell: str) -> None:
     """
     from t5prep.cli import main
 
-    made = shell_completion.get_completion_class(shell)
-    assert made is not None, "click knows these shells"
-    completion = made(main, {}, "t5prep", "_T5PREP_COMPLETE")
+    completion_class = shell_completion.get_completion_class(shell)
+    assert completion_class is not None, "click knows these shells"
+    completion = completion_class(main, {}, "t5prep", "_T5PREP_COMPLETE")
     # `source()` is not used: it starts bash to find its version, and warns where there is no bash.
     click.echo(completion.source_template % completion.source_vars())

@@ -25,33 +25,33 @@ def command(data_a: str, data_b: str, as_json: bool) -> None:
     from t5prep.dataset import diff
 
     with _progress.Line("comparing") as line:
-        found = diff.diff(data_a, data_b, started=line.started, progress=line.progress)
+        difference = diff.diff(data_a, data_b, started=line.started, progress=line.progress)
     if as_json:
-        changes = [change._asdict() for change in found.manifest]
-        _output.print_json({**dataclasses.asdict(found), "manifest": changes})
+        changes = [change._asdict() for change in difference.manifest]
+        _output.print_json({**dataclasses.asdict(difference), "manifest": changes})
     else:
-        _tell(found)
-    sys.exit(0 if found.equal else 1)
+        _tell(difference)
+    sys.exit(0 if difference.equal else 1)
 
 
-def _tell(found: Any) -> None:
+def _tell(difference: Any) -> None:
     from t5prep.dataset import diff
 
-    for change in found.manifest:
+    for change in difference.manifest:
         dim = not diff.decides(change)
         a, b = (_short(value) for value in (change.a, change.b))
         click.echo(f"  {change.field:<36} " + _output.colour(f"{a} → {b}", dim=dim))
     for what, ids in (
-        ("only in A", found.gone),
-        ("only in B", found.added),
-        ("in another split", found.moved),
-        ("changed", found.changed),
+        ("only in A", difference.gone),
+        ("only in B", difference.added),
+        ("in another split", difference.moved),
+        ("changed", difference.changed),
     ):
         if ids.count:
             more = ", …" if ids.count > len(ids.first) else ""
             click.echo(f"  {what:<36} {ids.count:,}: {', '.join(map(_short, ids.first))}{more}")
-    verdict = "equal" if found.equal else "different"
-    click.echo(f"{_output.colour(verdict, bold=True)}: {found.same:,} records are the same in both")
+    verdict = "equal" if difference.equal else "different"
+    click.echo(f"{_output.colour(verdict, bold=True)}: {difference.same:,} records are the same in both")
 
 
 def _short(value: object) -> str:

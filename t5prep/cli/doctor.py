@@ -29,16 +29,19 @@ def command(tpu: str | None, bucket: str | None, zone: str, service_account: str
     """
     from t5prep.cli import _checks
 
-    found = []
-    for one in _checks.examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
-        found.append(one)
+    findings = []
+    for finding in _checks.examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
+        findings.append(finding)
         if as_json:
             continue
-        sign, colour = _SIGNS[one.state]
-        click.echo(_output.colour(f"{sign:<6}", fg=colour, bold=one.state == "wrong") + f"{one.what:<18} {one.seen}")
-        if one.mend:
-            click.echo(f"{'':<25}→ {one.mend}")
-    healthy = _checks.healthy(found)
+        sign, colour = _SIGNS[finding.state]
+        click.echo(
+            _output.colour(f"{sign:<6}", fg=colour, bold=finding.state == "wrong")
+            + f"{finding.what:<18} {finding.seen}"
+        )
+        if finding.mend:
+            click.echo(f"{'':<25}→ {finding.mend}")
+    healthy = _checks.healthy(findings)
     if as_json:
-        _output.print_json({"ok": healthy, "findings": [dataclasses.asdict(one) for one in found]})
+        _output.print_json({"ok": healthy, "findings": [dataclasses.asdict(finding) for finding in findings]})
     sys.exit(0 if healthy else 1)

@@ -72,7 +72,7 @@ def command(
         tpu=tpu,
         gpus=gpus,
     )
-    each = [one.as_dict(scores=scores) for one in scored]
+    each = [result.as_dict(scores=scores) for result in scored]
     whole: dict[str, Any] = {"checkpoint": checkpoint, **each[0]}
     if len(each) > 1:
         whole = {"checkpoint": checkpoint, "metrics": mean_of(scored), "evaluations": each}
@@ -83,10 +83,10 @@ def command(
     if as_json:
         _output.print_json(whole)
         return
-    for one in scored:
+    for result in scored:
         if len(scored) > 1:
-            click.echo(f"\n{one.data}, {one.split}")
-        _scores.print_metrics(one.evaluation.metrics)
-        for wrong in one.evaluation.worst[:5]:
+            click.echo(f"\n{result.data}, {result.split}")
+        _scores.print_metrics(result.evaluation.metrics)
+        for wrong in result.evaluation.worst[:5]:
             click.echo(f"\n{wrong.id}: {wrong.prediction} and not {wrong.target}, loss {wrong.loss:.2f}")
             click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

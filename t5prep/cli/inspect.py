@@ -29,8 +29,8 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
     if as_json:
         _output.print_json({"records": [dataclasses.asdict(record) for record in shown]})
         return
-    made = manifest.load(data)
-    words = inspect_records.open_tokenizer(made, tokenizer)
+    dataset_manifest = manifest.load(data)
+    loaded_tokenizer = inspect_records.open_tokenizer(dataset_manifest, tokenizer)
     width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
     for record in shown:
         title = f"── {record.id} ".ljust(width, "─")  # the id of a packed row has the ids of all its examples
@@ -39,7 +39,7 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(click.wrap_text(line, width=width - 2, initial_indent="  ", subsequent_indent="  "))
-            for tokens, numbers in inspect_records.aligned(ids, words, width=width - 4):
+            for tokens, numbers in inspect_records.aligned(ids, loaded_tokenizer, width=width - 4):
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))
         for answer in record.references:

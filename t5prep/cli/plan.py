@@ -116,8 +116,8 @@ def _sweep(asked: Any, *, rows: int | None, price: float | None, as_json: bool) 
 def _lengths(question: Any, data: Any, *, as_json: bool) -> None:
     from t5prep.plan import planner, report
 
-    found = planner.plan_lengths(question, data)
+    choices = planner.plan_lengths(question, data)
     if as_json:
-        _output.print_json({"choices": [report.choice_json(choice, answers) for choice, answers in found]})
+        _output.print_json({"choices": [report.choice_json(choice, answers) for choice, answers in choices]})
         return
-    click.echo("\n".join(report.choice_lines(found)))
+    click.echo("\n".join(report.choice_lines(choices)))

@@ -54,44 +54,44 @@ _EXAMPLES = {
 def _callback(name: str) -> Any:
     def run(as_json: bool, **given: Any) -> None:
         began = time.monotonic()
-        made = t5prep.prepare(name, **given)
+        manifest = t5prep.prepare(name, **given)
         if as_json:
-            _output.print_json({"out": given["out"], **_facts(made)})
+            _output.print_json({"out": given["out"], **_facts(manifest)})
         else:
-            _tell(made, out=given["out"], seconds=time.monotonic() - began)
+            _tell(manifest, out=given["out"], seconds=time.monotonic() - began)
 
     return run
 
 
-def _facts(made: Any) -> dict[str, Any]:
+def _facts(manifest: Any) -> dict[str, Any]:
     return {
-        "digest": made.digest,
+        "digest": manifest.digest,
         "splits": {
             name: {"records": split.records, "shards": len(split.shards), "tokens": split.tokens}
-            for name, split in made.splits.items()
+            for name, split in manifest.splits.items()
         },
-        "truncation": made.ledger,
-        "rows": {name: dataclasses.asdict(rows) for name, rows in made.rows.items()},
-        "rejected": made.rejected,
-        "rejected_tokens": made.rejected_tokens,
-        "changed": made.changed,
-        "near_duplicates": made.near_duplicates and dataclasses.asdict(made.near_duplicates),
-        "warnings": made.warnings,
+        "truncation": manifest.ledger,
+        "rows": {name: dataclasses.asdict(rows) for name, rows in manifest.rows.items()},
+        "rejected": manifest.rejected,
+        "rejected_tokens": manifest.rejected_tokens,
+        "changed": manifest.changed,
+        "near_duplicates": manifest.near_duplicates and dataclasses.asdict(manifest.near_duplicates),
+        "warnings": manifest.warnings,
     }
 
 
-def _tell(made: Any, *, out: str, seconds: float) -> None:
+def _tell(manifest: Any, *, out: str, seconds: float) -> None:
     """Print the summary of a prepared dataset: where it is, what was lost, and the next command."""
-    ledger = made.ledger
+    ledger = manifest.ledger
     cut, targets = ledger["inputs"], ledger["targets"]
-    records = sum(split.records for split in made.splits.values())
-    size = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
+    records = sum(split.records for split in manifest.splits.values())
+    size = sum(shard.bytes for split in manifest.splits.values() for shard in split.shards)
     click.echo(f"{out}: {records:,} records, {byte_sizes.text(size)}, in {seconds:.1f} s")
-    for name, split in made.splits.items():
+    for name, split in manifest.splits.items():
         shown = split.labels if len(split.labels) < 8 else {}
         labels = "".join(f"  {label} {number:,}" for label, number in shown.items())
         click.echo(f"  {name:<12} {split.records:>9,} records  {len(split.shards):>4} shards{labels}")
-    limit = made.settings.input_length
+    limit = manifest.settings.input_length
     tokens = cut["tokens_before"]
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
@@ -104,30 +104,29 @@ def _tell(made: Any, *, out: str, seconds: float) -> None:
         click.echo(
             f"  cut           {_output.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens"
         )
-    click.echo(f"  rows          {_balance(made)}")
-    if made.rejected:
-        reasons = ", ".join(f"{reason} {number:,}" for reason, number in made.rejected.items())
-        if made.rejected_tokens:
-            reasons += f" ({sum(made.rejected_tokens.values()):,} tokens)"
-        click.echo(
-            f"  rejected      {sum(made.rejected.values()):,} rows: {reasons}  → {os.path.join(out, 'rejected.jsonl')}"
-        )
-    if made.changed:
-        changed = ", ".join(f"{name} {number:,}" for name, number in made.changed.items())
+    click.echo(f"  rows          {_balance(manifest)}")
+    if manifest.rejected:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in manifest.rejected.items())
+        if manifest.rejected_tokens:
+            reasons += f" ({sum(manifest.rejected_tokens.values()):,} tokens)"
+        path = os.path.join(out, "rejected.jsonl")
+        click.echo(f"  rejected      {sum(manifest.rejected.values()):,} rows: {reasons}  → {path}")
+    if manifest.changed:
+        changed = ", ".join(f"{name} {number:,}" for name, number in manifest.changed.items())
         click.echo(f"  changed       rows by filters: {changed}")
-    if near := made.near_duplicates:
+    if near := manifest.near_duplicates:
         clusters = _output.number_of(near.clusters, "cluster")
         click.echo(
             f"  alike         {clusters}; {near.across_splits:,} of their rows would have stood in another split"
         )
-    for warning in made.warnings:
+    for warning in manifest.warnings:
         click.echo(_output.colour(f"  warning       {warning}", fg="yellow"))
     click.echo(f"next: t5prep inspect {shlex.quote(out)}")
 
 
-def _balance(made: Any) -> str:
+def _balance(manifest: Any) -> str:
     """Return how many rows were read, and how many of them became examples, were rejected, and so on."""
-    totals = {field: sum(getattr(rows, field) for rows in made.rows.values()) for field in _BECAME}
+    totals = {field: sum(getattr(rows, field) for rows in manifest.rows.values()) for field in _BECAME}
     became = " + ".join(
         f"{number:,} {_BECAME[field]}" for field, number in totals.items() if number and field != "read"
     )

@@ -16,28 +16,28 @@ def command(as_json: bool) -> None:
     """
     from t5prep.tasks import registry
 
-    found, failures = registry.installed()
+    definitions, failures = registry.installed()
     for failure in failures:
         click.echo(_output.colour(f"Warning: {failure}", fg="yellow"), err=True)
     if as_json:
         _output.print_json(
             {
                 name: {
-                    "summary": one.summary,
-                    "source": one.task.corpus.source,
-                    "licence": one.task.corpus.licence,
-                    "citation": one.task.corpus.citation,
-                    "metrics": list(one.task.metrics),
+                    "summary": definition.summary,
+                    "source": definition.task.corpus.source,
+                    "licence": definition.task.corpus.licence,
+                    "citation": definition.task.corpus.citation,
+                    "metrics": list(definition.task.metrics),
                 }
-                for name, one in found.items()
+                for name, definition in definitions.items()
             }
         )
         return
-    for name, one in found.items():
+    for name, definition in definitions.items():
         click.echo(_output.colour(name, bold=True))
-        click.echo(f"  {one.summary}")
-        click.echo(f"  source    {one.task.corpus.source or 'yours: --source'}")
+        click.echo(f"  {definition.summary}")
+        click.echo(f"  source    {definition.task.corpus.source or 'yours: --source'}")
         for what in ("licence", "citation"):
-            if value := getattr(one.task.corpus, what):
+            if value := getattr(definition.task.corpus, what):
                 click.echo(f"  {what:<9} {value}")
         click.echo(f"  options   t5prep prepare {name} --help")

@@ -22,8 +22,8 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
             setting = f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
             click.echo(f"{setting:<28}{HELP[field.name]}")
         click.echo("\nRecipes")
-        for name, said in recipes().items():
-            click.echo(f"  {name:<16} {said}")
+        for name, description in recipes().items():
+            click.echo(f"  {name:<16} {description}")
         context.exit()
 
 

@@ -20,12 +20,12 @@ def command(data: str, as_json: bool) -> None:
     from t5prep.dataset.verify import verify
 
     with _progress.Line("verifying") as line:
-        made = verify(data, started=line.started, progress=line.progress)
-    shards = sum(len(split.shards) for split in made.splits.values())
-    records = sum(split.records for split in made.splits.values())
+        manifest = verify(data, started=line.started, progress=line.progress)
+    shards = sum(len(split.shards) for split in manifest.splits.values())
+    records = sum(split.records for split in manifest.splits.values())
     if as_json:
-        _output.print_json({"ok": True, "digest": made.digest, "shards": shards, "records": records})
+        _output.print_json({"ok": True, "digest": manifest.digest, "shards": shards, "records": records})
     else:
         click.echo(
-            f"{data}: {shards} shards, {records:,} records, all as the manifest says (digest {made.digest[:12]}…)"
+            f"{data}: {shards} shards, {records:,} records, all as the manifest says (digest {manifest.digest[:12]}…)"
         )

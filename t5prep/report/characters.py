@@ -31,50 +31,53 @@ class Characters:
     more: int = 0
 
 
-def look(made: Manifest, words: Tokenizer) -> Characters | None:
+def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
     """Return the characters of inputs and targets that the tokenizer changes.
 
     Return None where the source is not on this machine, or has changed since.
     """
-    if made.source.uri != "sample:" and ":" in made.source.uri:
+    if dataset_manifest.source.uri != "sample:" and ":" in dataset_manifest.source.uri:
         return None
     try:
-        name, examples = _examples(made)
+        name, examples = _examples(dataset_manifest)
         texts = [list(_texts(example)) for example in itertools.islice(examples, _ROWS)]
     except (T5prepError, OSError, KeyError):
         return None
-    lost = audit.examine(itertools.chain.from_iterable(texts), words).lost
-    if made.settings.keep_newlines:
-        lost = [one for one in lost if one.character != "\n"]
+    lost = audit.examine(itertools.chain.from_iterable(texts), tokenizer).lost
+    if dataset_manifest.settings.keep_newlines:
+        lost = [entry for entry in lost if entry.character != "\n"]
     return Characters(name, len(texts), lost[:_SHOWN], len(lost[_SHOWN:]))
 
 
-def _examples(made: Manifest) -> tuple[str, Iterator[Example]]:
+def _examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
     """Return the name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
-    if made.task.file:
-        raise T5prepError(f"{made.task.file} defines the task, and it is not here.")
-    this = registry.get(made.settings.task).choose(made.settings.options)
-    source = sources.resolve(made.source.uri, include=this.files)
-    element = parallel_files.match(source.files, this.task.corpus.pairs)[0]
-    known = {(file.name, file.bytes) for file in made.source.files}
-    read: tuple[RawFile, ...] = parallel_files.files(element)
-    if any((file.name, file.bytes) not in known for file in read):
-        raise T5prepError(f"{read[0].name} is another file than the one that was prepared.")
-    columns = this.columns.names
-    found = parallel_files.scan(
-        element, kind=made.settings.format, encoding=made.settings.encoding, otherwise=this.task.corpus.format
+    if dataset_manifest.task.file:
+        raise T5prepError(f"{dataset_manifest.task.file} defines the task, and it is not here.")
+    chosen_task = registry.get(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
+    source = sources.resolve(dataset_manifest.source.uri, include=chosen_task.files)
+    element = parallel_files.match(source.files, chosen_task.task.corpus.pairs)[0]
+    known = {(file.name, file.bytes) for file in dataset_manifest.source.files}
+    raw_files: tuple[RawFile, ...] = parallel_files.files(element)
+    if any((file.name, file.bytes) not in known for file in raw_files):
+        raise T5prepError(f"{raw_files[0].name} is another file than the one that was prepared.")
+    columns = chosen_task.columns.names
+    file_blocks = parallel_files.scan(
+        element,
+        kind=dataset_manifest.settings.format,
+        encoding=dataset_manifest.settings.encoding,
+        otherwise=chosen_task.task.corpus.format,
     )
 
     def examples() -> Iterator[Example]:
-        for block in found:
+        for block in file_blocks:
             for row in blocks.read(block, columns=columns):
                 if row.record is not None:
                     try:
-                        yield this.to_example(row.record)
+                        yield chosen_task.to_example(row.record)
                     except Reject:
                         continue
 
-    return read[0].name, examples()
+    return raw_files[0].name, examples()
 
 
 def _texts(example: Example) -> Iterator[str]:

@@ -27,65 +27,75 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
 
     Raises DatasetError, OutputError.
     """
-    made = manifest.load(data)
+    dataset_manifest = manifest.load(data)
     data = manifest.folder_of(data) or "."
-    if not made.splits:
+    if not dataset_manifest.splits:
         raise DatasetError(f"{data} has no split, so there is nothing to show. Prepare it again.")
-    first = "train" if "train" in made.splits else next(iter(made.splits))
+    first = "train" if "train" in dataset_manifest.splits else next(iter(dataset_manifest.splits))
     drawn: list[Drawn] = []
     why = ""
-    words: Tokenizer | None = None
+    loaded_tokenizer: Tokenizer | None = None
     try:
-        words = inspect_records.open_tokenizer(made, tokenizer)
+        loaded_tokenizer = inspect_records.open_tokenizer(dataset_manifest, tokenizer)
     except TokenizerError as error:
         if tokenizer:
             raise
         why = str(error)
-    if words:
-        order = [first, *(split for split in made.splits if split != first)]
-        drawn = [record_sample.draw(data, made, words, split=split, tokenizer=tokenizer) for split in order[:3]]
+    if loaded_tokenizer:
+        order = [first, *(split for split in dataset_manifest.splits if split != first)]
+        drawn = [
+            record_sample.draw(data, dataset_manifest, loaded_tokenizer, split=split, tokenizer=tokenizer)
+            for split in order[:3]
+        ]
     return pages.render(
         "dataset.html",
-        title=f"{made.settings.task} · t5prep",
-        made=made,
-        ledger=made.ledger,
-        records=sum(split.records for split in made.splits.values()),
-        bytes=sum(shard.bytes for split in made.splits.values() for shard in split.shards),
-        documents=sum(split.lengths.get("documents", 0) for split in made.splits.values()),
-        packed={name: split.lengths["packed"] for name, split in made.splits.items() if "packed" in split.lengths},
-        charts=_charts(made),
-        choices=_choices(made, first),
+        title=f"{dataset_manifest.settings.task} · t5prep",
+        manifest=dataset_manifest,
+        ledger=dataset_manifest.ledger,
+        records=sum(split.records for split in dataset_manifest.splits.values()),
+        bytes=sum(shard.bytes for split in dataset_manifest.splits.values() for shard in split.shards),
+        documents=sum(split.lengths.get("documents", 0) for split in dataset_manifest.splits.values()),
+        packed={
+            name: split.lengths["packed"]
+            for name, split in dataset_manifest.splits.items()
+            if "packed" in split.lengths
+        },
+        charts=_charts(dataset_manifest),
+        choices=_choices(dataset_manifest, first),
         first=first,
-        marker=record_sample.marked(made) and bool(made.ledger["inputs"]["rows_cut"]),
-        kept_newlines=newlines.SENTINEL if made.settings.keep_newlines else "",
-        labels=_labels(made),
-        characters=characters.look(made, words) if words else None,
+        marker=record_sample.marked(dataset_manifest) and bool(dataset_manifest.ledger["inputs"]["rows_cut"]),
+        kept_newlines=newlines.SENTINEL if dataset_manifest.settings.keep_newlines else "",
+        labels=_labels(dataset_manifest),
+        characters=characters.look(dataset_manifest, loaded_tokenizer) if loaded_tokenizer else None,
         drawn=drawn,
         why=why,
-        rejected=list(_rejected(data, made)),
-        pieces=lambda record: _pieces(record, made, words),
+        rejected=list(_rejected(data, dataset_manifest)),
+        pieces=lambda record: _pieces(record, dataset_manifest, loaded_tokenizer),
     )
 
 
-def _charts(made: Manifest) -> dict[str, str]:
+def _charts(dataset_manifest: Manifest) -> dict[str, str]:
     before: collections.Counter[int] = collections.Counter()
     targets: collections.Counter[int] = collections.Counter()
     steps = record_counts.STEPS
-    for split in made.splits.values():
+    for split in dataset_manifest.splits.values():
         steps = tuple(split.lengths["step"])
         before.update(dict(split.lengths["inputs_before"]))
         for _, target, number in split.lengths["joint"]:
             targets[target] += number
     drawn = {
         "inputs": charts.histogram(
-            before, step=steps[0], limit=made.settings.input_length, what="tokens of an input, before cutting"
+            before,
+            step=steps[0],
+            limit=dataset_manifest.settings.input_length,
+            what="tokens of an input, before cutting",
         ),
     }
     if len(targets) > 1:  # a single bar (targets of one length, such as classes) shows nothing
         drawn["targets"] = charts.histogram(
-            targets, step=steps[1], limit=made.settings.target_length, what="tokens of a target, as kept"
+            targets, step=steps[1], limit=dataset_manifest.settings.target_length, what="tokens of a target, as kept"
         )
-    for name, split in made.splits.items():
+    for name, split in dataset_manifest.splits.items():
         if len(split.shards) > 1:
             unit, called = (1e6, "MB") if max(shard.bytes for shard in split.shards) >= 1e6 else (1e3, "kB")
             drawn[f"shards {name}"] = charts.steps(
@@ -94,34 +104,37 @@ def _charts(made: Manifest) -> dict[str, str]:
     return drawn
 
 
-def _choices(made: Manifest, split: str) -> list[lengths.Choice]:
+def _choices(dataset_manifest: Manifest, split: str) -> list[lengths.Choice]:
     """Return ways to lay out an epoch, with the padding of each. Every position counts the same cost."""
-    joint = lengths.histogram(made.splits[split], where=f"the split {split}")
-    prepared = made.settings.input_length, made.settings.target_length
+    joint = lengths.histogram(dataset_manifest.splits[split], where=f"the split {split}")
+    prepared = dataset_manifest.settings.input_length, dataset_manifest.settings.target_length
     return lengths.choices(joint, prepared=prepared, cost=lambda inputs, targets: inputs + targets)
 
 
-def _labels(made: Manifest) -> list[tuple[str, dict[str, int]]]:
+def _labels(dataset_manifest: Manifest) -> list[tuple[str, dict[str, int]]]:
     """Return the labels, the most frequent first, each with its number of records in every split."""
     total: collections.Counter[str] = collections.Counter()
-    for split in made.splits.values():
+    for split in dataset_manifest.splits.values():
         total.update(split.labels)
     ranked = sorted(total, key=lambda label: (-total[label], label))[:_LABELS]
-    return [(label, {name: split.labels.get(label, 0) for name, split in made.splits.items()}) for label in ranked]
+    return [
+        (label, {name: split.labels.get(label, 0) for name, split in dataset_manifest.splits.items()})
+        for label in ranked
+    ]
 
 
-def _rejected(data: str | Path, made: Manifest) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
+def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
     """Yield the reasons of rejection, the most frequent first, each with its count and its first rows."""
-    examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in made.rejected}
-    wanted = {reason: min(number, _EXAMPLES) for reason, number in made.rejected.items()}
-    if made.rejected:
+    examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in dataset_manifest.rejected}
+    wanted = {reason: min(number, _EXAMPLES) for reason, number in dataset_manifest.rejected.items()}
+    if dataset_manifest.rejected:
         for line in _lines(data):
             reason = str(line.get("reason", "")).partition(":")[0]
             if len(examples.get(reason, [])) < wanted.get(reason, 0):
                 examples[reason].append(line)
                 if all(len(examples[reason]) == count for reason, count in wanted.items()):
                     break
-    for reason, number in sorted(made.rejected.items(), key=lambda item: (-item[1], item[0])):
+    for reason, number in sorted(dataset_manifest.rejected.items(), key=lambda item: (-item[1], item[0])):
         yield reason, number, examples[reason]
 
 
@@ -130,19 +143,21 @@ def _lines(data: str | Path) -> Iterator[dict[str, Any]]:
         with paths.opened(paths.at(data, "rejected.jsonl")) as file:
             for _, line in zip(range(_LINES), file, strict=False):
                 try:
-                    said = json.loads(line)
+                    row = json.loads(line)
                 except ValueError:
                     continue  # a damaged line is left out of the page
-                if isinstance(said, dict):
-                    yield said
+                if isinstance(row, dict):
+                    yield row
     except FileNotFoundError:
         return
 
 
-def _pieces(record: inspect_records.Shown, made: Manifest, words: Tokenizer | None) -> dict[str, list[tokens.Piece]]:
-    assert words is not None, "records are only drawn with a tokenizer"
-    marker = words.sentinel(1) if record_sample.marked(made) else None
+def _pieces(
+    record: inspect_records.Shown, dataset_manifest: Manifest, loaded_tokenizer: Tokenizer | None
+) -> dict[str, list[tokens.Piece]]:
+    assert loaded_tokenizer is not None, "records are only drawn with a tokenizer"
+    marker = loaded_tokenizer.sentinel(1) if record_sample.marked(dataset_manifest) else None
     return {
-        "input": tokens.inputs(record.input_ids, words, marker=marker),
-        "target": tokens.labels(record.labels, words),
+        "input": tokens.inputs(record.input_ids, loaded_tokenizer, marker=marker),
+        "target": tokens.labels(record.labels, loaded_tokenizer),
     }

@@ -41,19 +41,21 @@ class Drawn:
         return record_counts.association(counts)
 
 
-def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, tokenizer: str | None) -> Drawn:
+def draw(
+    data: str | Path, dataset_manifest: Manifest, loaded_tokenizer: Tokenizer, *, split: str, tokenizer: str | None
+) -> Drawn:
     """Return a sample of the first records of a split. Raises DatasetError."""
     drawn = Drawn(split)
-    marker = words.sentinel(1) if marked(made) else None
-    worst = made.ledger["inputs"].get("worst", [])
-    lost = {one["id"]: one["lost"] for one in worst if one["split"] == split}
+    marker = loaded_tokenizer.sentinel(1) if marked(dataset_manifest) else None
+    worst = dataset_manifest.ledger["inputs"].get("worst", [])
+    lost = {entry["id"]: entry["lost"] for entry in worst if entry["split"] == split}
     for record in inspect_records.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
         drawn.records += 1
         if len(drawn.shown) < _SHOWN:
             drawn.shown.append(record)
         if lost.get(record.id) or (marker is not None and marker in record.input_ids):
-            drawn.cut = sorted([*drawn.cut, record], key=lambda one: -lost.get(one.id, 0))[:_SHOWN]
-        drawn.unknown += words.unk_id in record.input_ids
+            drawn.cut = sorted([*drawn.cut, record], key=lambda candidate: -lost.get(candidate.id, 0))[:_SHOWN]
+        drawn.unknown += loaded_tokenizer.unk_id in record.input_ids
         if drawn.markup is not None:
             has = bool(_MARKUP.search(_plain(record.inputs)))
             target = record.targets.removesuffix("</s>").strip()
@@ -64,9 +66,9 @@ def draw(data: str | Path, made: Manifest, words: Tokenizer, *, split: str, toke
     return drawn
 
 
-def marked(made: Manifest) -> bool:
+def marked(dataset_manifest: Manifest) -> bool:
     """Check whether a sentinel in an input marks its cut-out middle. In span corruption it marks a hidden span."""
-    return made.settings.marked and not made.task.hides_spans
+    return dataset_manifest.settings.marked and not dataset_manifest.task.hides_spans
 
 
 def _plain(text: str) -> str:

@@ -36,7 +36,7 @@ def nearest_recipe(settings: Mapping[str, Any]) -> Nearest:
         except UsageError:
             continue
         candidates.append(Nearest(name, _differing(settings, recipe)))
-    return min(candidates, key=lambda one: len(one.differs))
+    return min(candidates, key=lambda candidate: len(candidate.differs))
 
 
 def _differing(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -19,22 +19,22 @@ class Piece:
     title: str
 
 
-def inputs(ids: Sequence[int], words: Tokenizer, *, marker: int | None) -> list[Piece]:
+def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> list[Piece]:
     """Return the pieces of an input; the tail is what follows the first `marker` (a token id, or None)."""
     pieces, tail = [], False
-    for token in _filled(ids, words.pad_id):
+    for token in _filled(ids, tokenizer.pad_id):
         if token == marker and not tail:
             tail = True
-            pieces.append(Piece("✂", "marker", f"{words.piece(token)} · {token}: here the middle was cut out"))
+            pieces.append(Piece("✂", "marker", f"{tokenizer.piece(token)} · {token}: here the middle was cut out"))
         else:
-            pieces.append(_piece(token, words, plain="tail" if tail else "text"))
-    return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "padding", words.pad_id)]
+            pieces.append(_piece(token, tokenizer, plain="tail" if tail else "text"))
+    return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "padding", tokenizer.pad_id)]
 
 
-def labels(ids: Sequence[int], words: Tokenizer) -> list[Piece]:
+def labels(ids: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
     """Return the pieces of a target; positions that the loss ignores are one piece at its end."""
     kept = [token for token in _filled(ids, IGNORED_LABEL) if token != IGNORED_LABEL]
-    pieces = [_piece(token, words, plain="text") for token in kept]
+    pieces = [_piece(token, tokenizer, plain="text") for token in kept]
     return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "ignored", IGNORED_LABEL)]
 
 
@@ -45,16 +45,16 @@ def _filled(ids: Sequence[int], pad: int) -> Sequence[int]:
     return ids[:end]
 
 
-def _piece(token: int, words: Tokenizer, *, plain: str) -> Piece:
-    said = words.piece(token)
+def _piece(token: int, tokenizer: Tokenizer, *, plain: str) -> Piece:
+    piece = tokenizer.piece(token)
     kind = plain
-    if token == words.eos_id:
+    if token == tokenizer.eos_id:
         kind = "eos"
-    elif token == words.unk_id:
+    elif token == tokenizer.unk_id:
         kind = "unknown"
-    elif words.special(token):
+    elif tokenizer.special(token):
         kind = "sentinel"
-    return Piece(said.replace("▁", " "), kind, f"{said} · {token}")
+    return Piece(piece.replace("▁", " "), kind, f"{piece} · {token}")
 
 
 def _bounded(pieces: list[Piece]) -> Iterable[Piece]:

@@ -48,9 +48,9 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         names = paths.names(run)
     except (OSError, ValueError, TypeError) as error:
         raise DatasetError(f"{run} is a run that cannot be read ({error}).") from error
-    said = _answers(answers) if answers else {}
+    evaluation = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
-        said = _answers(paths.at(run, ANSWERS), content=paths.read(paths.at(run, ANSWERS)))
+        evaluation = _answers(paths.at(run, ANSWERS), content=paths.read(paths.at(run, ANSWERS)))
     fast = [line for line in lines if _is_number(line.get(_SPEED)) and _is_number(line.get(_WAITING))]
     lines = [line for line in lines if _SPEED not in line]
     data = list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name))))
@@ -61,17 +61,19 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         run=str(run),
         settings=settings,
         steps=max((line["step"] for line in lines), default=0),
-        charts=[(_called(name, found), _drawn(name, found)) for name, found in curves.items()],
+        charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in curves.items()],
         last=_last(lines),
         throughput=_throughput(fast),
-        confusion=_confusion(said.get("metrics")),
-        metrics=_numbers(said.get("metrics")),
-        worst=[one for one in _list(said.get("worst")) if isinstance(one, dict)][:_WORST],
-        classes=_classes(said.get("metrics")),
-        checkpoint=said.get("checkpoint", ""),
+        confusion=_confusion(evaluation.get("metrics")),
+        metrics=_numbers(evaluation.get("metrics")),
+        worst=[example for example in _list(evaluation.get("worst")) if isinstance(example, dict)][:_WORST],
+        classes=_classes(evaluation.get("metrics")),
+        checkpoint=evaluation.get("checkpoint", ""),
         recipe=settings_page.nearest_recipe(settings),
         parameters=_parameters(run),
-        took=_took(fast, settings=settings, data=[made for _, made in data if made]),
+        took=_took(
+            fast, settings=settings, data=[dataset_manifest for _, dataset_manifest in data if dataset_manifest]
+        ),
         data=data,
     )
 
@@ -96,32 +98,32 @@ def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, t
 
     A run that was resumed from an earlier checkpoint measured some steps twice: the last value counts.
     """
-    found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    curves: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for line in lines:
         for key, value in line.items():
             if key == "step" or not isinstance(value, int | float) or value != value or not _NAME.fullmatch(key):
                 continue
             own = key.startswith(f"{split}_")
             name = key.removeprefix(f"{split}_") if own else _OF_TOKENS.get(key, key)
-            steps, values = found.setdefault(name, {}).setdefault("evaluation" if own else "training", ([], []))
+            steps, values = curves.setdefault(name, {}).setdefault("evaluation" if own else "training", ([], []))
             if steps and steps[-1] == line["step"]:
                 values[-1] = value
                 continue
             steps.append(line["step"])
             values.append(value)
-    order = sorted(found, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
-    return {name: found[name] for name in order if any(len(set(values)) > 1 for _, values in found[name].values())}
+    order = sorted(curves, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    return {name: curves[name] for name in order if any(len(set(values)) > 1 for _, values in curves[name].values())}
 
 
-def _called(name: str, found: dict[str, tuple[list[float], list[float]]]) -> str:
+def _called(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
     """Return the caption of a chart. Two lines have a legend; for a single line the caption says which one it is."""
-    return name if len(found) > 1 or "training" in found else f"{name}, of evaluation"
+    return name if len(curve) > 1 or "training" in curve else f"{name}, of evaluation"
 
 
-def _drawn(name: str, found: dict[str, tuple[list[float], list[float]]]) -> str:
+def _drawn(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
     """Return a chart. A loss that fell far has a logarithmic scale, so that its end can be read too."""
-    values = [value for _, line in found.values() for value in line]
-    return charts.curves(found, what=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
+    values = [value for _, line in curve.values() for value in line]
+    return charts.curves(curve, what=name, log=name == "loss" and 0 < _FAR * min(values) < max(values))
 
 
 def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -129,19 +131,19 @@ def _throughput(lines: list[dict[str, Any]]) -> dict[str, Any]:
     if not lines:
         return {}
     speeds, shares = ([float(line[name]) for line in lines] for name in (_SPEED, _WAITING))
-    said: dict[str, Any] = {"speed": statistics.median(speeds), "waiting": statistics.median(shares)}
-    said["bound"] = said["waiting"] > _INPUT_BOUND
-    said["charts"] = []
+    facts: dict[str, Any] = {"speed": statistics.median(speeds), "waiting": statistics.median(shares)}
+    facts["bound"] = facts["waiting"] > _INPUT_BOUND
+    facts["charts"] = []
     if len(lines) > 1:
         steps = [line["step"] for line in lines]
-        said["charts"] = [
+        facts["charts"] = [
             ("tokens a second", charts.curves({"": (steps, speeds)}, what="tokens a second", zero=True)),
             (
                 "% of the time waiting for input",
                 charts.curves({"": (steps, [100 * share for share in shares])}, what="waiting for input", zero=True),
             ),
         ]
-    return said
+    return facts
 
 
 def _is_number(value: Any) -> bool:
@@ -160,14 +162,14 @@ def _last(lines: list[dict[str, Any]]) -> dict[str, float]:
 
 def _answers(path: str | Path, *, content: bytes | None = None) -> dict[str, Any]:
     try:
-        said = json.loads(Path(path).read_bytes() if content is None else content)
+        values = json.loads(Path(path).read_bytes() if content is None else content)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} holds no answers ({error}). Write them: t5prep eval --model RUN --predictions FILE"
         ) from error
-    if not isinstance(said, dict):
+    if not isinstance(values, dict):
         raise UsageError(f"{path} holds no answers. Write them: t5prep eval --model RUN --predictions FILE")
-    return said
+    return values
 
 
 def _confusion(metrics: Any) -> tuple[list[str], list[tuple[str, list[tuple[int, float]]]]] | None:
@@ -208,7 +210,7 @@ def _took(lines: list[dict[str, Any]], *, settings: dict[str, Any], data: list[m
 
     Evaluating and saving do not count, because the speed leaves them out too.
     """
-    splits = [made.splits.get(str(settings.get("split", "train"))) for made in data]
+    splits = [dataset_manifest.splits.get(str(settings.get("split", "train"))) for dataset_manifest in data]
     lengths = [sum(split.tokens.values()) / max(1, split.records) for split in splits if split]
     shares = settings.get("rates") or [split.records for split in splits if split]
     batch = settings.get("batch")
@@ -223,8 +225,8 @@ def _took(lines: list[dict[str, Any]], *, settings: dict[str, Any], data: list[m
 
 
 def _numbers(metrics: Any) -> dict[str, float]:
-    said = metrics if isinstance(metrics, dict) else {}
-    return {str(name): value for name, value in said.items() if isinstance(value, int | float)}
+    values = metrics if isinstance(metrics, dict) else {}
+    return {str(name): value for name, value in values.items() if isinstance(value, int | float)}
 
 
 def _list(value: Any) -> list[Any]:
