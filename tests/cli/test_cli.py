@@ -77,7 +77,7 @@ def test_colour_is_for_terminals_that_want_it(no_colour: str | None, coloured: b
     [
         (DatasetError("no manifest"), "no manifest"),
         (ModuleNotFoundError("x", name="tensorflow.python"), "pip install -e '.[train]' -c .ci/pins.txt"),
-        (ModuleNotFoundError("x", name="jax"), "pip install -e '.[plan]' -c .ci/pins.txt"),
+        (ModuleNotFoundError("x", name="jax"), "pip install -e '.[train]' -c .ci/pins.txt"),
         (PermissionError(13, "Permission denied", "a.csv"), "a.csv cannot be read or written (Permission denied)."),
         (OSError("disk on fire"), "Disk on fire."),
         (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), "no text in UTF-8"),
