@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
 def estimate(work: PrepareBlock, *, source: Resolved) -> Estimate:
     """Times the first block of the source. Raises SourceError."""
     settings, corpus = work.job.settings, staging.definition(work.job).task.corpus
-    wanted = next(iter(row_limit.wanted(source.files, dataclasses.replace(settings, limit=None), corpus)))
+    wanted = next(iter(row_limit.limited_files(source.files, dataclasses.replace(settings, limit=None), corpus)))
     block = next(row_limit.scan(wanted, settings, corpus, block_bytes=SAMPLED_BYTES), None)
     total = sum(file.bytes for file in source.files)
     if block is None:

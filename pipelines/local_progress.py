@@ -9,8 +9,8 @@ from pipelines.work import PrepareBlock
 from t5prep.io import cache_folder
 from t5prep.io.progress import Progress
 from t5prep.prepare import token_cache
-from t5prep.prepare.block_sorter import Run
-from t5prep.prepare.shard_writer import Gathered
+from t5prep.prepare.block_sorter import SortedSpill
+from t5prep.prepare.shard_writer import WrittenShard
 from t5prep.reading.blocks import Block
 
 # Looking through what is kept takes some milliseconds for ten thousand blocks.
@@ -31,9 +31,9 @@ class LocalProgress:
 
     def __call__(self, element: Any, result: Any) -> None:
         """An element is done."""
-        if isinstance(result, Gathered):
+        if isinstance(result, WrittenShard):
             self._written(result)
-        if not (isinstance(element, Block) and isinstance(result, Run)):
+        if not (isinstance(element, Block) and isinstance(result, SortedSpill)):
             return
         self._progress.add(bytes=element.size, rows=element.rows)
         self._placed += sum(result.sizes.values())
@@ -54,13 +54,13 @@ class LocalProgress:
                 file=sys.stderr,
             )
 
-    def _written(self, gathered: Gathered) -> None:
+    def _written(self, written: WrittenShard) -> None:
         """A shard is written, and nothing is read any more: a line of its own, which times what comes after the first."""
         if self._writing is None:
             self._progress.close()
-            self._writing = Progress("writing shards", total=self._placed - gathered.spec.bytes)
+            self._writing = Progress("writing shards", total=self._placed - written.spec.bytes)
         else:
-            self._writing.add(bytes=gathered.spec.bytes, rows=gathered.counts.records)
+            self._writing.add(bytes=written.spec.bytes, rows=written.counts.records)
 
     def _bound(self) -> None:
         if self._kept:

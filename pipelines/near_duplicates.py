@@ -8,7 +8,7 @@ import apache_beam as beam
 import numpy as np
 
 from pipelines.transforms import in_pool
-from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.near_duplicates import candidates
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.near_duplicates.search import Group, Plan, Search
@@ -28,7 +28,7 @@ class Slices:
 
 @dataclasses.dataclass
 class FindRepeats(beam.PTransform):
-    """Runs → rows that repeat another one; none where nothing is to be found.
+    """Spills → rows that repeat another one; none where nothing is to be found.
 
     Where workers share a disk (not `spread`), sketches are read where they lie.
     """
@@ -37,13 +37,13 @@ class FindRepeats(beam.PTransform):
     pool: str = ""
     spread: bool = False
 
-    def expand(self, runs: beam.PCollection) -> beam.PCollection:
+    def expand(self, spills: beam.PCollection) -> beam.PCollection:
         """Return the repeats of each group of rows that are alike."""
         if self.search is None:
-            return runs.pipeline | beam.Create([])
-        sketches = runs | "Sketches" >> beam.Map(sketch_of)
+            return spills.pipeline | beam.Create([])
+        sketches = spills | "Sketches" >> beam.Map(sketch_of)
         slim = beam.pvalue.AsList(sketches | "Slim" >> beam.Map(slim_sketch))
-        once = runs.pipeline | beam.Create([None])
+        once = spills.pipeline | beam.Create([None])
         plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(make_plan, sketches=slim, search=self.search))
         if self.spread:
             keyed = tuple[int, Any]
@@ -73,10 +73,10 @@ class FindInSketches:
         return self.search.find([(sketch.file, sketch.take(places)) for sketch, places in members])
 
 
-def sketch_of(run: Run) -> Sketch:
-    """Return the sketch of a run."""
-    assert run.sketch is not None
-    return run.sketch
+def sketch_of(spill: SortedSpill) -> Sketch:
+    """Return the sketch of a spill."""
+    assert spill.sketch is not None
+    return spill.sketch
 
 
 def slim_sketch(sketch: Sketch) -> Sketch:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines import cost_estimate, engines, failures, pool, staging
 from pipelines.local_progress import LocalProgress
-from pipelines.work import Finish, GatherShard, PrepareBlock, preload, scan
+from pipelines.work import Finish, PrepareBlock, WriteShard, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, TokenizerError, UsageError
@@ -131,18 +131,18 @@ def wired(
     """The pipeline, all its steps in place. `spread` where workers share neither memory nor disk."""
     from pipelines import near_duplicates, transforms
 
-    settings, gather = work.job.settings, GatherShard(work.job, finish.out, shared.range_bytes)
+    settings, write_shard = work.job.settings, WriteShard(work.job, finish.out, shared.range_bytes)
     files = pipeline | "Files" >> transforms.ListFiles(work.job)
     elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes, spread=spread)
-    runs, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
-    repeats = runs | "FindRepeats" >> near_duplicates.FindRepeats(search.of_settings(settings), pool, spread)
-    specs = runs | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
-    gathered = specs | "GatherShards" >> (
-        transforms.ShuffleShards(gather, runs, repeats)
+    spills, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
+    repeats = spills | "FindRepeats" >> near_duplicates.FindRepeats(search.of_settings(settings), pool, spread)
+    specs = spills | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
+    written = specs | "WriteShards" >> (
+        transforms.ShuffleShards(write_shard, spills, repeats)
         if spread
-        else transforms.GatherShards(gather, runs, repeats, pool=pool)
+        else transforms.WriteShards(write_shard, spills, repeats, pool=pool)
     )
-    counted = {"gathered": gathered, "runs": runs, "hashed": hashed, "repeats": repeats}
+    counted = {"written": written, "spills": spills, "hashed": hashed, "repeats": repeats}
     _ = pipeline | "Finish" >> transforms.WriteManifest(finish, **counted)
     return pipeline
 
@@ -168,7 +168,7 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
 
 def _first(work: PrepareBlock, *, block_bytes: int) -> Iterator[Any]:
     """The elements that the pipeline will come to first, as far as they are only references to bytes."""
-    found = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.wanted(work.job))
+    found = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
     elements = itertools.chain.from_iterable(found)
     return itertools.takewhile(lambda element: not isinstance(element, Block) or element.data is None, elements)
 

@@ -16,7 +16,7 @@ from t5prep.errors import TaskError, UsageError
 from t5prep.io import paths
 from t5prep.prepare import leaks, row_limit
 from t5prep.prepare.leaks import Leaks
-from t5prep.prepare.row_limit import Wanted
+from t5prep.prepare.row_limit import LimitedFile
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
 from t5prep.tasks.chosen_task import ChosenTask
@@ -88,9 +88,9 @@ def files(job: Job) -> list[RawFile]:
     return [RawFile(*json.loads(line)) for line in paths.read(paths.at(job.folder, FILES)).splitlines()]
 
 
-def wanted(job: Job) -> Iterator[Wanted]:
+def limited_files(job: Job) -> Iterator[LimitedFile]:
     """Yield the files and pairs of files that are to be read, and how far."""
-    yield from row_limit.wanted(files(job), job.settings, definition(job).task.corpus)
+    yield from row_limit.limited_files(files(job), job.settings, definition(job).task.corpus)
 
 
 def evaluation_sets(job: Job) -> Leaks | None:

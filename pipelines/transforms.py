@@ -10,12 +10,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import pool, staging
 from pipelines.staging import Job
-from pipelines.work import Finish, GatherShard, Hashed, PrepareBlock, scan
+from pipelines.work import Finish, Hashed, PrepareBlock, WriteShard, scan
 from t5prep.prepare import partition, shard_plan
-from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.near_duplicates import repeats as near_duplicates
 from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.shard_writer import Gathered, ShardSpec
+from t5prep.prepare.shard_writer import ShardSpec, WrittenShard
 
 
 @dataclasses.dataclass
@@ -25,7 +25,7 @@ class ListFiles(beam.PTransform):
     job: Job
 
     def expand(self, root: beam.Pipeline) -> beam.PCollection:
-        return root | beam.Create([self.job]) | "Read" >> beam.FlatMap(staging.wanted)
+        return root | beam.Create([self.job]) | "Read" >> beam.FlatMap(staging.limited_files)
 
 
 @dataclasses.dataclass
@@ -48,66 +48,68 @@ class ScanBlocks(beam.PTransform):
 
 @dataclasses.dataclass
 class PrepareBlocks(beam.PTransform):
-    """Block → sorted run of finished records; source file → its hash."""
+    """Block → sorted spill of finished records; source file → its hash."""
 
     work: PrepareBlock
     pool: str = ""
 
     def expand(self, elements: beam.PCollection) -> Any:
         done = elements | "Work" >> in_pool(self.work, self.pool)
-        runs = done | "Runs" >> beam.Filter(is_run).with_output_types(Run)
+        spills = done | "Spills" >> beam.Filter(is_spill).with_output_types(SortedSpill)
         hashes = done | "Hashes" >> beam.Filter(is_hashed).with_output_types(Hashed)
-        return runs, hashes
+        return spills, hashes
 
 
 @dataclasses.dataclass
 class PlanShards(beam.PTransform):
-    """Runs → shard specifications: how many shards is known once all runs are."""
+    """Spills → shard specifications: how many shards is known once all spills are."""
 
     shards: int | None
     drawn: bool
 
-    def expand(self, runs: beam.PCollection) -> beam.PCollection:
-        start = runs.pipeline | beam.Create([None])
-        slim = runs | "Slim" >> beam.Map(slim_run)
-        return start | "Plan" >> beam.FlatMap(plan, runs=beam.pvalue.AsList(slim), shards=self.shards, drawn=self.drawn)
+    def expand(self, spills: beam.PCollection) -> beam.PCollection:
+        start = spills.pipeline | beam.Create([None])
+        slim = spills | "Slim" >> beam.Map(slim_spill)
+        return start | "Plan" >> beam.FlatMap(
+            plan, spills=beam.pvalue.AsList(slim), shards=self.shards, drawn=self.drawn
+        )
 
 
 @dataclasses.dataclass
-class GatherShards(beam.PTransform):
-    """Shard specifications and all runs, whose bytes are in files of this machine → written shards.
+class WriteShards(beam.PTransform):
+    """Shard specifications and all spills, whose bytes are in files of this machine → written shards.
 
     `repeats` are the rows that near-duplicates leave out.
     """
 
-    work: GatherShard
-    runs: beam.PCollection
+    work: WriteShard
+    spills: beam.PCollection
     repeats: beam.PCollection
     pool: str = ""
 
     def expand(self, specs: beam.PCollection) -> beam.PCollection:
-        sides = {"runs": beam.pvalue.AsList(self.runs), "repeats": beam.pvalue.AsList(self.repeats)}
-        paired = specs | "WithRuns" >> beam.Map(with_runs, **sides)
-        return paired | "Gather" >> in_pool(self.work, self.pool)
+        sides = {"spills": beam.pvalue.AsList(self.spills), "repeats": beam.pvalue.AsList(self.repeats)}
+        paired = specs | "WithSpills" >> beam.Map(with_spills, **sides)
+        return paired | "Write" >> in_pool(self.work, self.pool)
 
 
 @dataclasses.dataclass
 class ShuffleShards(beam.PTransform):
-    """The same where workers share no disk: runs are cut, and the runner's own shuffle brings a shard's pieces together."""
+    """The same where workers share no disk: spills are cut, and the runner's own shuffle brings a shard's pieces together."""
 
-    work: GatherShard
-    runs: beam.PCollection
+    work: WriteShard
+    spills: beam.PCollection
     repeats: beam.PCollection
 
     def expand(self, specs: beam.PCollection) -> beam.PCollection:
         keyed = tuple[str, Any]
         named = specs | "Name" >> beam.Map(with_name).with_output_types(keyed)
-        pieces = self.runs | "Cut" >> beam.FlatMap(cut, specs=beam.pvalue.AsList(specs)).with_output_types(keyed)
+        pieces = self.spills | "Cut" >> beam.FlatMap(cut, specs=beam.pvalue.AsList(specs)).with_output_types(keyed)
         repeated = self.repeats | "CutRepeats" >> beam.FlatMap(
             cut_repeats, specs=beam.pvalue.AsList(specs)
         ).with_output_types(keyed)
         groups = (named, pieces, repeated) | beam.Flatten() | beam.GroupByKey()
-        return groups | "Gather" >> beam.Map(gather_group, work=self.work)
+        return groups | "Write" >> beam.Map(write_group, work=self.work)
 
 
 @dataclasses.dataclass
@@ -115,15 +117,15 @@ class WriteManifest(beam.PTransform):
     """Everything that was counted → the manifest, when all shards are there."""
 
     work: Finish
-    gathered: beam.PCollection
-    runs: beam.PCollection
+    written: beam.PCollection
+    spills: beam.PCollection
     hashed: beam.PCollection
     repeats: beam.PCollection
 
     def expand(self, root: beam.Pipeline) -> beam.PCollection:
-        slim = self.runs | "Slim" >> beam.Map(slim_run)
+        slim = self.spills | "Slim" >> beam.Map(slim_spill)
         counts = self.repeats | "Counts" >> beam.Map(counts_of)
-        sides = {"gathered": self.gathered, "runs": slim, "hashed": self.hashed, "repeats": counts}
+        sides = {"written": self.written, "spills": slim, "hashed": self.hashed, "repeats": counts}
         return (
             root
             | "Once" >> beam.Create([None])
@@ -154,31 +156,31 @@ def in_pool(work: Callable[[Any], Any], name: str) -> beam.PTransform:
     return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
 
 
-def is_run(element: Run | Hashed) -> bool:
-    """Whether it is a run."""
-    return isinstance(element, Run)
+def is_spill(element: SortedSpill | Hashed) -> bool:
+    """Whether it is a spill."""
+    return isinstance(element, SortedSpill)
 
 
-def is_hashed(element: Run | Hashed) -> bool:
+def is_hashed(element: SortedSpill | Hashed) -> bool:
     """Whether it is a hashed file."""
     return isinstance(element, Hashed)
 
 
-def slim_run(run: Run) -> Run:
-    """A run without its bytes: what planning and the manifest need."""
-    return dataclasses.replace(run, data=b"", sketch=None)
+def slim_spill(spill: SortedSpill) -> SortedSpill:
+    """A spill without its bytes: what planning and the manifest need."""
+    return dataclasses.replace(spill, data=b"", sketch=None)
 
 
-def plan(_: None, *, runs: Sequence[Run], shards: int | None, drawn: bool) -> list[ShardSpec]:
-    """The shards of all runs."""
-    return shard_plan.plan_shards(runs, shards=shards, drawn=drawn)
+def plan(_: None, *, spills: Sequence[SortedSpill], shards: int | None, drawn: bool) -> list[ShardSpec]:
+    """The shards of all spills."""
+    return shard_plan.plan_shards(spills, shards=shards, drawn=drawn)
 
 
-def with_runs(
-    spec: ShardSpec, *, runs: Iterable[Run], repeats: Iterable[Repeats]
-) -> tuple[ShardSpec, list[Run], list[Repeats]]:
-    """Return a shard, the runs that have something for its split, and the rows that it leaves out."""
-    own = [run for run in runs if spec.split in run.splits or any(name in run.splits for name in spec.before)]
+def with_spills(
+    spec: ShardSpec, *, spills: Iterable[SortedSpill], repeats: Iterable[Repeats]
+) -> tuple[ShardSpec, list[SortedSpill], list[Repeats]]:
+    """Return a shard, the spills that have something for its split, and the rows that it leaves out."""
+    own = [spill for spill in spills if spec.split in spill.splits or any(name in spill.splits for name in spec.before)]
     return spec, own, of_shard(spec, repeats)
 
 
@@ -201,18 +203,18 @@ def counts_of(part: Repeats) -> Repeats:
 
 
 def with_name(spec: ShardSpec) -> tuple[str, ShardSpec]:
-    """A shard under its name: it is written even if no run has anything for it."""
+    """A shard under its name: it is written even if no spill has anything for it."""
     return spec.name, spec
 
 
-def cut(run: Run, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Run]]:
-    """The pieces of a run, each under the name of its shard."""
-    yield from partition.cut(run, specs)
+def cut(spill: SortedSpill, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, SortedSpill]]:
+    """The pieces of a spill, each under the name of its shard."""
+    yield from partition.cut(spill, specs)
 
 
-def gather_group(group: tuple[str, Iterable[ShardSpec | Run | Repeats]], *, work: GatherShard) -> Gathered:
+def write_group(group: tuple[str, Iterable[ShardSpec | SortedSpill | Repeats]], *, work: WriteShard) -> WrittenShard:
     """A shard's specification and its pieces, as the shuffle brings them → the written shard."""
     elements = list(group[1])
     (spec,) = (element for element in elements if isinstance(element, ShardSpec))
-    runs = [element for element in elements if isinstance(element, Run)]
-    return work((spec, runs, [element for element in elements if isinstance(element, Repeats)]))
+    spills = [element for element in elements if isinstance(element, SortedSpill)]
+    return work((spec, spills, [element for element in elements if isinstance(element, Repeats)]))

@@ -17,12 +17,12 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import build_manifest, code_digest, record_layouts, row_limit, shard_writer, token_cache
-from t5prep.prepare.block_sorter import Placer, Run
+from t5prep.prepare.block_sorter import BlockSorter, SortedSpill
 from t5prep.prepare.block_tokenizer import BlockTokenizer
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates.repeats import Repeats, merged
-from t5prep.prepare.row_limit import Wanted
-from t5prep.prepare.shard_writer import Gathered, ShardSpec
+from t5prep.prepare.row_limit import LimitedFile
+from t5prep.prepare.shard_writer import ShardSpec, WrittenShard
 from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import Block
@@ -36,19 +36,19 @@ class Hashed(NamedTuple):
     sha256: str
 
 
-def scan(wanted: Wanted, *, job: Job, block_bytes: int) -> Iterator[RawFile | Block]:
+def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile | Block]:
     """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to."""
     corpus = staging.definition(job).task.corpus
-    yield from parallel_files.files(wanted.element)
-    yield from row_limit.scan(wanted, job.settings, corpus, block_bytes=block_bytes)
+    yield from parallel_files.files(file.element)
+    yield from row_limit.scan(file, job.settings, corpus, block_bytes=block_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
 class PrepareBlock:
-    """Block → run, or source file → its hash. Pickled to workers; the tokenizer is loaded there.
+    """Block → spill, or source file → its hash. Pickled to workers; the tokenizer is loaded there.
 
     `kept` is where tokenized tables stay for the next run (`fresh`: none of an earlier run is used), `spool` where
-    finished runs wait on disk ("" keeps them in memory, for runners that have their own shuffle).
+    finished spills wait on disk ("" keeps them in memory, for runners that have their own shuffle).
     """
 
     job: Job
@@ -56,31 +56,31 @@ class PrepareBlock:
     spool: str = ""
     fresh: bool = False
 
-    def __call__(self, element: Block | RawFile) -> Run | Hashed:
-        """Raises SourceError for what is wrong with a whole file; what is wrong with a row is in the run."""
+    def __call__(self, element: Block | RawFile) -> SortedSpill | Hashed:
+        """Raises SourceError for what is wrong with a whole file; what is wrong with a row is in the spill."""
         if isinstance(element, RawFile):
             return Hashed(element, element.sha256 or hash_file(element))
-        tokenize, place = _loaded(self)
+        tokenize, sort = _loaded(self)
         tokenized = tokenize(element)
-        run = dataclasses.replace(place(tokenized.table, element), found=tokenized.found)
+        spill = dataclasses.replace(sort(tokenized.table, element), found=tokenized.found)
         if not self.spool:
-            return run
-        name = hashlib.blake2b(f"{run.file}\0{run.first_row}".encode(), digest_size=12).hexdigest()
+            return spill
+        name = hashlib.blake2b(f"{spill.file}\0{spill.first_row}".encode(), digest_size=12).hexdigest()
         path = Path(self.spool) / name[:2] / name
-        atomic_files.write_scratch(path, run.data)
-        if run.rejected:
-            atomic_files.write_scratch(path.with_suffix(".rejected"), run.rejected)
-        sketch = run.sketch and run.sketch.spooled(path.with_suffix(".sketch"))
-        return dataclasses.replace(run, data=b"", rejected=b"", path=str(path), sketch=sketch)
+        atomic_files.write_scratch(path, spill.data)
+        if spill.rejected:
+            atomic_files.write_scratch(path.with_suffix(".rejected"), spill.rejected)
+        sketch = spill.sketch and spill.sketch.spooled(path.with_suffix(".sketch"))
+        return dataclasses.replace(spill, data=b"", rejected=b"", path=str(path), sketch=sketch)
 
 
 # What a process has loaded, by the work it is for: a worker serves one preparation, a test many. Beam's workers have
 # several threads; those of one preparation share it.
-_LOADED: dict[str, tuple[BlockTokenizer, Placer]] = {}
+_LOADED: dict[str, tuple[BlockTokenizer, BlockSorter]] = {}
 _LOADING = threading.Lock()
 
 
-def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
+def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
     name = repr(work)
     with _LOADING:
         if name not in _LOADED:
@@ -89,7 +89,7 @@ def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
         return _LOADED[name]
 
 
-def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
+def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
     job, settings = work.job, work.job.settings
     task, tokenizer, cache = staging.task(job), staging.tokenizer(job), None
     leaks = staging.evaluation_sets(job)
@@ -100,28 +100,28 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, Placer]:
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
         cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
     own_splits = {} if settings.splits else split_files.of_files([file.name for file in staging.files(job)])
-    placer = Placer(settings, task.task, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
-    return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks), placer
+    sorter = BlockSorter(settings, task.task, own_splits=own_splits, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks), sorter
 
 
 @dataclasses.dataclass(frozen=True)
-class GatherShard:
-    """Shard specification, all runs, and the rows that repeat another one → the written shard."""
+class WriteShard:
+    """Shard specification, all spills, and the rows that repeat another one → the written shard."""
 
     job: Job
     out: str
     range_bytes: int = shard_writer.RANGE_BYTES
 
-    def __call__(self, element: tuple[ShardSpec, list[Run], list[Repeats]]) -> Gathered:
+    def __call__(self, element: tuple[ShardSpec, list[SortedSpill], list[Repeats]]) -> WrittenShard:
         """Raises OutputError where the place cannot be written."""
-        spec, runs, repeats = element
+        spec, spills, repeats = element
         task = staging.task(self.job)
         arrange = record_layouts.choose(self.job.settings, task, staging.tokenizer(self.job))
         several = task.task.several_answers
         same = "text" if self.job.settings.dedup == "exact" else "id"
-        return shard_writer.gather(
+        return shard_writer.write(
             spec,
-            runs,
+            spills,
             out=self.out,
             arrange=arrange,
             several=several,
@@ -131,12 +131,12 @@ class GatherShard:
         )
 
 
-def rejected_lines(run: Run) -> bytes:
-    """The JSON lines of a run's rejected rows, wherever they are."""
-    if run.path and run.reasons:
-        with atomic_files.open_scratch(Path(run.path).with_suffix(".rejected")) as file:
+def rejected_lines(spill: SortedSpill) -> bytes:
+    """The JSON lines of a spill's rejected rows, wherever they are."""
+    if spill.path and spill.reasons:
+        with atomic_files.open_scratch(Path(spill.path).with_suffix(".rejected")) as file:
             return file.read()
-    return run.rejected
+    return spill.rejected
 
 
 def hash_file(file: RawFile) -> str:
@@ -147,10 +147,10 @@ def hash_file(file: RawFile) -> str:
     return file.checksum if "://" in file.path else sources.sha256(file)
 
 
-def no_example(runs: list[Run], *, place: str) -> str:
+def no_example(spills: list[SortedSpill], *, place: str) -> str:
     """Return why there is no example at all, as a sentence; `place` is where the rejected rows are."""
-    rows, blank = sum(run.rows for run in runs), sum(run.blank for run in runs)
-    reasons = sum((collections.Counter(run.reasons) for run in runs), collections.Counter[str]())
+    rows, blank = sum(spill.rows for spill in spills), sum(spill.blank for spill in spills)
+    reasons = sum((collections.Counter(spill.reasons) for spill in spills), collections.Counter[str]())
     if rows == blank:
         return f"the source has no rows{f' but {blank:,} blank ones' if blank else ''}."
     why = ", ".join(f"{reason} {number:,}" for reason, number in sorted(reasons.items()))
@@ -184,20 +184,26 @@ class Finish:
     out: str
 
     def __call__(
-        self, _: None, *, gathered: list[Gathered], runs: list[Run], hashed: list[Hashed], repeats: list[Repeats]
+        self,
+        _: None,
+        *,
+        written: list[WrittenShard],
+        spills: list[SortedSpill],
+        hashed: list[Hashed],
+        repeats: list[Repeats],
     ) -> Manifest:
         """Raises OutputError where the place cannot be written, SourceError where no row made an example."""
         place = paths.at(self.out, manifest.REJECTED)
         with paths.whole(place) as file:
             lines = itertools.chain(
-                (rejected_lines(run) for run in sorted(runs, key=lambda run: (run.file, run.first_row))),
-                (item.rejected for item in sorted(gathered, key=lambda item: item.spec.name)),
+                (rejected_lines(spill) for spill in sorted(spills, key=lambda spill: (spill.file, spill.first_row))),
+                (item.rejected for item in sorted(written, key=lambda item: item.spec.name)),
             )
             rejected, reasons = balance.write_rejected(file, lines, name=manifest.REJECTED)
         for hashed_file in hashed:
             sources.check_unchanged(hashed_file.file)
-        if not any(run.records for run in runs):
-            raise SourceError(no_example(runs, place=place))
+        if not any(spill.records for spill in spills):
+            raise SourceError(no_example(spills, place=place))
         task = staging.task(self.job)
         made = build_manifest.assemble(
             self.job.settings,
@@ -206,8 +212,8 @@ class Finish:
             source=self.source,
             files=source_files(hashed),
             tokenizer=staging.tokenizer(self.job),
-            gathered=gathered,
-            runs=runs,
+            written=written,
+            spills=spills,
             rejected_file=rejected,
             leaks=staging.evaluation_sets(self.job),
             rejected_for=reasons,

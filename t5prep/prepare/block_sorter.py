@@ -1,6 +1,6 @@
-"""A table of features becomes a run: finished records of one block, sorted by split and position.
+"""A table of features becomes a spill: finished records of one block, sorted by split and position.
 
-A run is one file (or the same bytes, on a distributed runner): an index, one entry a record, and then the records as
+A spill is one file (or the same bytes, on a distributed runner): an index, one entry a record, and then the records as
 they will stand in a shard. Because it is sorted, what one shard needs of it is one slice.
 """
 
@@ -22,9 +22,9 @@ from t5prep.prepare.record_writer import RecordWriter, built_when_written
 from t5prep.reading.blocks import Block
 from t5prep.tasks.task import Task
 
-# One record of a run. `high`, `low` are its position; `begin`, `size` where it stands; `row` where it comes from; the
+# One record of a spill. `high`, `low` are its position; `begin`, `size` where it stands; `row` where it comes from; the
 # rest is what statistics count. `target` is a digest of the labels: equal targets count as one label.
-ENTRY = np.dtype(
+INDEX_ENTRY = np.dtype(
     [
         ("high", "u8"),
         ("low", "u8"),
@@ -43,7 +43,7 @@ ENTRY = np.dtype(
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class SortedSpill:
     """Sorted records of one block. `splits` says which entries a split has; `rejected` are finished JSON lines.
 
     The bytes are in `data`, or in the file at `path`. `found` where the block was tokenized by an earlier run. `sketch` is
@@ -69,7 +69,7 @@ class Run:
     sketch: Sketch | None = None
 
 
-class Placer:
+class BlockSorter:
     """Places tables of one preparation. `own_splits` maps a file's name to its split where files are splits."""
 
     def __init__(
@@ -82,8 +82,8 @@ class Placer:
         self._several, self._whole = task.several_answers, task.never_cut
         self._write = RecordWriter(settings, pad_id=pad_id, bare=built_when_written(settings, task))
 
-    def __call__(self, table: pa.Table, block: Block) -> Run:
-        """Return the run of a block's table (feature_table.SCHEMA), its bytes inside."""
+    def __call__(self, table: pa.Table, block: Block) -> SortedSpill:
+        """Return the spill of a block's table (feature_table.SCHEMA), its bytes inside."""
         if self._whole:
             table = only_whole(table)
         rejected = _rejected(table, block)
@@ -121,7 +121,7 @@ class Placer:
         splits = {
             name: (int(bounds[i]), int(bounds[i + 1])) for i, name in enumerate(names) if bounds[i] < bounds[i + 1]
         }
-        return Run(
+        return SortedSpill(
             file=block.file.name,
             first_row=block.first_row,
             rows=block.rows,
@@ -194,8 +194,8 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
 
 
 def _entries(columns: Mapping[str, np.ndarray], *, order: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the index of a run, ENTRY[n], from its columns in the order of rows and the sizes of its sorted records."""
-    entries = np.empty(len(order), ENTRY)
+    """Return the index of a spill, INDEX_ENTRY[n], from its columns in the order of rows and the sizes of its sorted records."""
+    entries = np.empty(len(order), INDEX_ENTRY)
     for name, column in columns.items():
         entries[name] = column[order]
     entries["size"], entries["begin"] = sizes, np.cumsum(sizes, dtype=np.uint64) - sizes

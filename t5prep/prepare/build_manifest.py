@@ -13,11 +13,11 @@ from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import record_counts, record_writer, row_warnings
-from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.shard_writer import Gathered
+from t5prep.prepare.shard_writer import WrittenShard
 from t5prep.sources import Resolved
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
@@ -40,8 +40,8 @@ def assemble(
     source: Resolved,
     files: list[manifest.SourceFile],
     tokenizer: Tokenizer,
-    gathered: Sequence[Gathered],
-    runs: Sequence[Run],
+    written: Sequence[WrittenShard],
+    spills: Sequence[SortedSpill],
     rejected_file: balance.RejectedFile,
     rejected_for: Mapping[str, int],
     repeats: Repeats | None = None,
@@ -54,8 +54,8 @@ def assemble(
     rejected: dict[str, int] = {}
     warnings: list[str] = []
     parts = {
-        split: sorted((item for item in gathered if item.spec.split == split), key=lambda item: item.spec.number)
-        for split in sorted({item.spec.split for item in gathered})
+        split: sorted((item for item in written if item.spec.split == split), key=lambda item: item.spec.number)
+        for split in sorted({item.spec.split for item in written})
     }
     counted = {split: sum((part.counts for part in own), record_counts.Counts()) for split, own in parts.items()}
     total = sum(counted.values(), record_counts.Counts())
@@ -71,16 +71,16 @@ def assemble(
         splits[split] = dataclasses.replace(splits[split], examples=counts.examples + merged)
         for reason, number in duplicates.items():
             rejected[reason] = rejected.get(reason, 0) + number
-    for run in runs:
-        for reason, number in run.reasons.items():
+    for spill in spills:
+        for reason, number in spill.reasons.items():
             rejected[reason] = rejected.get(reason, 0) + number
     if labelled and total.labels and (strength := record_counts.association(total.labels)) >= STRONG_ASSOCIATION:
         warnings.append(_markup_warning(total.labels, strength, tokenizer, remedy=task.without_markup))
-    accounted = account(runs, gathered)
+    accounted = account(spills, written)
     balance.check(accounted, examples=sum(split.examples for split in splits.values()), rejected=sum(rejected.values()))
     if rejected_file.lines != sum(rejected.values()):
         raise BalanceError(f"{sum(rejected.values()):,} rows made no record, and {rejected_file.lines:,} are written.")
-    rows = sum(run.rows - run.blank for run in runs)
+    rows = sum(spill.rows - spill.blank for spill in spills)
     warnings += row_warnings.rejected_rows(rows, rejected, rejected_for)
     if not facts.hides_spans:
         warnings += row_warnings.one_target(total.examples, total.labels)
@@ -88,7 +88,7 @@ def assemble(
     warnings += _cut_warnings(total, settings, labelled=labelled)
     if settings.layout == "packed":
         warnings += _packed_warnings(total, settings)
-    references = any(run.references for run in runs)
+    references = any(spill.references for spill in spills)
     return manifest.Manifest(
         schema=manifest.SCHEMA,
         created_by=f"t5prep {__version__}",
@@ -100,8 +100,8 @@ def assemble(
         ledger=_ledger(total, counted),
         splits=splits,
         rejected=dict(sorted(rejected.items())),
-        rejected_tokens=_summed(run.reason_tokens for run in runs),
-        changed=_summed(run.changed for run in runs),
+        rejected_tokens=_summed(spill.reason_tokens for spill in spills),
+        changed=_summed(spill.changed for spill in spills),
         filter_files=Chain(settings.filter).files(),
         evaluation_sets=leaks.digests() if leaks else {},
         near_duplicates=_near_duplicates(repeats),
@@ -111,13 +111,13 @@ def assemble(
     ).sealed()
 
 
-def account(runs: Sequence[Run], gathered: Sequence[Gathered]) -> dict[str, balance.Rows]:
+def account(spills: Sequence[SortedSpill], written: Sequence[WrittenShard]) -> dict[str, balance.Rows]:
     """Return what became of the rows of each file: counted where they were cut, read, and written, by different code."""
     total = balance.Total()
-    for run in runs:
-        rejected = sum(run.reasons.values())
-        total.add(run.file, read=run.rows, examples=run.records, rejected=rejected, blank=run.blank)
-    for part in gathered:
+    for spill in spills:
+        rejected = sum(spill.reasons.values())
+        total.add(spill.file, read=spill.rows, examples=spill.records, rejected=rejected, blank=spill.blank)
+    for part in written:
         for file, number in part.duplicates.items():
             total.add(file, examples=-number, duplicates=number)
     return total.rows()
@@ -169,7 +169,7 @@ def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
 
 def _split(
     counts: record_counts.Counts,
-    parts: Sequence[Gathered],
+    parts: Sequence[WrittenShard],
     rejected: dict[str, int],
     tokenizer: Tokenizer,
     settings: Settings,

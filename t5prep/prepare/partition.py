@@ -1,4 +1,4 @@
-"""A run is cut into what each shard needs of it, so that a runner's own shuffle can bring the pieces together."""
+"""A spill is cut into what each shard needs of it, so that a runner's own shuffle can bring the pieces together."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -6,25 +6,25 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from t5prep.prepare import placement
-from t5prep.prepare.block_sorter import ENTRY, Run
+from t5prep.prepare.block_sorter import INDEX_ENTRY, SortedSpill
 from t5prep.prepare.shard_writer import ShardSpec
 
 
-def cut(run: Run, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Run]]:
-    """Shard name → a piece of the run, its bytes inside; shards that it has nothing for are left out.
+def cut(spill: SortedSpill, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, SortedSpill]]:
+    """Shard name → a piece of the spill, its bytes inside; shards that it has nothing for are left out.
 
     Of the splits that a shard must not share ids with, its pieces hold positions only.
     """
-    entries = np.frombuffer(run.data, ENTRY, run.records)
-    records = memoryview(run.data)[run.records * ENTRY.itemsize :]
+    entries = np.frombuffer(spill.data, INDEX_ENTRY, spill.records)
+    records = memoryview(spill.data)[spill.records * INDEX_ENTRY.itemsize :]
     shards: dict[str, list[ShardSpec]] = {}
     for spec in specs:
         shards.setdefault(spec.split, []).append(spec)
     for split, own in shards.items():
         for name in (split, *own[0].before):
-            if name not in run.splits:
+            if name not in spill.splits:
                 continue
-            first, last = run.splits[name]
+            first, last = spill.splits[name]
             for number, begin, end in _parts(entries["high"][first:last], len(own)):
                 picked = entries[first + begin : first + end].copy()
                 data = b""
@@ -34,7 +34,7 @@ def cut(run: Run, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Run]]:
                     picked["begin"] -= origin
                 else:
                     picked["begin"] = picked["size"] = 0
-                yield own[number].name, _piece(run, name, picked, data)
+                yield own[number].name, _piece(spill, name, picked, data)
 
 
 def _parts(high: np.ndarray, shards: int) -> Iterator[tuple[int, int, int]]:
@@ -45,9 +45,9 @@ def _parts(high: np.ndarray, shards: int) -> Iterator[tuple[int, int, int]]:
         yield number, int(bounds[number]), int(bounds[number + 1])
 
 
-def _piece(run: Run, split: str, entries: np.ndarray, data: bytes) -> Run:
+def _piece(spill: SortedSpill, split: str, entries: np.ndarray, data: bytes) -> SortedSpill:
     return dataclasses.replace(
-        run,
+        spill,
         rows=0,
         records=len(entries),
         splits={split: (0, len(entries))},

@@ -13,7 +13,7 @@ import numpy as np
 from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts, record_writer
-from t5prep.prepare.block_sorter import ENTRY
+from t5prep.prepare.block_sorter import INDEX_ENTRY
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.task import Spans
 from t5prep.tokens import chunking, packing, span_corruption
@@ -21,7 +21,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Range(NamedTuple):
-    """Some consecutive records of a shard: an entry each (block_sorter.ENTRY[n]), and their bytes, one after the other."""
+    """Some consecutive records of a shard: an entry each (block_sorter.INDEX_ENTRY[n]), and their bytes, one after the other."""
 
     entries: np.ndarray
     data: bytes
@@ -114,7 +114,7 @@ class HiddenSpans:
                 tokens, keys=keys, first_sentinel=self.first_sentinel, eos_id=self.eos_id, **hide
             )
             written = write(ids, _flat(inputs), _flat(targets), [[]] * len(ids), order=np.arange(len(ids)))
-            entries = np.zeros(len(ids), ENTRY)
+            entries = np.zeros(len(ids), INDEX_ENTRY)
             entries["inputs"] = entries["tokens"] = inputs.shape[1]
             entries["targets"] = entries["target_tokens"] = targets.shape[1]
             entries["unknown"] = (inputs == self.unk_id).sum(axis=1)

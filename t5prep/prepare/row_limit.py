@@ -12,40 +12,40 @@ from t5prep.tasks.task import Corpus
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class LimitedFile:
     """A file or a pair of files, and how many of its rows are wanted (None: all)."""
 
     element: RawFile | Pair
     rows: int | None = None
 
 
-def wanted(files: Sequence[RawFile], settings: Settings, corpus: Corpus) -> Iterator[Wanted]:
+def limited_files(files: Sequence[RawFile], settings: Settings, corpus: Corpus) -> Iterator[LimitedFile]:
     """The files, paired, each with its share of the limit; with one, files are read until it is reached.
 
     Raises SourceError for a file that cannot be read or has no partner.
     """
     elements = parallel_files.match(files, corpus.pairs)
     if settings.limit is None:
-        yield from map(Wanted, elements)
+        yield from map(LimitedFile, elements)
         return
     own = {} if settings.splits else split_files.of_files([file.name for file in files])
     left = dict.fromkeys(own.values(), settings.limit) or {"": settings.limit}
     for element in elements:
         split = own.get(parallel_files.files(element)[0].name, "")
         rows = 0
-        for block in scan(Wanted(element, left[split]), settings, corpus):
+        for block in scan(LimitedFile(element, left[split]), settings, corpus):
             rows += block.rows
         left[split] -= rows
-        yield Wanted(element, rows)
+        yield LimitedFile(element, rows)
 
 
-def scan(wanted: Wanted, settings: Settings, corpus: Corpus, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """The blocks of a file or pair (pairs.scan), as far as its rows are wanted. Raises SourceError."""
-    left = wanted.rows
+    left = file.rows
     if left == 0:
         return
     how = {"kind": settings.format, "encoding": settings.encoding, "otherwise": corpus.format}
-    for block in parallel_files.scan(wanted.element, **how, block_bytes=block_bytes):
+    for block in parallel_files.scan(file.element, **how, block_bytes=block_bytes):
         if left is None:
             yield block
             continue

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from t5prep.errors import UsageError
-from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.shard_writer import ShardSpec
 
 SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
@@ -12,7 +12,7 @@ FEWEST_SHARDS = 8
 RECORDS_A_SHARD = 256
 
 
-def plan_shards(runs: Iterable[Run], *, shards: int | None, drawn: bool) -> list[ShardSpec]:
+def plan_shards(spills: Iterable[SortedSpill], *, shards: int | None, drawn: bool) -> list[ShardSpec]:
     """Shards of all splits, in order. `shards` is how many the largest split gets, or None to choose a power of two.
 
     Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
@@ -21,10 +21,10 @@ def plan_shards(runs: Iterable[Run], *, shards: int | None, drawn: bool) -> list
     """
     records: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    for run in runs:
-        for split, (first, last) in run.splits.items():
+    for spill in spills:
+        for split, (first, last) in spill.splits.items():
             records[split] = records.get(split, 0) + last - first
-            sizes[split] = sizes.get(split, 0) + run.sizes[split]
+            sizes[split] = sizes.get(split, 0) + spill.sizes[split]
     if not records:
         return []
     most = max(records.values())

@@ -1,7 +1,7 @@
-"""The slices of all runs that fall into one shard become that shard: merged, freed of duplicates, counted, written.
+"""The slices of all spills that fall into one shard become that shard: merged, freed of duplicates, counted, written.
 
-Memory stays bounded whatever a shard's size: it is gathered in ranges of positions, each about RANGE_BYTES, and a range
-of a sorted run is one read.
+Memory stays bounded whatever a shard's size: it is written in ranges of positions, each about RANGE_BYTES, and a range
+of a sorted spill is one read.
 """
 
 import bisect
@@ -21,7 +21,7 @@ from t5prep.dataset import shard_names, tfrecord
 from t5prep.dataset.manifest import Shard
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import placement, record_counts, references
-from t5prep.prepare.block_sorter import ENTRY, Run
+from t5prep.prepare.block_sorter import INDEX_ENTRY, SortedSpill
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.record_layouts import Arrangement, Range
 
@@ -53,7 +53,7 @@ class ShardSpec:
         return edges[self.number], edges[self.number + 1]
 
 
-class Gathered(NamedTuple):
+class WrittenShard(NamedTuple):
     """Hold a written shard, the counts of its records, and finished JSON lines of duplicates that were left out.
 
     `duplicates` are those of each source file, `reasons` why they are duplicates; `merged` rows are references of other
@@ -87,14 +87,14 @@ class _LeftOut:
 
 
 class _Slice(NamedTuple):
-    run: Run
+    spill: SortedSpill
     entries: np.ndarray
     data: memoryview
 
 
-def gather(
+def write(
     spec: ShardSpec,
-    runs: Sequence[Run],
+    spills: Sequence[SortedSpill],
     *,
     out: str,
     arrange: Arrangement,
@@ -102,7 +102,7 @@ def gather(
     same: str = "id",
     repeats: Sequence[Repeats] = (),
     range_bytes: int = RANGE_BYTES,
-) -> Gathered:
+) -> WrittenShard:
     """Write one shard. Of several records with one id the one with the smallest bytes is kept, whoever came first.
 
     Where an id has `several` answers, only one with the same target is a duplicate; evaluation merges the others.
@@ -111,7 +111,7 @@ def gather(
     """
     left_out = _LeftOut()
     total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
-    ranges = _ranges(spec, runs, left_out, several=several, same=same, repeats=repeats, range_bytes=range_bytes)
+    ranges = _ranges(spec, spills, left_out, several=several, same=same, repeats=repeats, range_bytes=range_bytes)
     with paths.whole(paths.at(out, spec.name)) as file:
         for data, counted in arrange(ranges):
             file.write(data)
@@ -120,12 +120,12 @@ def gather(
             counts += counted
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
     lines, duplicates, reasons = b"".join(left_out.lines), dict(left_out.duplicates), dict(left_out.reasons)
-    return Gathered(spec, shard, counts, lines, duplicates, reasons, left_out.merged)
+    return WrittenShard(spec, shard, counts, lines, duplicates, reasons, left_out.merged)
 
 
 def _ranges(
     spec: ShardSpec,
-    runs: Sequence[Run],
+    spills: Sequence[SortedSpill],
     left_out: _LeftOut,
     *,
     several: bool,
@@ -138,7 +138,7 @@ def _ranges(
     low, high = spec.bounds
     cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
     for start, stop in itertools.pairwise(cuts):
-        slices = list(_slices(runs, spec.split, start, stop))
+        slices = list(_slices(spills, spec.split, start, stop))
         if not slices:
             continue
         entries = np.concatenate([piece.entries for piece in slices])
@@ -151,7 +151,7 @@ def _ranges(
         order, dropped = _without_duplicates(order, entries, of, slices, keys=keys, same=same)
         left_out.add(f"duplicate {same}", dropped)
         for other in spec.before:
-            others = list(_slices(runs, other, start, stop))
+            others = list(_slices(spills, other, start, stop))
             order, dropped = _without_leaks(
                 order, entries, of, slices, others, f"duplicate {same}: the split {other} has it"
             )
@@ -167,20 +167,22 @@ def _ranges(
         yield whole
 
 
-def _slices(runs: Iterable[Run], split: str, start: int, stop: int) -> Iterator[_Slice]:
-    """What each run has of a range of positions; `begin` counts from the slice's own data."""
-    for run in runs:
-        if split not in run.splits:
+def _slices(spills: Iterable[SortedSpill], split: str, start: int, stop: int) -> Iterator[_Slice]:
+    """What each spill has of a range of positions; `begin` counts from the slice's own data."""
+    for spill in spills:
+        if split not in spill.splits:
             continue
-        first, last = run.splits[split]
-        if run.path:
-            yield from _from_file(run, first, last, start, stop)
+        first, last = spill.splits[split]
+        if spill.path:
+            yield from _from_file(spill, first, last, start, stop)
         else:
-            entries = np.frombuffer(run.data, ENTRY, run.records)
-            yield from _cut(run, entries[first:last], start, stop, memoryview(run.data)[run.records * ENTRY.itemsize :])
+            entries = np.frombuffer(spill.data, INDEX_ENTRY, spill.records)
+            yield from _cut(
+                spill, entries[first:last], start, stop, memoryview(spill.data)[spill.records * INDEX_ENTRY.itemsize :]
+            )
 
 
-def _cut(run: Run, entries: np.ndarray, start: int, stop: int, data: memoryview) -> Iterator[_Slice]:
+def _cut(spill: SortedSpill, entries: np.ndarray, start: int, stop: int, data: memoryview) -> Iterator[_Slice]:
     high = entries["high"]
     a = bisect.bisect_left(high, start)
     b = bisect.bisect_left(high, stop) if stop < 1 << 64 else len(high)
@@ -188,18 +190,18 @@ def _cut(run: Run, entries: np.ndarray, start: int, stop: int, data: memoryview)
         picked = entries[a:b].copy()
         origin, end = int(picked["begin"][0]), int(picked["begin"][-1]) + int(picked["size"][-1])
         picked["begin"] -= origin
-        yield _Slice(run, picked, data[origin:end])
+        yield _Slice(spill, picked, data[origin:end])
 
 
-def _from_file(run: Run, first: int, last: int, start: int, stop: int) -> Iterator[_Slice]:
-    with atomic_files.open_scratch(Path(run.path)) as file:
-        index = os.pread(file.fileno(), (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
-        entries = np.frombuffer(index, ENTRY)
-        for piece in _cut(run, entries, start, stop, memoryview(b"")):
+def _from_file(spill: SortedSpill, first: int, last: int, start: int, stop: int) -> Iterator[_Slice]:
+    with atomic_files.open_scratch(Path(spill.path)) as file:
+        index = os.pread(file.fileno(), (last - first) * INDEX_ENTRY.itemsize, first * INDEX_ENTRY.itemsize)
+        entries = np.frombuffer(index, INDEX_ENTRY)
+        for piece in _cut(spill, entries, start, stop, memoryview(b"")):
             begin = int(entries["begin"][bisect.bisect_left(entries["high"], start)])
             size = int(piece.entries["begin"][-1]) + int(piece.entries["size"][-1])
-            data = os.pread(file.fileno(), size, run.records * ENTRY.itemsize + begin)
-            yield _Slice(run, piece.entries, memoryview(data))
+            data = os.pread(file.fileno(), size, spill.records * INDEX_ENTRY.itemsize + begin)
+            yield _Slice(spill, piece.entries, memoryview(data))
 
 
 def _without_repeats(
@@ -212,7 +214,7 @@ def _without_repeats(
     keep, lines = np.ones(len(order), bool), []
     for place in np.flatnonzero(np.isin(entries["high"][order], repeats.dropped["high"].to_numpy())).tolist():
         i = order[place]
-        file, row = slices[of[i]].run.file, int(entries["row"][i])
+        file, row = slices[of[i]].spill.file, int(entries["row"][i])
         if kept := repeated.get((file, row)):
             keep[place] = False
             reason = (
@@ -246,7 +248,7 @@ def _without_duplicates(
             end += 1
         if end - begin > 1:
             rivals = [
-                (_record(entries[i], slices[of[i]]), slices[of[i]].run.file, int(entries["row"][i]), i)
+                (_record(entries[i], slices[of[i]]), slices[of[i]].spill.file, int(entries["row"][i]), i)
                 for i in order[begin:end]
             ]
             (_, file, row, winner), *others = sorted(rivals)
@@ -280,7 +282,7 @@ def _without_leaks(
     lines = []
     for i in order[~keep]:
         record = _record(entries[i], slices[of[i]])
-        lines.append(_line(slices[of[i]].run.file, int(entries["row"][i]), record, reason))
+        lines.append(_line(slices[of[i]].spill.file, int(entries["row"][i]), record, reason))
     return order[keep], lines
 
 

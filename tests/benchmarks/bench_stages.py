@@ -30,9 +30,9 @@ STEPS = {
     "tables of features": "t5prep.prepare.block_tokenizer:BlockTokenizer._table",
     "keeping them for the next run": "t5prep.prepare.block_tokenizer:BlockTokenizer.__call__",
     "writing records": "t5prep.prepare.record_writer:RecordWriter.__call__",
-    "placing": "t5prep.prepare.block_sorter:Placer.__call__",
+    "sorting blocks": "t5prep.prepare.block_sorter:BlockSorter.__call__",
     "spooling": "t5prep.io.atomic_files:write_scratch",
-    "gathering shards": "t5prep.prepare.shard_writer:gather",
+    "writing shards": "t5prep.prepare.shard_writer:write",
     "hashing the source": "pipelines.work:hash_file",
 }
 

@@ -10,9 +10,9 @@ from pipelines.local_progress import LocalProgress
 from t5prep.dataset.manifest import Shard
 from t5prep.io import progress
 from t5prep.io.progress import Progress
-from t5prep.prepare.block_sorter import Run
+from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.record_counts import Counts
-from t5prep.prepare.shard_writer import Gathered, ShardSpec
+from t5prep.prepare.shard_writer import ShardSpec, WrittenShard
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
@@ -43,10 +43,10 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stderr", terminal)
     watch = LocalProgress(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
-    watch(block, Run("a.csv", 1, 40, 40, {"train": (0, 40)}, {"train": 4_000_000}, b"", {}))
+    watch(block, SortedSpill("a.csv", 1, 40, 40, {"train": (0, 40)}, {"train": 4_000_000}, b"", {}))
     for number in range(3):
         spec = ShardSpec("train", number, 4, 1_000_000)
-        watch((spec, []), Gathered(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", {}, {}))
+        watch((spec, []), WrittenShard(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", {}, {}))
         now[0] += 4
     assert terminal.getvalue().endswith("writing shards   67%  20 rows  2 rows/s  0.2 MB/s  4 s left")
     watch.close()

@@ -17,7 +17,7 @@ from t5prep import sources
 from t5prep.errors import SourceError, UsageError
 from t5prep.io import gcs
 from t5prep.prepare import partition, placement, shard_writer
-from t5prep.prepare.block_sorter import ENTRY, Run
+from t5prep.prepare.block_sorter import INDEX_ENTRY, SortedSpill
 from t5prep.prepare.shard_writer import ShardSpec
 from t5prep.sources import sample
 from t5prep.tasks.corpora import so_quality
@@ -170,15 +170,15 @@ def test_a_limit_is_so_many_rows_of_all_or_of_each_split(tmp_path: Path) -> None
         assert sum(counts.values()) == 12 if folder == "parts" else counts == {"train": 10, "validation": 12}
 
 
-def run_of(keys: Sequence[int], splits: dict[str, tuple[int, int]]) -> Run:
+def spill_of(keys: Sequence[int], splits: dict[str, tuple[int, int]]) -> SortedSpill:
     """A run of records that say their position, one split after the other."""
     records = [f"record{key:x}".encode() for key in keys]
-    entries = np.zeros(len(keys), ENTRY)
+    entries = np.zeros(len(keys), INDEX_ENTRY)
     entries["high"] = np.array(keys, np.uint64)
     entries["size"] = [len(record) for record in records]
     entries["begin"] = np.cumsum(entries["size"]) - entries["size"]
     data = entries.tobytes() + b"".join(records)
-    return Run("f", 1, len(keys), len(keys), splits, {}, b"", {}, data=data)
+    return SortedSpill("f", 1, len(keys), len(keys), splits, {}, b"", {}, data=data)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
@@ -187,11 +187,11 @@ def test_pieces_of_a_run_hold_each_record_in_the_shard_of_its_position(shards: i
         placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
     )
     keys = [0, *keys, (1 << 64) - 1]
-    run = run_of(keys + keys[:5], {"train": (0, len(keys)), "test": (len(keys), len(keys) + 5)})
+    spill = spill_of(keys + keys[:5], {"train": (0, len(keys)), "test": (len(keys), len(keys) + 5)})
     specs = [ShardSpec("train", number, shards, 0, before=("test",)) for number in range(shards)]
     edges = placement.shard_edges(shards)
     found: dict[str, list[int]] = {"train": [], "test": []}
-    for name, piece in partition.cut(run, specs):
+    for name, piece in partition.cut(spill, specs):
         number = int(name.split("-")[1])
         (split,) = piece.splits
         (whole,) = shard_writer._slices([piece], split, edges[number], edges[number + 1])

@@ -115,7 +115,7 @@ def test_a_worker_out_of_memory_is_a_sentence(two: pool.Pool, tmp_path: Path, mo
     with pytest.raises(T5prepError, match=said), failures.explained("local", out="out"):
         through(two, hungry, range(6))
     source = write_csv(tmp_path / "rows.csv", questions(9))
-    monkeypatch.setattr(shard_writer, "gather", lambda *_, **__: hungry(1))
+    monkeypatch.setattr(shard_writer, "write", lambda *_, **__: hungry(1))
     with pytest.raises(T5prepError, match=said):
         prepared(source, tmp_path / "out", tokenizer=SAMPLE)
     monkeypatch.undo()
@@ -139,7 +139,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
             super().__call__(element, result)
             kind = type(result).__name__
             seen[kind] += 1
-            if (kind, seen[kind]) in (("Run", 3), ("Gathered", 2)):
+            if (kind, seen[kind]) in (("SortedSpill", 3), ("WrittenShard", 2)):
                 (running,) = pool._POOLS.values()
                 os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
 
@@ -190,7 +190,7 @@ def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path:
     assert not list((small_disk / "kept").rglob("*.arrow"))
 
 
-@pytest.mark.parametrize("when", ["Run", "Gathered"])
+@pytest.mark.parametrize("when", ["SortedSpill", "WrittenShard"])
 def test_a_scratch_folder_that_vanishes_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:

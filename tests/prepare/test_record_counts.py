@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from t5prep.prepare import record_counts
-from t5prep.prepare.block_sorter import ENTRY
+from t5prep.prepare.block_sorter import INDEX_ENTRY
 from t5prep.prepare.record_counts import Counts
 
 
 def entries(count: int, *, seed: int = 0) -> np.ndarray:
     """Return entries of records: some of them cut, in three classes."""
     random = np.random.default_rng(seed)
-    made = np.zeros(count, ENTRY)
+    made = np.zeros(count, INDEX_ENTRY)
     made["high"], made["low"] = random.integers(0, 1 << 62, count), np.arange(count)
     made["inputs"] = random.integers(4, 65, count)
     made["tokens"] = np.where(made["inputs"] == 64, 64 + random.integers(1, 900, count), made["inputs"])

@@ -43,24 +43,24 @@ def settings(name, *, options=None, **choices):
 
 
 def shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=2, backwards=False):
-    """The parsed records of each shard, and what was gathered."""
+    """The parsed records of each shard, and what was written."""
     out.mkdir(exist_ok=True)
     file = RawFile(path.name, str(path), path.stat().st_size)
     task = registry.get(choices.task).choose(choices.options)
     tokenize = BlockTokenizer(choices, task, tokenizer)
-    place = block_sorter.Placer(choices, task.task, own_splits={}, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    sort = block_sorter.BlockSorter(choices, task.task, own_splits={}, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
     found = list(blocks.scan(file, formats.detect(path.name), block_bytes=block_bytes))
-    runs = [place(tokenize(block).table, block) for block in (reversed(found) if backwards else found)]
+    spills = [sort(tokenize(block).table, block) for block in (reversed(found) if backwards else found)]
     arrange = record_layouts.choose(choices, task, tokenizer)
-    gathered = [
-        shard_writer.gather(spec, runs, out=out, arrange=arrange)
-        for spec in shard_plan.plan_shards(runs, shards=count, drawn=True)
+    written = [
+        shard_writer.write(spec, spills, out=out, arrange=arrange)
+        for spec in shard_plan.plan_shards(spills, shards=count, drawn=True)
     ]
     read = []
-    for item in gathered:
+    for item in written:
         with open(out / item.shard.name, "rb") as opened:
             read.append([tfrecord.parse(record) for record in tfrecord.read(opened)])
-    return read, gathered
+    return read, written
 
 
 def questions(path, count=300):
@@ -81,8 +81,8 @@ def test_packed_rows_hold_the_same_examples_as_padded_ones(tmp_path, tokenizer):
     lengths = {"input_length": 96, "target_length": 24}
     plain, _ = shards(path, tmp_path / "plain", settings("text2text", options=COLUMNS, **lengths), tokenizer)
     choices = settings("text2text", options=COLUMNS, layout="packed", **lengths)
-    packed, gathered = shards(path, tmp_path / "packed", choices, tokenizer)
-    for plain_shard, packed_shard, item in zip(plain, packed, gathered, strict=True):
+    packed, written = shards(path, tmp_path / "packed", choices, tokenizer)
+    for plain_shard, packed_shard, item in zip(plain, packed, written, strict=True):
         expected = {
             record["id"][0]: (tokens(record, "input_ids", 0), tokens(record, "labels", -100)) for record in plain_shard
         }
@@ -133,18 +133,18 @@ def rebuilt(records, tokenizer):
 def check_documents(path, out, tokenizer, *, texts, **choices):
     chosen = settings("span_corruption", **choices)
     raw, targets = span_corruption.lengths(chosen.input_length)
-    read, gathered = shards(path, out, chosen, tokenizer)
+    read, written = shards(path, out, chosen, tokenizer)
     found = Counter(tuple(document) for shard in read for document in rebuilt(shard, tokenizer))
     assert found == Counter(tuple(tokenizer.encode(text)) for text in texts)
     names = [record["id"][0] for shard in read for record in shard]
     assert len(set(names)) == len(names)
-    for shard, item in zip(read, gathered, strict=True):
+    for shard, item in zip(read, written, strict=True):
         full = [tokens(record, "input_ids", 0) for record in shard]
         assert all(len(row) == chosen.input_length for row in full[:-1]), "only the last row of a shard may be shorter"
         assert all(len(tokens(record, "labels", -100)) == targets for record in shard[:-1])
         assert item.counts.records == len(shard)
         assert (raw - 1) * len(shard) < sum(len(d) + 1 for d in rebuilt(shard, tokenizer)) + raw
-    assert sum(item.counts.examples for item in gathered) == len(texts)
+    assert sum(item.counts.examples for item in written) == len(texts)
 
 
 @pytest.mark.parametrize("input_length", [16, 64, 512])

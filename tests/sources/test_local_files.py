@@ -85,7 +85,7 @@ def test_a_source_that_changes_while_it_is_prepared_gives_no_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     path = write_csv(tmp_path / "rows.csv", questions(30))
-    owner, name = (work, "hash_file") if moment == "hashed" else (work.GatherShard, "__call__")
+    owner, name = (work, "hash_file") if moment == "hashed" else (work.WriteShard, "__call__")
     function = getattr(owner, name)
 
     def then(*arguments: object) -> object:
