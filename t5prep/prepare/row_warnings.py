@@ -10,7 +10,7 @@ def rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str, in
     """Yield what to say of `rows` rows of which some were rejected: by reason, and by the reason in all its `words`."""
     total = sum(rejected.values())
     if total > MANY_REJECTED * rows:
-        most = max(rejected, key=lambda reason: rejected[reason])
+        most = max(sorted(rejected), key=lambda reason: rejected[reason])
         yield (
             f"{100 * total // rows}% of all rows made no example, most of them for: {most} "
             f"({rejected[most]:,}){_commonest(most, rejected[most], words)}. What they are is in rejected.jsonl"

@@ -1,0 +1,83 @@
+"""Warn of what a model would learn wrongly from a prepared dataset, each time with the option that mends it."""
+
+from collections.abc import Collection, Mapping
+
+from t5prep.dataset.settings import Settings
+from t5prep.prepare import record_counts, row_warnings
+from t5prep.tokens.tokenizer import Tokenizer
+
+# From this association (Cramér's V) on, markup tells the label well enough to warn.
+STRONG_ASSOCIATION = 0.3
+# A larger share of cut targets is worth a warning; of cut labels, any share is.
+MANY_TARGETS_CUT = 0.05
+# Packing wins little when one side of its rows is at least this full and the other at most this full.
+FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
+
+
+def all_of(
+    total: record_counts.Counts,
+    settings: Settings,
+    tokenizer: Tokenizer,
+    *,
+    splits: Collection[str],
+    rows_read: int,
+    rejected: Mapping[str, int],
+    rejected_for: Mapping[str, int],
+    hides_spans: bool,
+    without_markup: str,
+) -> list[str]:
+    """Return the warnings of a preparation as sentences, always in the same order.
+
+    `total` are the counts of all `splits` that have records, `rejected` the rows of each kind of reason, `rejected_for` those of each whole
+    reason; `without_markup` is the option that takes markup out of the texts, or "".
+    """
+    labelled = record_counts.is_classification(total)
+    warnings = [
+        *(_markup(total, tokenizer, remedy=without_markup) if labelled else []),
+        *row_warnings.rejected_rows(rows_read, rejected, rejected_for),
+        *([] if hides_spans else row_warnings.one_target(total.examples, total.labels)),
+        *row_warnings.empty_splits(settings.splits or (), splits),
+        *_targets_cut(total, settings, labelled=labelled),
+    ]
+    return [*warnings, *_badly_packed(total, settings)] if settings.layout == "packed" else warnings
+
+
+def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: bool) -> list[str]:
+    """Warn of cut targets: a model learns to stop in the middle, and a cut label is no word any more."""
+    if counts.targets_cut <= (0 if labelled else MANY_TARGETS_CUT * counts.examples):
+        return []
+    longest = counts.targets_worst[0].tokens
+    return [
+        f"{counts.targets_cut / max(1, counts.examples):.0%} of the targets are longer than {settings.target_length} tokens and "
+        f"are cut, which a model learns to do as well. Prepare with --target-length {longest} to keep all of them whole"
+    ]
+
+
+def _badly_packed(counts: record_counts.Counts, settings: Settings) -> list[str]:
+    """Warn of rows with one side full and the other mostly padding, and say how long the full side should be."""
+    room = {"input": settings.input_length, "target": settings.target_length}
+    tokens = {"input": counts.inputs, "target": counts.targets}
+    filled = {side: tokens[side] / max(1, counts.records * room[side]) for side in room}
+    full, empty = sorted(filled, key=lambda side: filled[side], reverse=True)
+    if filled[empty] > EMPTY_SHARE or filled[full] < FULL_SHARE:
+        return []
+    wanted = -(-room[empty] * tokens[full] // max(1, tokens[empty]))
+    return [
+        f"packed rows are full of {full}s while {1 - filled[empty]:.0%} of their {empty}s is padding. "
+        f"Prepare with --{full}-length {wanted} to fill both"
+    ]
+
+
+def _markup(total: record_counts.Counts, tokenizer: Tokenizer, *, remedy: str) -> list[str]:
+    """Warn of markup that gives the label away, in numbers; `remedy` is the option that takes the markup out."""
+    labels = total.labels
+    if not labels or (strength := record_counts.association(labels)) < STRONG_ASSOCIATION:
+        return []
+    shares = ", ".join(
+        f"{marked / (marked + plain):.0%} of {tokenizer.decode(ids[:-1])}"
+        for ids, (marked, plain) in sorted(labels.items())
+    )
+    return [
+        f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "
+        f"them instead of the text. {f'Prepare without markup: {remedy}' if remedy else 'Take it out of the source.'}"
+    ]
