@@ -1,11 +1,11 @@
-"""Training a tokenizer: a corpus → a sample of its lines by stable hash → a SentencePiece model and its directory."""
+"""Train a tokenizer: sample a corpus's lines by stable hash, train SentencePiece, write the tokenizer's directory."""
 
 import dataclasses
 import importlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,28 @@ TRAINING = "t5prep_training.json"
 
 
 @dataclasses.dataclass(frozen=True)
+class TrainingSettings:
+    """Hold every choice that the bytes of a trained tokenizer follow from, besides its source.
+
+    `columns` are the columns with text (none: `text`); `lines` distinct lines are drawn with `seed`; `vocab_size`,
+    `byte_fallback`, `split_digits` and `character_coverage` are SentencePiece's (tokens.training); `format` and
+    `encoding` say how files are read.
+    """
+
+    columns: tuple[str, ...] = ()
+    vocab_size: int = training.VOCAB_SIZE
+    byte_fallback: bool = False
+    split_digits: bool = False
+    character_coverage: float = training.CHARACTER_COVERAGE
+    lines: int = LINES
+    seed: int = 0
+    format: str = ""
+    encoding: str = "utf-8"
+
+
+@dataclasses.dataclass(frozen=True)
 class Trained:
-    """A tokenizer that was trained, and on what: `seen` lines, of which `lines` distinct ones were drawn."""
+    """Hold a trained tokenizer and what it was trained on: `lines` distinct lines, drawn from the `seen` ones."""
 
     tokenizer: Tokenizer
     rows: int
@@ -39,85 +59,59 @@ class Trained:
 
 def train(
     source: Resolved,
+    settings: TrainingSettings,
     *,
     out: Path,
     config: Mapping[str, Any],
-    columns: Sequence[str] = (),
-    vocab_size: int = training.VOCAB_SIZE,
-    byte_fallback: bool = False,
-    split_digits: bool = False,
-    character_coverage: float = training.CHARACTER_COVERAGE,
-    lines: int = LINES,
-    seed: int = 0,
-    format: str = "",
-    encoding: str = "utf-8",
     runner: str = "local",
     workers: int | None = None,
 ) -> Trained:
-    """Draws `lines` lines of the source, trains on them, and writes the directory that AutoTokenizer loads.
+    """Draw lines of the source, train on them, and write the directory that AutoTokenizer loads.
 
-    `columns` are those with text (default: `text`); `config` is the shape of the model that will use the tokenizer. The
-    same corpus gives the same bytes, whatever the order of its rows. Raises T5prepError.
+    `config` is the shape of the model that will use the tokenizer. The same corpus gives the same bytes, whatever the
+    order of its rows. Raises T5prepError.
     """
-    made_of = {
-        "source": {"uri": source.uri, "revision": source.revision, "files": [[f.name, f.bytes] for f in source.files]},
-        "columns": list(columns),
-        "vocab_size": vocab_size,
-        "byte_fallback": byte_fallback,
-        "split_digits": split_digits,
-        "character_coverage": character_coverage,
-        "lines": lines,
-        "seed": seed,
-        "format": format,
-        "encoding": encoding,
-        "config": dict(config),
-    }
-    _check_place(out, made_of=made_of)
-    drawn = draw(
-        source,
-        columns=columns,
-        lines=lines,
-        seed=seed,
-        format=format,
-        encoding=encoding,
-        runner=runner,
-        workers=workers,
-    )
+    record = _training_record(source, settings, config)
+    _check_place(out, record=record)
+    drawn = draw(source, settings, runner=runner, workers=workers)
     if not drawn.lines:
-        raise SourceError(f"{source.uri} has no text in {', '.join(columns) or 'text'}: {drawn.rows:,} rows were read.")
+        columns = ", ".join(settings.columns) or "text"
+        raise SourceError(f"{source.uri} has no text in {columns}: {drawn.rows:,} rows were read.")
     model = training.train(
         drawn.lines,
-        vocab_size=vocab_size,
-        byte_fallback=byte_fallback,
-        split_digits=split_digits,
-        character_coverage=character_coverage,
+        vocab_size=settings.vocab_size,
+        byte_fallback=settings.byte_fallback,
+        split_digits=settings.split_digits,
+        character_coverage=settings.character_coverage,
     )
     tokenizer = Tokenizer(model, name=str(out))
-    # First, so that a run that is killed here goes on by the same command.
-    atomic_files.write_whole(out / TRAINING, (json.dumps(made_of, ensure_ascii=False, indent=1) + "\n").encode())
+    # The record is written first, so that a killed command can be given again.
+    atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
     huggingface_files.write(out, tokenizer, config=config)
     return Trained(tokenizer, rows=drawn.rows, seen=drawn.seen, lines=len(drawn.lines), broken=drawn.broken)
 
 
-def draw(
-    source: Resolved,
-    *,
-    columns: Sequence[str] = (),
-    lines: int = LINES,
-    seed: int = 0,
-    format: str = "",
-    encoding: str = "utf-8",
-    runner: str = "local",
-    workers: int | None = None,
-) -> Drawn:
-    """At most `lines` distinct lines of the source's texts, by stable hash. Raises T5prepError."""
+def _training_record(source: Resolved, settings: TrainingSettings, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that a tokenizer was trained with, as JSON holds it."""
+    files = [[file.name, file.bytes] for file in source.files]
+    choices = {**dataclasses.asdict(settings), "columns": list(settings.columns)}
+    return {
+        "source": {"uri": source.uri, "revision": source.revision, "files": files},
+        **choices,
+        "config": dict(config),
+    }
+
+
+def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local", workers: int | None = None) -> Drawn:
+    """Return at most `settings.lines` distinct lines of the source's texts, chosen by stable hash. Raises T5prepError."""
+    columns, reading = settings.columns, {"format": settings.format, "encoding": settings.encoding}
     if runner not in RUNNERS:
         raise UsageError(
             f'--runner "{runner}": a tokenizer is trained on this machine. Leave it out, or: --runner local'
         )
-    if lines < 1:
-        raise UsageError(f"--lines {lines}: at least one line is needed")
-    text_columns.check(source, columns=columns, format=format, encoding=encoding)
+    if settings.lines < 1:
+        raise UsageError(f"--lines {settings.lines}: at least one line is needed")
+    text_columns.check(source, columns=columns, **reading)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
     cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
@@ -137,8 +131,8 @@ def draw(
                 _ = (
                     pipeline
                     | "Files" >> beam.Create(source.files)
-                    | "ScanBlocks" >> beam.FlatMap(text_columns.scan, format=format, encoding=encoding)
-                    | "DrawLines" >> DrawLines(DrawBlock(tuple(columns), lines, seed), pool=cores.name)
+                    | "ScanBlocks" >> beam.FlatMap(text_columns.scan, **reading)
+                    | "DrawLines" >> DrawLines(DrawBlock(columns, settings.lines, settings.seed), pool=cores.name)
                     | "Keep" >> beam.Map(keep, path=path)
                 )
             return kept(path)
@@ -147,7 +141,7 @@ def draw(
         progress.close()
 
 
-def _check_place(out: Path, *, made_of: Mapping[str, Any]) -> None:
+def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
     """Raise OutputError for a directory that holds anything but a tokenizer, or one that was trained in another way."""
     try:
         names = sorted(path.name for path in out.iterdir() if not path.name.startswith(atomic_files.UNFINISHED))
@@ -164,12 +158,12 @@ def _check_place(out: Path, *, made_of: Mapping[str, Any]) -> None:
         there = json.loads((out / TRAINING).read_bytes())
     except (OSError, ValueError):
         there = {}
-    if there != made_of:
-        others = [name for name in made_of if there.get(name) != made_of[name]] if there else []
+    if there != record:
+        others = [name for name in record if there.get(name) != record[name]] if there else []
         how = f"trained with another {', '.join(others)}" if others else "and nothing says how it was trained"
         raise OutputError(f"{out} holds a tokenizer, {how}. Choose another place: --out DIR, or remove it.")
 
 
 def _warm() -> None:
-    """Loads in a worker what it will need."""
+    """Load in a worker what it will need."""
     importlib.import_module("pipelines.draw_lines")

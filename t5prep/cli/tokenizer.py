@@ -57,7 +57,7 @@ def command() -> None:
 @click.option("--runner", default="local", show_default=True, help="What runs the drawing.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; all cores by default.")
 @_output.as_json
-def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None:
+def train(source: str, out: str, size: str, runner: str, workers: int | None, as_json: bool, **given: Any) -> None:
     """Train a SentencePiece unigram model with T5's conventions, and write what AutoTokenizer loads.
 
     \b
@@ -67,10 +67,24 @@ def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
     from pipelines import train_tokenizer
     from t5prep import sources
+
+    settings = train_tokenizer.TrainingSettings(**given)
+    config = _model_shape(size).to_json()
+    trained = train_tokenizer.train(
+        sources.resolve(source), settings, out=Path(out), config=config, runner=runner, workers=workers
+    )
+    if as_json:
+        _output.print_json(_facts(trained, out))
+    else:
+        _tell_trained(trained, out, source=source, columns=settings.columns)
+
+
+def _model_shape(size: str) -> Any:
+    """Return the ModelConfig of T5 1.1 in one of SIZES, for the config.json beside the tokenizer."""
     from t5prep.train.model.t5_config import ModelConfig
 
     d_model, d_ff, layers, heads = SIZES[size]
-    shape = ModelConfig(
+    return ModelConfig(
         d_model=d_model,
         d_ff=d_ff,
         d_kv=32 if size == "tiny" else 64,
@@ -81,9 +95,12 @@ def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None
         tie_word_embeddings=False,
         scale_decoder_outputs=False,
     )
-    trained = train_tokenizer.train(sources.resolve(source), out=Path(out), config=shape.to_json(), **given)
+
+
+def _facts(trained: Any, out: str) -> dict[str, Any]:
+    """Return what --json prints of a trained tokenizer."""
     tokenizer = trained.tokenizer
-    facts = {
+    return {
         "out": out,
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
@@ -93,17 +110,19 @@ def train(source: str, out: str, size: str, as_json: bool, **given: Any) -> None
         "lines_seen": trained.seen,
         "lines_trained_on": trained.lines,
     }
-    if as_json:
-        _output.print_json(facts)
-        return
+
+
+def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ...]) -> None:
+    """Print what a tokenizer was trained on, and the command that looks at it."""
+    tokenizer = trained.tokenizer
     click.echo(
         f"{out}: {tokenizer.vocab_size:,} pieces and 100 sentinels (an embedding of {tokenizer.padded_size:,}), "
         f"from {trained.lines:,} of {trained.seen:,} lines"
     )
     if trained.broken:
         click.echo(f"  passed over   {trained.broken:,} of {trained.rows:,} rows that cannot be read")
-    columns = "".join(f" --column {shlex.quote(column)}" for column in given["columns"])
-    click.echo(f"next: t5prep tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{columns}")
+    given_columns = "".join(f" --column {shlex.quote(column)}" for column in columns)
+    click.echo(f"next: t5prep tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
 
 
 @command.command("check")

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines import train_tokenizer
+from pipelines.train_tokenizer import TrainingSettings
 from t5prep import sources
 from t5prep.cli import main
 from t5prep.errors import OutputError, SourceError, UsageError
@@ -96,12 +97,12 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
 
 
 def test_the_sample_is_the_same_from_any_order_and_blocks(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    whole = train_tokenizer.draw(sources.resolve(str(text)), lines=50, workers=1)
+    whole = train_tokenizer.draw(sources.resolve(str(text)), TrainingSettings(lines=50), workers=1)
     parts = tmp_path / "parts"
     parts.mkdir()
     for part in range(3):
         (parts / f"{part}.txt").write_text("\n".join(reversed(LINES[part::3])), encoding="utf-8")
-    again = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), lines=50, workers=2)
+    again = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), TrainingSettings(lines=50), workers=2)
     assert whole == again
     assert (whole.rows, whole.seen, whole.broken, len(whole.lines)) == (len(LINES), len(LINES), 0, 50)
     assert whole.lines == line_sample.draw(LINES, most=50)
@@ -135,13 +136,13 @@ def test_errors_are_sentences(text: Path, tmp_path: Path):
     strange.mkdir()
     (strange / "thesis.doc").write_text("x")
     with pytest.raises(OutputError, match="holds something else"):
-        train_tokenizer.train(source, out=strange, config={})
+        train_tokenizer.train(source, TrainingSettings(), out=strange, config={})
     with pytest.raises(SourceError, match='no column "body"; it has text'):
-        train_tokenizer.train(source, out=tmp_path / "new", config={}, columns=["body"])
+        train_tokenizer.train(source, TrainingSettings(columns=("body",)), out=tmp_path / "new", config={})
     with pytest.raises(UsageError, match="--lines 0"):
-        train_tokenizer.train(source, out=tmp_path / "new", config={}, lines=0)
+        train_tokenizer.train(source, TrainingSettings(lines=0), out=tmp_path / "new", config={})
     with pytest.raises(UsageError, match="this machine"):
-        train_tokenizer.train(source, out=tmp_path / "new", config={}, runner="dataflow")
+        train_tokenizer.train(source, TrainingSettings(), out=tmp_path / "new", config={}, runner="dataflow")
     code, said = run("check", "sample:", "--source", "sample:")
     assert code == 1
     assert said.startswith('Error: questions.csv has no column "text"')
