@@ -1,9 +1,10 @@
-"""A prepared dataset into a bucket: every object checked end to end, nothing sent twice, the manifest last."""
+"""Upload a prepared dataset to a bucket: every object checked end to end, nothing sent twice, the manifest last."""
 
 import concurrent.futures
 import dataclasses
+import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from t5prep.dataset import manifest, shard_names
@@ -12,13 +13,13 @@ from t5prep.errors import DatasetError, OutputError
 from t5prep.io import gcs, lock
 from t5prep.io.resumable_upload import Conflict, Upload
 
-# What a dataset's directory holds besides its shards and its manifest.
+# Files that a dataset's directory may hold besides its shards and its manifest.
 _BESIDE = ("rejected.jsonl", "report.html")
 
 
 @dataclasses.dataclass(frozen=True)
 class Uploaded:
-    """What an upload did, by the names of objects. `stale` are shards of another dataset that are still there."""
+    """Hold what an upload did, by the names of objects. `stale` are shards of another dataset that are still there."""
 
     uri: str
     digest: str
@@ -38,10 +39,10 @@ def upload(
     started: Callable[[int], None] = lambda total: None,
     progress: Callable[[int], None] = lambda sent: None,
 ) -> Uploaded:
-    """Uploads a dataset that verifies; what is there already with the same CRC32C is not sent again.
+    """Upload a dataset that verifies; what is there already with the same CRC32C is not sent again.
 
-    `started` hears how many bytes are to be sent, `progress` every few megabytes that the server has (from many
-    threads). `delete_stale` removes shards under the prefix that the manifest does not name.
+    `started` is called with the number of bytes to be sent, `progress` every few megabytes that the server has (from
+    many threads). `delete_stale` removes shards under the prefix that the manifest does not name.
     Raises DatasetError for a dataset that does not verify, OutputError for a bucket that cannot take it.
     """
     to = to.rstrip("/")
@@ -50,47 +51,62 @@ def upload(
         raise DatasetError(f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}")
     made, folder = verify(data), Path(data)
     shards = [shard.name for split in made.splits.values() for shard in split.shards]
-    names = [*shards, *(name for name in _BESIDE if (folder / name).is_file())]
-    checksums = {name: _crc32c(folder / name) for name in [*names, manifest.NAME]}
-
+    checksums = _checksums(folder, [*shards, *(name for name in _BESIDE if (folder / name).is_file()), manifest.NAME])
     there = gcs.objects(to)
-    missing = [name for name in names if name not in there or there[name].crc32c != checksums[name]]
+    sent = _missing(checksums, there)
     stale = shard_names.strays(there, shards)
-    whole = manifest.NAME in there and there[manifest.NAME].crc32c == checksums[manifest.NAME] and not missing
-    sent = [] if whole else [*missing, manifest.NAME]
-    started(sum((folder / name).stat().st_size for name in sent))
-    if not whole:
+    size = sum((folder / name).stat().st_size for name in sent)
+    started(size)
+    send = functools.partial(_send, folder, to, checksums=checksums, progress=progress)
+    if sent:
         _claim(to, made, there)
         if manifest.NAME in there:
-            # No moment shows a manifest over shards that are not its own.
-            gcs.delete(f"{to}/{manifest.NAME}", generation=there[manifest.NAME].generation)
-        _send(folder, to, missing, checksums=checksums, there=there, workers=workers, progress=progress)
+            # At no moment does a manifest stand over shards that are not its own.
+            _delete(to, [manifest.NAME], there)
+        send([name for name in sent if name != manifest.NAME], there=there, workers=workers)
     if delete_stale:
-        for name in stale:
-            gcs.delete(f"{to}/{name}", generation=there[name].generation)
-    if not whole:
-        _check(to, names, checksums)
-        _send(folder, to, [manifest.NAME], checksums=checksums, there={}, workers=1, progress=progress)
-    if not whole or lock.MARKER in there:
+        _delete(to, stale, there)
+    if sent:
+        _check(to, checksums)
+        send([manifest.NAME], there={}, workers=1)
+    if sent or lock.MARKER in there:
         lock.release(to)
     return Uploaded(
         uri=to,
         digest=made.digest,
-        bytes=sum((folder / name).stat().st_size for name in sent),
+        bytes=size,
         sent=sent,
-        skipped=[name for name in names if name not in sent] + ([manifest.NAME] if whole else []),
+        skipped=[name for name in checksums if name not in sent],
         deleted=stale if delete_stale else [],
         stale=[] if delete_stale else stale,
     )
 
 
+def _checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the CRC32C of each of a folder's files, in the order of the names."""
+    return {name: _crc32c(folder / name) for name in names}
+
+
+def _missing(checksums: Mapping[str, str], there: Mapping[str, gcs.Object]) -> list[str]:
+    """Return the names of files that the prefix does not hold; with any of them, the manifest last."""
+    missing = [name for name, crc32c in checksums.items() if name not in there or there[name].crc32c != crc32c]
+    return [*(name for name in missing if name != manifest.NAME), manifest.NAME] if missing else []
+
+
+def _delete(to: str, names: Iterable[str], there: Mapping[str, gcs.Object]) -> None:
+    """Delete objects, each only in the generation that was seen."""
+    for name in names:
+        gcs.delete(f"{to}/{name}", generation=there[name].generation)
+
+
 def _crc32c(path: Path) -> str:
+    """Return the CRC32C of a file, as Google Cloud Storage writes it."""
     with open(path, "rb") as file:
         return gcs.crc32c(file)
 
 
 def _claim(to: str, made: manifest.Manifest, there: dict[str, gcs.Object]) -> None:
-    """Refuses a prefix that holds, or is being given, another dataset; else says that this one is on its way."""
+    """Claim a prefix for this dataset. Raise OutputError where it holds, or is being given, another one."""
     if manifest.NAME in there:
         where = f"{to}/{manifest.NAME}"
         other = manifest.loads(gcs.read(where), where=where)
@@ -112,7 +128,7 @@ def _send(
     workers: int,
     progress: Callable[[int], None],
 ) -> None:
-    """Sends some files side by side; the first that fails stops the others."""
+    """Send some files side by side; the first that fails stops the others."""
     stop = threading.Event()
 
     def send(name: str) -> None:
@@ -138,9 +154,9 @@ def _send(
             raise
 
 
-def _check(to: str, names: list[str], checksums: dict[str, str]) -> None:
-    """What the bucket says it holds, once more, before the manifest vouches for it."""
+def _check(to: str, checksums: Mapping[str, str]) -> None:
+    """Raise OutputError unless the bucket still holds every file but the manifest, which is sent next."""
     there = gcs.objects(to)
-    for name in names:
-        if name not in there or there[name].crc32c != checksums[name]:
+    for name, crc32c in checksums.items():
+        if name != manifest.NAME and (name not in there or there[name].crc32c != crc32c):
             raise OutputError(f"{to}/{name} was removed or changed while others were uploaded. Run the upload again.")
