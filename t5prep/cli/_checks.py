@@ -281,6 +281,6 @@ def _bucket(uri: str, *, zone: str, service_account: str) -> Iterator[Finding]:
     try:
         findings = buckets.check_bucket(uri, zone=zone, service_account=service_account)
     except UsageError as error:
-        findings = [buckets.Finding("name", False, str(error))]
+        findings = [buckets.AccessCheck("name", False, str(error))]
     for finding in findings:
         yield Finding(f"bucket: {finding.what}", "ok" if finding.ok else "wrong", finding.seen, finding.mend)

@@ -14,7 +14,7 @@ _MULTI = {"US": "us", "EU": "europe", "ASIA": "asia"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class AccessCheck:
     """Hold one check's name, whether it passed, what was seen, and the command that fixes it ("" for none)."""
 
     what: str
@@ -23,7 +23,7 @@ class Finding:
     mend: str = ""
 
 
-def check_bucket(uri: str, *, zone: str = "", service_account: str = "") -> list[Finding]:
+def check_bucket(uri: str, *, zone: str = "", service_account: str = "") -> list[AccessCheck]:
     """Check what this identity may do under `gs://bucket[/prefix]`, and return the findings in the order of the checks.
 
     `zone` is the TPU's (`us-central2-b`), `service_account` the address that its VM runs as; "" skips their checks. An
@@ -59,27 +59,27 @@ def _member(identity: str) -> str:
     return f"serviceAccount:{identity}" if identity.endswith(".gserviceaccount.com") else f"user:{identity}"
 
 
-def _listed(uri: str, bucket: str, grant: str) -> Finding:
+def _listed(uri: str, bucket: str, grant: str) -> AccessCheck:
     try:
         count = len(gcs.objects(uri))
     except OutputError as error:
         create = f"gcloud storage buckets create gs://{bucket} --location=REGION"
-        return Finding("list", False, str(error), create if "There is no bucket" in str(error) else grant)
-    return Finding("list", True, f"{gcs.identity()} sees {count:,} objects under {uri}")
+        return AccessCheck("list", False, str(error), create if "There is no bucket" in str(error) else grant)
+    return AccessCheck("list", True, f"{gcs.identity()} sees {count:,} objects under {uri}")
 
 
-def _tried(what: str, act: Callable[[], object], grant: str) -> Finding:
+def _tried(what: str, act: Callable[[], object], grant: str) -> AccessCheck:
     try:
         act()
     except (OutputError, OSError) as error:
-        return Finding(what, False, str(error), grant)
-    return Finding(what, True, f"an object can be {_DONE[what]}")
+        return AccessCheck(what, False, str(error), grant)
+    return AccessCheck(what, True, f"an object can be {_DONE[what]}")
 
 
 _DONE = {"write": "written", "read": "read back", "delete": "removed"}
 
 
-def _region(uri: str, bucket: str, zone: str) -> list[Finding]:
+def _region(uri: str, bucket: str, zone: str) -> list[AccessCheck]:
     """Check that bucket and TPU share a region: reading across regions is slow and billed by the gigabyte."""
     region = zone.rpartition("-")[0] if zone.count("-") == 2 else zone
     try:
@@ -87,16 +87,18 @@ def _region(uri: str, bucket: str, zone: str) -> list[Finding]:
             location = str(gcs.client().get_bucket(bucket, timeout=gcs.TIMEOUT_SECONDS).location)
     except (OutputError, OSError) as error:
         look = f"gcloud storage buckets describe gs://{bucket} --format='value(location)'"
-        return [Finding("region", False, f"the bucket's region cannot be seen: {error}", look)]
+        return [AccessCheck("region", False, f"the bucket's region cannot be seen: {error}", look)]
     near = location.lower() == region or region.startswith(_MULTI.get(location, "\0"))
     seen = f"the bucket is in {location}, the TPU in {region}"
     move = f"gcloud storage buckets create gs://{bucket}-{region} --location={region}"
     return [
-        Finding("region", near, seen, "" if near else f"{move} && gcloud storage cp -r {uri} gs://{bucket}-{region}")
+        AccessCheck(
+            "region", near, seen, "" if near else f"{move} && gcloud storage cp -r {uri} gs://{bucket}-{region}"
+        )
     ]
 
 
-def _granted(uri: str, bucket: str, account: str) -> list[Finding]:
+def _granted(uri: str, bucket: str, account: str) -> list[AccessCheck]:
     """Check whether the bucket's own policy names the account; a policy of the project cannot be seen from here."""
     mend = (
         f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=serviceAccount:{account} --role={_ROLE}"
@@ -105,7 +107,7 @@ def _granted(uri: str, bucket: str, account: str) -> list[Finding]:
         with gcs.speaking(uri, need="storage.buckets.getIamPolicy"):
             policy = gcs.client().bucket(bucket).get_iam_policy(requested_policy_version=3, timeout=gcs.TIMEOUT_SECONDS)
     except (OutputError, OSError) as error:
-        return [Finding("service account", False, f"who may use the bucket cannot be seen: {error}", mend)]
+        return [AccessCheck("service account", False, f"who may use the bucket cannot be seen: {error}", mend)]
     roles = sorted(
         binding["role"]
         for binding in policy.bindings
@@ -115,4 +117,4 @@ def _granted(uri: str, bucket: str, account: str) -> list[Finding]:
     seen = (
         f"the bucket grants {account} {', '.join(roles) if roles else 'nothing (a role on the project would not show)'}"
     )
-    return [Finding("service account", bool(enough), seen, "" if enough else mend)]
+    return [AccessCheck("service account", bool(enough), seen, "" if enough else mend)]

@@ -28,8 +28,8 @@ def all_of(
 ) -> list[str]:
     """Return the warnings of a preparation as sentences, always in the same order.
 
-    `total` are the counts of all `splits` that have records, `rejected` the rows of each kind of reason, `rejected_for` those of each whole
-    reason; `without_markup` is the option that takes markup out of the texts, or "".
+    `total` are the counts of all `splits` that have records, `rejected` the rows of each kind of reason, `rejected_for`
+    those of each whole reason; `without_markup` is the option that takes markup out of the texts, or "".
     """
     labelled = record_counts.is_classification(total)
     warnings = [

@@ -77,7 +77,8 @@ class PackedRows:
         write = record_writer.PackedWriter(self.settings, pad_id=self.pad_id)
         for entries, data in ranges:
             bare = _bare(entries, data)
-            rows = packing.pack(list(zip(bare.inputs, bare.labels, strict=True)), room=room, pad_id=self.pad_id)
+            pairs = list(zip(bare.inputs, bare.labels, strict=True))
+            rows = packing.pack(pairs, room=room, pad_id=self.pad_id, label_pad=tfrecord.IGNORED_LABEL)
             filled = [(rows[f"{side}_segment_ids"] > 0).sum(axis=1) for side in ("input", "label")]
             ids: list[list[str]] = [[] for _ in filled[0]]
             for id, row in zip(bare.ids, rows["example_rows"].tolist(), strict=True):

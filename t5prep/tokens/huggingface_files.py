@@ -13,7 +13,7 @@ from typing import Any
 
 from t5prep.io import atomic_files
 from t5prep.tokens import model_proto
-from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
+from t5prep.tokens.tokenizer import SENTINEL_TEXTS, SENTINELS, Tokenizer
 
 MODEL_NAME = "spiece.model"
 NAMES = (MODEL_NAME, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
@@ -27,14 +27,13 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
     `config` gets this tokenizer's padded vocabulary size and special ids.
     """
     special = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    extra = [f"<extra_id_{number}>" for number in range(SENTINELS)]
     described = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": MODEL_MAX_LENGTH,
         "clean_up_tokenization_spaces": False,
         "extra_ids": SENTINELS,
         **special,
-        "additional_special_tokens": extra,
+        "additional_special_tokens": SENTINEL_TEXTS,
     }
     shape = {
         **config,
@@ -53,7 +52,7 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
         tokenizer.model,
         _dumped(tokenizer_json(tokenizer)),
         _dumped(described),
-        _dumped({**special, "additional_special_tokens": extra}),
+        _dumped({**special, "additional_special_tokens": SENTINEL_TEXTS}),
         _dumped(shape),
     )
     for name, data in zip(NAMES, contents, strict=True):
@@ -65,10 +64,9 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     model = tokenizer.processor
     eos = model.id_to_piece(tokenizer.eos_id)
     charsmap = base64.b64encode(model_proto.charsmap(tokenizer.model)).decode()
-    sentinels = [f"<extra_id_{number}>" for number in reversed(range(SENTINELS))]
     controls = [id for id in range(tokenizer.vocab_size) if model.is_control(id) or model.is_unknown(id)]
     added = [(id, model.id_to_piece(id)) for id in controls]
-    added += [(tokenizer.vocab_size + place, sentinel) for place, sentinel in enumerate(sentinels)]
+    added += [(tokenizer.vocab_size + place, sentinel) for place, sentinel in enumerate(reversed(SENTINEL_TEXTS))]
     white = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     normalizers: list[dict[str, Any]] = [
         {"type": "Strip", "strip_left": True, "strip_right": True},
@@ -94,7 +92,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "model": {
             "type": "Unigram",
             "unk_id": tokenizer.unk_id,
-            "vocab": [*pieces, *([sentinel, 0.0] for sentinel in sentinels)],
+            "vocab": [*pieces, *([sentinel, 0.0] for sentinel in reversed(SENTINEL_TEXTS))],
             "byte_fallback": tokenizer.facts.byte_fallback,
         },
     }

@@ -44,17 +44,6 @@ class Drawing:
         return [line for _, line in sorted(self._heap, reverse=True)]
 
 
-def draw(lines: Iterable[str], *, most: int, seed: int = 0) -> list[str]:
-    """Return at most `most` distinct lines, chosen and ordered by stable hash.
-
-    >>> draw(["c", "a", "b", "a"], most=2) == draw(["a", "b", "c"], most=2)
-    True
-    """
-    drawing = Drawing(most, seed=seed)
-    drawing.add(lines)
-    return drawing.lines()
-
-
 def lines_of(text: str) -> Iterator[str]:
     """Yield the lines of a text that are not blank; lines longer than LONGEST_LINE_BYTES are cut at spaces.
 

@@ -5,7 +5,7 @@ start again at 0 in each. An example goes whole into the first row with room for
 depend on the order of the examples alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
 Rows = NDArray[np.signedinteger]
 
-# The features of a packed row, sorted.
+# The features of a packed row, sorted. The positions are part of the data contract: train/data/features.py puts them into
+# every batch, for models that embed positions. Our own T5 looks at distances and reads ids and segment ids alone.
 FEATURES = ("input_ids", "input_positions", "input_segment_ids", "label_positions", "label_segment_ids", "labels")
 
 
@@ -49,7 +50,7 @@ def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.
     return rows
 
 
-def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int = 0, label_pad: int = -100) -> dict[str, Rows]:
+def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int, label_pad: int) -> dict[str, Rows]:
     """Pack examples into rows by first-fit, with `room` tokens of inputs and of targets each.
 
     Returns `input_ids, input_segment_ids, input_positions`: `int32[rows, room[0]]`, and `labels, label_segment_ids,
@@ -57,7 +58,7 @@ def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int = 0, label
     Raises ValueError when an example does not fit into an empty row.
 
     >>> one, two = (np.array([7, 1]), np.array([8, 1])), (np.array([9, 1]), np.array([1]))
-    >>> packed = pack([one, two], room=(5, 4))
+    >>> packed = pack([one, two], room=(5, 4), pad_id=0, label_pad=-100)
     >>> packed["input_ids"], packed["label_segment_ids"]
     (array([[7, 1, 9, 1, 0]], dtype=int32), array([[1, 1, 2, 0]], dtype=int32))
     """
@@ -84,34 +85,6 @@ def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int = 0, label
             packed[key] = np.full(shape, empty, np.int32)
             packed[key][at] = values
     return {**packed, "example_rows": rows}
-
-
-def unpack(packed: Mapping[str, Rows]) -> list[list[Pair]]:
-    """Return the examples of each row, in the order of their segments: the inverse of `pack`, row by row.
-
-    Only the ids and the segment ids are read. One row without its leading axis is read as a list of one row.
-    """
-    columns = [np.atleast_2d(packed[key]) for key in ("input_ids", "input_segment_ids", "labels", "label_segment_ids")]
-    return [
-        [
-            (input_ids[inputs_of == segment], labels[labels_of == segment])
-            for segment in range(1, int(max(inputs_of.max(), labels_of.max())) + 1)
-        ]
-        for input_ids, inputs_of, labels, labels_of in zip(*columns, strict=True)
-    ]
-
-
-def padding(sizes: NDArray[np.int64], *, rows: int, room: tuple[int, int]) -> dict[str, float]:
-    """Return the share of padding among all inputs and targets: one example per row (`before`), and packed (`after`).
-
-    >>> padding(np.array([[4, 1], [4, 1]]), rows=1, room=(8, 2))
-    {'before': 0.5, 'after': 0.0}
-    """
-    tokens = int(sizes.sum())
-    return {
-        when: round(1 - tokens / (count * sum(room)), 4) if count else 0.0
-        for when, count in (("before", len(sizes)), ("after", rows))
-    }
 
 
 def _counted(groups: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from t5prep.errors import UsageError
+from t5prep.tokens.tokenizer import SENTINELS
 
 DENSITY = 0.15  # Raffel et al. 2020, table 6
 MEAN_SPAN = 3.0  # Raffel et al. 2020, table 7
-SENTINELS = 100  # <extra_id_0> … <extra_id_99>, with descending ids
 ROWS_AT_ONCE = 256  # rows of 512 tokens that fit into the cache of a core
 
 
@@ -125,41 +125,6 @@ def corrupt(
         inputs[part, :-1] = _replace(tokens[part], mask, first_sentinel=first_sentinel)
         targets[part, :-1] = _replace(tokens[part], ~mask, first_sentinel=first_sentinel)
     return inputs, targets
-
-
-def restore(
-    inputs: NDArray[np.int32], targets: NDArray[np.int32], *, first_sentinel: int, eos_id: int = 1, pad_id: int = 0
-) -> NDArray[np.int32]:
-    """Return the tokens `int32[length]` that `corrupt` was given, from a row of its inputs and targets, padded or not.
-
-    Raises ValueError when the two do not belong together.
-
-    >>> restore(np.array([7, 32099, 5, 1]), np.array([32099, 8, 9, 1]), first_sentinel=32099)
-    array([7, 8, 9, 5], dtype=int32)
-    """
-    shown, asked = (_body(side, eos_id=eos_id, pad_id=pad_id) for side in (inputs, targets))
-    holes, answers = (np.flatnonzero(_is_sentinel(side, first_sentinel)) for side in (shown, asked))
-    if not np.array_equal(shown[holes], asked[answers][: len(holes)]):
-        raise ValueError(f"the inputs have sentinels {shown[holes].tolist()}, the targets {asked[answers].tolist()}")
-    spans_shown = np.split(shown, holes)
-    spans_asked = np.split(asked, answers)[1:]
-    parts = [spans_shown[0]]
-    for answer, after in zip(spans_asked, spans_shown[1:], strict=False):
-        parts += [answer[1:], after[1:]]
-    return np.concatenate(parts).astype(np.int32)
-
-
-def _body(side: NDArray[np.int32], *, eos_id: int, pad_id: int) -> NDArray[np.int32]:
-    """Return one row without its padding and its last EOS."""
-    row = np.asarray(side)
-    row = row[: np.flatnonzero((row != pad_id) & (row >= 0))[-1] + 1]
-    if row[-1] != eos_id:
-        raise ValueError(f"the row ends in {int(row[-1])}, not in EOS ({eos_id}): it was cut")
-    return row[:-1]
-
-
-def _is_sentinel(ids: NDArray[np.int32], first_sentinel: int) -> NDArray[np.bool_]:
-    return (ids <= first_sentinel) & (ids > first_sentinel - SENTINELS)
 
 
 def _replace(tokens: NDArray[np.int32], mask: NDArray[np.bool_], *, first_sentinel: int) -> NDArray[np.int32]:

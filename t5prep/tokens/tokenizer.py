@@ -20,6 +20,7 @@ from t5prep.tokens.block_encoder import BlockEncoder
 from t5prep.tokens.ragged import Ragged
 
 SENTINELS = 100
+SENTINEL_TEXTS = [f"<extra_id_{number}>" for number in range(SENTINELS)]
 # ByT5's sentinels are its last bytes, from 255 down. Bytes 255 to 245 occur in no text (RFC 3629: UTF-8 excludes them).
 BYTE_SENTINELS = 11
 EMBEDDING_MULTIPLE = 128

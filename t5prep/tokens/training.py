@@ -6,6 +6,7 @@ normalization. The 100 sentinels are not in the model: as in T5, they are the id
 
 import io
 from collections.abc import Iterable
+from typing import Any
 
 import sentencepiece
 
@@ -40,29 +41,40 @@ def train(
             f"--vocab-size {vocab_size}: padding, the end of a text, the unknown and one piece of text are {FEWEST_PIECES}. "
             "Ask for at least some hundred"
         )
-    model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            model_type="unigram",
+        return unigram_model(
+            lines,
             vocab_size=vocab_size,
             character_coverage=character_coverage,
             byte_fallback=byte_fallback,
             split_digits=split_digits,
-            normalization_rule_name="nmt_nfkc",
-            pad_id=0,
-            eos_id=1,
-            unk_id=2,
-            bos_id=-1,
-            pad_piece="<pad>",
-            eos_piece="</s>",
-            unk_piece="<unk>",
             num_threads=THREADS,
-            minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
         raise _explained(str(error), vocab_size) from error
+
+
+def unigram_model(lines: Iterable[str], **options: Any) -> bytes:
+    """Return a serialized SentencePiece unigram model with T5's conventions; `options` are SentencePiece's own.
+
+    Raises RuntimeError or OSError, as SentencePiece does.
+    """
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        model_type="unigram",
+        normalization_rule_name="nmt_nfkc",
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        pad_piece="<pad>",
+        eos_piece="</s>",
+        unk_piece="<unk>",
+        minloglevel=2,
+        **options,
+    )
     return model.getvalue()
 
 

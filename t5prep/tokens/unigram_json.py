@@ -18,10 +18,9 @@ import sentencepiece
 from t5prep.errors import TokenizerError
 from t5prep.tokens import model_proto
 from t5prep.tokens.build_model import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Normalization, Piece, build
+from t5prep.tokens.tokenizer import SENTINEL_TEXTS
 
 SPACE = "▁"
-# The sentinels of T5, whose ids are above those of the pieces (tokenizer.py).
-SENTINELS = [f"<extra_id_{number}>" for number in range(100)]
 
 
 class _Unlike(Exception):  # noqa: N818 - its message is the end of a TokenizerError's sentence
@@ -63,15 +62,15 @@ def _pieces(model: Mapping[str, Any], added: Iterable[Mapping[str, Any]]) -> lis
         raise _Unlike("its ids are not those of a T5")
     pieces = [by_id[place] for place in range(len(by_id))]
     texts = [piece.text for piece in pieces]
-    sentinels = [place for place, text in enumerate(texts) if text in SENTINELS]
+    sentinels = [place for place, text in enumerate(texts) if text in SENTINEL_TEXTS]
     if not sentinels:
         return pieces
-    first = texts.index(SENTINELS[0]) if SENTINELS[0] in texts else -1
-    if texts[first - len(SENTINELS) + 1 : first + 1] != SENTINELS[::-1]:
+    first = texts.index(SENTINEL_TEXTS[0]) if SENTINEL_TEXTS[0] in texts else -1
+    if texts[first - len(SENTINEL_TEXTS) + 1 : first + 1] != SENTINEL_TEXTS[::-1]:
         raise _Unlike("its <extra_id_…> are not in T5's order, from the last id down")
     if first == len(pieces) - 1:
-        return pieces[: -len(SENTINELS)]
-    return [Piece(piece.text, kind=CONTROL) if piece.text in SENTINELS else piece for piece in pieces]
+        return pieces[: -len(SENTINEL_TEXTS)]
+    return [Piece(piece.text, kind=CONTROL) if piece.text in SENTINEL_TEXTS else piece for piece in pieces]
 
 
 def _normalization(normalizer: Any, splitter: Any) -> Normalization:

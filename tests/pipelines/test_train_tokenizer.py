@@ -13,6 +13,7 @@ from t5prep.cli import main
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.sources import sample
 from t5prep.tokens import audit, comparison, huggingface_files, line_sample, training
+from t5prep.tokens.line_sample import Drawing
 from t5prep.tokens.tokenizer import Tokenizer
 
 LINES = [line.strip() for row in sample.generate(rows=300, seed=9) for line in row[2].splitlines() if line.strip()]
@@ -67,7 +68,9 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
         for name in ("english/wikitext2_valid.txt", "romanian/RO-STS.train.ro")
         for line in (shared_data / name).read_text(encoding="utf-8").split("\n")
     ]
-    lines = line_sample.draw((line for text in texts for line in line_sample.lines_of(text)), most=1500)
+    drawing = Drawing(1500, seed=0)
+    drawing.add(line for text in texts for line in line_sample.lines_of(text))
+    lines = drawing.lines()
     model = training.train(lines, vocab_size=1500, byte_fallback=byte_fallback, split_digits=byte_fallback)
     tokenizer = Tokenizer(model, name="new")
     huggingface_files.write(tmp_path, tokenizer, config={"model_type": "t5", "d_model": 64})
@@ -105,7 +108,9 @@ def test_the_sample_is_the_same_from_any_order_and_blocks(text: Path, tmp_path: 
     again = train_tokenizer.draw(sources.resolve(str(parts / "*.txt")), TrainingSettings(lines=50), workers=2)
     assert whole == again
     assert (whole.rows, whole.seen, whole.broken, len(whole.lines)) == (len(LINES), len(LINES), 0, 50)
-    assert whole.lines == line_sample.draw(LINES, most=50)
+    drawing = Drawing(50, seed=0)
+    drawing.add(LINES)
+    assert whole.lines == drawing.lines()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from inverses import restore, unpack
 from preparing import prepared, write_csv
 
 from t5prep.dataset import tfrecord
@@ -88,7 +89,7 @@ def test_packed_rows_hold_the_same_examples_as_padded_ones(tmp_path, tokenizer):
         }
         found = {}
         for record in packed_shard:
-            (row,) = packing.unpack({name: np.array(record[name]) for name in packing.FEATURES})
+            (row,) = unpack({name: np.array(record[name]) for name in packing.FEATURES})
             assert len(row) == len(record["id"])
             assert len(record["input_ids"]) == len(record["input_positions"]) == 96
             assert len(record["labels"]) == len(record["label_positions"]) == 24
@@ -121,7 +122,7 @@ def rebuilt(records, tokenizer):
     """The documents of a shard, from its rows in order: hidden spans put back, rows joined, cut at each EOS."""
     sentinel = tokenizer.sentinel(0)
     rows = [
-        span_corruption.restore(np.array(record["input_ids"]), np.array(record["labels"]), first_sentinel=sentinel)
+        restore(np.array(record["input_ids"]), np.array(record["labels"]), first_sentinel=sentinel)
         for record in records
     ]
     flat = np.concatenate(rows).tolist()

@@ -12,10 +12,10 @@ import pytest
 import sentencepiece
 
 from t5prep.sources import sample
-from t5prep.sources.sample import build_tokenizer
 from t5prep.sources.sample.chooser import Chooser
 from t5prep.sources.sample.moves import ASIDES, CLASSES, MOVES, TITLES
 from t5prep.sources.sample.questions import Question
+from t5prep.tokens import build_sample_tokenizer
 
 SHA256 = "55d8c1fb1d6d23dca8c76c98c899d664938c5dad15d7302aedfb7d15b73e0cff"
 
@@ -130,7 +130,7 @@ def test_every_template_fills() -> None:
 
 
 def test_the_tokenizer_has_t5s_conventions(model: sentencepiece.SentencePieceProcessor) -> None:
-    assert model.get_piece_size() == build_tokenizer.PIECES
+    assert model.get_piece_size() == build_sample_tokenizer.PIECES
     assert (model.pad_id(), model.eos_id(), model.unk_id(), model.bos_id()) == (0, 1, 2, -1)
     assert [model.id_to_piece(id) for id in range(3)] == ["<pad>", "</s>", "<unk>"]
     plain = [id for id in range(3, 8000) if not (model.is_control(id) or model.is_unknown(id) or model.is_byte(id))]
@@ -161,9 +161,9 @@ def test_hardly_anything_is_unknown(good: list[Row], model: sentencepiece.Senten
 
 def test_the_tokenizer_was_trained_on_this_generator(model: sentencepiece.SentencePieceProcessor) -> None:
     """The recipe's text is what the pieces cover best: a model of another text needs many more tokens for it."""
-    lines = [line for line, _ in zip(build_tokenizer.training_lines(), range(2000), strict=False)]
+    lines = [line for line, _ in zip(build_sample_tokenizer.training_lines(), range(2000), strict=False)]
     assert all(line.strip() for line in lines)
-    assert "quality, none, low, high" in build_tokenizer.TASK_WORDS
+    assert "quality, none, low, high" in build_sample_tokenizer.TASK_WORDS
     pieces = sum(map(len, model.encode(lines)))
     assert sum(map(len, lines)) / pieces > 3.0
 

@@ -8,26 +8,34 @@ from hypothesis import strategies as st
 from t5prep.tokens import line_sample
 from t5prep.tokens.line_sample import LONGEST_LINE_BYTES, Drawing
 
+
+def draw(lines, *, most, seed=0):
+    """Return the sample of some lines."""
+    drawing = Drawing(most, seed=seed)
+    drawing.add(lines)
+    return drawing.lines()
+
+
 texts = st.lists(st.text(max_size=8), max_size=60)
 
 
 @given(texts, st.integers(1, 20), st.randoms(use_true_random=False))
 def test_the_order_of_lines_does_not_matter(lines, most, random):
-    expected = line_sample.draw(lines, most=most)
+    expected = draw(lines, most=most)
     random.shuffle(lines)
-    assert line_sample.draw(lines, most=most) == expected
+    assert draw(lines, most=most) == expected
     assert len(expected) == min(most, len(set(lines)))
 
 
 @given(texts, st.integers(1, 20), st.integers(0, 60))
 def test_drawing_from_parts_is_drawing_from_the_whole(lines, most, cut):
-    parts = [line_sample.draw(part, most=most) for part in (lines[:cut], lines[cut:])]
-    assert line_sample.draw([line for part in parts for line in part], most=most) == line_sample.draw(lines, most=most)
+    parts = [draw(part, most=most) for part in (lines[:cut], lines[cut:])]
+    assert draw([line for part in parts for line in part], most=most) == draw(lines, most=most)
 
 
 @given(texts, st.integers(1, 20))
 def test_more_lines_begin_with_fewer(lines, most):
-    assert line_sample.draw(lines, most=most + 3)[:most] == line_sample.draw(lines, most=most)
+    assert draw(lines, most=most + 3)[:most] == draw(lines, most=most)
 
 
 def test_it_never_holds_more_than_it_draws():
@@ -39,7 +47,7 @@ def test_it_never_holds_more_than_it_draws():
 
 def test_every_line_is_as_likely_and_another_seed_draws_others():
     lines = [f"line {number}" for number in range(100)]
-    drawn = [line_sample.draw(lines, most=10, seed=seed) for seed in range(200)]
+    drawn = [draw(lines, most=10, seed=seed) for seed in range(200)]
     counts = collections.Counter(line for sample in drawn for line in sample)
     assert len({tuple(sample) for sample in drawn}) == 200
     assert 3 <= min(counts.values()) <= max(counts.values()) <= 40  # 20 expected, sd 4.2

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from inverses import restore
 
 from t5prep.errors import UsageError
 from t5prep.tokens import span_corruption
+from t5prep.tokens.tokenizer import SENTINELS
 
 SHARED = next((up / "shared" / "data" for up in Path(__file__).parents if (up / "shared" / "data").is_dir()), None)
 FIRST = 32099
@@ -71,7 +73,7 @@ def test_corrupt_is_invertible_and_every_mask_has_t5s_shape(length, density, mea
         assert mask[:, -1].all()
         starts = mask & ~np.pad(mask, [(0, 0), (1, 0)])[:, :-1]
         assert (starts.sum(axis=1) == count).all()
-    if count > span_corruption.SENTINELS:
+    if count > SENTINELS:
         return
     inputs, targets = span_corruption.corrupt(
         tokens, keys=keys, first_sentinel=FIRST, eos_id=EOS, density=density, mean_span=mean_span
@@ -81,7 +83,7 @@ def test_corrupt_is_invertible_and_every_mask_has_t5s_shape(length, density, mea
     for row in range(3):
         padded = np.pad(inputs[row], (0, 9))
         labels = np.pad(targets[row], (0, 4), constant_values=-100)
-        np.testing.assert_array_equal(span_corruption.restore(padded, labels, first_sentinel=FIRST), tokens[row])
+        np.testing.assert_array_equal(restore(padded, labels, first_sentinel=FIRST), tokens[row])
 
 
 def test_sentinels_descend_and_both_sides_name_the_same():
@@ -133,9 +135,9 @@ def test_seeds_and_ids_give_other_masks():
 def test_restore_refuses_sides_that_do_not_belong_together():
     inputs, targets = span_corruption.corrupt(rows(2, 70), keys=span_corruption.keys("ab"), first_sentinel=FIRST)
     with pytest.raises(ValueError, match="cut"):
-        span_corruption.restore(inputs[0][:-1], targets[0], first_sentinel=FIRST)
+        restore(inputs[0][:-1], targets[0], first_sentinel=FIRST)
     with pytest.raises(ValueError, match="sentinels"):
-        span_corruption.restore(inputs[0], targets[0][1:], first_sentinel=FIRST)
+        restore(inputs[0], targets[0][1:], first_sentinel=FIRST)
 
 
 def test_real_text_comes_back():
@@ -150,5 +152,5 @@ def test_real_text_comes_back():
     inputs, targets = span_corruption.corrupt(
         tokens, keys=span_corruption.keys(map(str, range(len(tokens)))), first_sentinel=FIRST, eos_id=EOS
     )
-    back = [span_corruption.restore(*row, first_sentinel=FIRST) for row in zip(inputs, targets, strict=True)]
+    back = [restore(*row, first_sentinel=FIRST) for row in zip(inputs, targets, strict=True)]
     np.testing.assert_array_equal(np.stack(back), tokens)
