@@ -3,10 +3,8 @@
 import dataclasses
 import re
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from preparing import bytes_of, prepared, questions, require, write_csv
 from servers.flink import cluster
@@ -16,9 +14,6 @@ from pipelines import engines
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
 from t5prep.io import gcs
-from t5prep.prepare import partition, placement, shard_writer
-from t5prep.prepare.block_sorter import INDEX_ENTRY, SortedSpill
-from t5prep.prepare.shard_writer import ShardSpec
 from t5prep.sources import sample
 from t5prep.tasks.corpora import so_quality
 
@@ -168,44 +163,6 @@ def test_a_limit_is_so_many_rows_of_all_or_of_each_split(tmp_path: Path) -> None
         made = prepared(tmp_path / folder, tmp_path / f"{folder}.out", tokenizer=SAMPLE, limit=12)
         counts = {name: split.records for name, split in made.splits.items()}
         assert sum(counts.values()) == 12 if folder == "parts" else counts == {"train": 10, "validation": 12}
-
-
-def spill_of(keys: Sequence[int], splits: dict[str, tuple[int, int]]) -> SortedSpill:
-    """A run of records that say their position, one split after the other."""
-    records = [f"record{key:x}".encode() for key in keys]
-    entries = np.zeros(len(keys), INDEX_ENTRY)
-    entries["high"] = np.array(keys, np.uint64)
-    entries["size"] = [len(record) for record in records]
-    entries["begin"] = np.cumsum(entries["size"]) - entries["size"]
-    data = entries.tobytes() + b"".join(records)
-    return SortedSpill("f", 1, len(keys), len(keys), splits, {}, b"", {}, data=data)
-
-
-@pytest.mark.parametrize("shards", [1, 2, 3, 7])
-def test_pieces_of_a_run_hold_each_record_in_the_shard_of_its_position(shards: int) -> None:
-    keys = sorted(
-        placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
-    )
-    keys = [0, *keys, (1 << 64) - 1]
-    spill = spill_of(keys + keys[:5], {"train": (0, len(keys)), "test": (len(keys), len(keys) + 5)})
-    specs = [ShardSpec("train", number, shards, 0, before=("test",)) for number in range(shards)]
-    edges = placement.shard_edges(shards)
-    found: dict[str, list[int]] = {"train": [], "test": []}
-    for name, piece in partition.cut(spill, specs):
-        number = int(name.split("-")[1])
-        (split,) = piece.splits
-        (whole,) = shard_writer._slices([piece], split, edges[number], edges[number + 1])
-        assert len(whole.entries) == piece.records  # nothing of a neighbour
-        found[split] += whole.entries["high"].tolist()
-        texts = [
-            bytes(whole.data[b : b + s]) for b, s in zip(whole.entries["begin"], whole.entries["size"], strict=True)
-        ]
-        if split == "train":
-            assert texts == [f"record{key:x}".encode() for key in whole.entries["high"].tolist()]
-        else:
-            assert not any(texts)  # positions only
-        assert dataclasses.replace(piece, data=b"").rejected == b""
-    assert found == {"train": keys, "test": keys[:5]}
 
 
 def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> None:

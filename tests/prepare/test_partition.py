@@ -1,0 +1,38 @@
+"""A spill is cut into pieces, one for each shard."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from spills import spill_of
+
+from t5prep.prepare import partition, placement, shard_writer
+from t5prep.prepare.shard_writer import ShardSpec
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards: int) -> None:
+    keys = sorted(
+        placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
+    )
+    keys = [0, *keys, (1 << 64) - 1]
+    named = [(key, f"record{key:x}".encode()) for key in keys]
+    spill = spill_of({"train": named, "test": named[:5]})
+    specs = [ShardSpec("train", number, shards, 0, before=("test",)) for number in range(shards)]
+    edges = placement.shard_edges(shards)
+    found: dict[str, list[int]] = {"train": [], "test": []}
+    for name, piece in partition.cut(spill, specs):
+        number = int(name.split("-")[1])
+        (split,) = piece.splits
+        (whole,) = shard_writer._slices([piece], split, edges[number], edges[number + 1])
+        assert len(whole.entries) == piece.records  # nothing of a neighbour
+        found[split] += whole.entries["high"].tolist()
+        texts = [
+            bytes(whole.data[b : b + s]) for b, s in zip(whole.entries["begin"], whole.entries["size"], strict=True)
+        ]
+        if split == "train":
+            assert texts == [f"record{key:x}".encode() for key in whole.entries["high"].tolist()]
+        else:
+            assert not any(texts)  # positions only
+        assert dataclasses.replace(piece, data=b"").rejected == b""
+    assert found == {"train": keys, "test": keys[:5]}
