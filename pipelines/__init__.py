@@ -1,1 +1,1 @@
-"""Beam pipelines: the stages of `t5prep.prepare` wired for this machine, Prism, Flink and Dataflow."""
+"""Wire the stages of `t5prep.prepare` with Beam for this machine, Prism, Flink and Dataflow."""

@@ -1,4 +1,4 @@
-"""What a distributed preparation is about to cost, from a sample that is timed on this machine."""
+"""Estimate what a distributed preparation will cost, from a sample that is timed on this machine."""
 
 import dataclasses
 import time
@@ -15,7 +15,7 @@ SAMPLED_BYTES = 1 << 20
 
 
 class Estimate(NamedTuple):
-    """About how many rows and bytes, how fast one core tokenizes them (bytes/s), and the vCPU-hours in all."""
+    """Hold about how many rows and bytes there are, how fast one core tokenizes them (bytes/s), and the vCPU-hours."""
 
     rows: int
     bytes: int
@@ -24,7 +24,7 @@ class Estimate(NamedTuple):
     hours: float
 
     def line(self) -> str:
-        """The same for people.
+        """Return the estimate as one line of text.
 
         >>> Estimate(2_000_000, 3_000_000_000, 15e6, 1200, 0.11).line()
         'about 2,000,000 rows, 3.00 GB; 0.11 vCPU-hours (one core here: 15.0 MB/s on 1,200 rows; twice that for the rest)'
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(work: PrepareBlock, *, source: Resolved) -> Estimate:
-    """Times the first block of the source. Raises SourceError."""
+    """Return an estimate from timing the first block of the source. Raises SourceError."""
     settings, corpus = work.job.settings, staging.definition(work.job).task.corpus
     wanted = next(iter(row_limit.limited_files(source.files, dataclasses.replace(settings, limit=None), corpus)))
     block = next(row_limit.scan(wanted, settings, corpus, block_bytes=SAMPLED_BYTES), None)

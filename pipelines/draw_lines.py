@@ -1,4 +1,4 @@
-"""Drawing a sample of lines from one block: plain work that never imports Beam, because worker processes load it."""
+"""Draw a sample of lines from one block. Worker processes load this file, so it never imports Beam."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from t5prep.tokens.line_sample import Drawing
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """Lines drawn by hash, and what they were drawn from: `rows` of the source, of which `broken` could not be read."""
+    """Hold lines drawn by hash, and what they were drawn from: `rows` of the source, of which `broken` could not be read."""
 
     lines: list[str]
     rows: int
@@ -23,14 +23,14 @@ class Drawn:
 
 @dataclasses.dataclass(frozen=True)
 class DrawBlock:
-    """Block → its lines with the smallest hashes."""
+    """Draw the lines of a block with the smallest hashes."""
 
     columns: tuple[str, ...]
     most: int
     seed: int
 
     def __call__(self, block: Block) -> Drawn:
-        """Rows without such a column are passed over."""
+        """Return the sample of a block; rows without such a column are passed over."""
         sample = Drawing(self.most, seed=self.seed)
         rows = seen = broken = 0
         for row in blocks.read(block, columns=self.columns or ("text",)):
@@ -48,11 +48,11 @@ class DrawBlock:
 
 
 def keep(drawn: Drawn, *, path: str) -> str:
-    """Writes what was drawn where `kept` reads it: the result of a pipeline is a file. Raises OutputError."""
+    """Write what was drawn to the file that `kept` reads, and return its path. Raises OutputError."""
     atomic_files.write_scratch(Path(path), json.dumps(dataclasses.asdict(drawn)).encode())
     return path
 
 
 def kept(path: str) -> Drawn:
-    """What `keep` wrote."""
+    """Return what `keep` wrote."""
     return Drawn(**json.loads(Path(path).read_bytes()))

@@ -1,4 +1,4 @@
-"""What runs pipelines besides this machine's own processes: whether it is here, and the command that gets it."""
+"""Check whether the engines besides this machine's own processes are here, and name the commands that get them."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ _JAVA = "sudo apt-get install -y default-jre-headless   (or any Java 11 or 17: h
 
 
 class Missing(NamedTuple):
-    """Something an engine needs that is not here: what it is, what for, and the command that gets it."""
+    """Describe something that an engine needs and that is not here: what it is, what for, and the command that gets it."""
 
     what: str
     engine: str
@@ -33,19 +33,19 @@ def folder() -> Path:
 
 
 def prism() -> Path | None:
-    """The Prism binary, where it is installed; without one Beam fetches its own release."""
+    """Return the Prism binary, where it is installed; without one Beam fetches its own release."""
     found = folder() / "bin" / "prism"
     return found if found.exists() else None
 
 
 def flink_job_server() -> Path | None:
-    """The job server that hands pipelines to Flink, where it is installed; without one Beam fetches its own release."""
+    """Return Flink's job server for pipelines, where it is installed; without one Beam fetches its own release."""
     found = folder() / "flink" / "job-server.jar"
     return found if found.exists() else None
 
 
 def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
-    """Raises UsageError where an engine cannot run here, or does not take Beam's options."""
+    """Raise UsageError where an engine cannot run here, or does not take Beam's options."""
     if name == "local" and arguments:
         raise UsageError(f"{arguments[0]}: what stands after -- is for Beam's runners; --runner local has --workers.")
     if name == "flink" and not shutil.which("java"):
@@ -68,7 +68,7 @@ def _installed(module: str) -> bool:
 
 
 def missing() -> list[Missing]:
-    """What the engines lack on this machine; nothing when all of them can run."""
+    """Return what the engines lack on this machine; nothing when all of them can run."""
     lacks = []
     if not prism():
         command = f"GOBIN={folder()}/bin go install github.com/apache/beam/sdks/v2/go/cmd/prism@v{BEAM}"

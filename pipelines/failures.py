@@ -1,4 +1,4 @@
-"""What went wrong inside an engine, as the sentence that was raised there."""
+"""Explain what went wrong inside an engine by the sentence that was raised there."""
 
 import contextlib
 import re
@@ -22,7 +22,7 @@ _NO_MEMORY = (
 
 @contextlib.contextmanager
 def explained(engine: str, *, out: str) -> Iterator[None]:
-    """Turns what a runner raises into the T5prepError that a worker raised, or one that says what the engine said."""
+    """Turn what a runner raises into the T5prepError that a worker raised, or one that says what the engine said."""
     try:
         yield
     except T5prepError as error:

@@ -1,4 +1,4 @@
-"""The public function of preparing, with plain arguments: `t5prep.prepare`."""
+"""Offer preparing as a public function with plain arguments: `t5prep.prepare`."""
 
 import dataclasses
 import logging

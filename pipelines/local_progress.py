@@ -1,4 +1,4 @@
-"""What a local run has done so far: shown on a terminal, and what it keeps held within its bounds."""
+"""Show on a terminal what a local run has done so far, and hold its token cache within its bound."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ _LOOK_EVERY = 128
 
 
 class LocalProgress:
-    """Hears of each element and its result, in the process that runs the pipeline."""
+    """Take each element and its result, in the process that runs the pipeline."""
 
     def __init__(self, work: PrepareBlock, *, total: int) -> None:
         self._progress = Progress("preparing", total=total)
@@ -30,7 +30,7 @@ class LocalProgress:
         self._bound()
 
     def __call__(self, element: Any, result: Any) -> None:
-        """An element is done."""
+        """Count an element that is done."""
         if isinstance(result, WrittenShard):
             self._written(result)
         if not (isinstance(element, Block) and isinstance(result, SortedSpill)):
@@ -44,7 +44,7 @@ class LocalProgress:
             self._bound()
 
     def close(self) -> None:
-        """Says what was found, where anything was."""
+        """Print how many blocks were found in the token cache, where any was."""
         (self._writing or self._progress).close()
         self._bound()
         if self._found:
@@ -55,7 +55,7 @@ class LocalProgress:
             )
 
     def _written(self, written: WrittenShard) -> None:
-        """A shard is written, and nothing is read any more: a line of its own, which times what comes after the first."""
+        """Show a written shard on a line of its own. Its time begins after the first shard, when all is read."""
         if self._writing is None:
             self._progress.close()
             self._writing = Progress("writing shards", total=self._placed - written.spec.bytes)

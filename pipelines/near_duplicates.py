@@ -1,4 +1,4 @@
-"""Near-duplicates on Beam: the steps of t5prep.prepare.near_duplicates wired for one machine and for many."""
+"""Wire the steps of t5prep.prepare.near_duplicates with Beam, for one machine and for many."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ class Slices:
 
 @dataclasses.dataclass
 class FindRepeats(beam.PTransform):
-    """Spills → rows that repeat another one; none where nothing is to be found.
+    """Find the rows of spills that repeat another one; without a search there are none.
 
     Where workers share a disk (not `spread`), sketches are read where they lie.
     """
@@ -64,7 +64,7 @@ class FindRepeats(beam.PTransform):
 
 @dataclasses.dataclass(frozen=True)
 class FindInSketches:
-    """Sketches with places of rows in them → the repeats among these rows."""
+    """Find the repeats among rows, given sketches with the places of rows in them."""
 
     search: Search
 

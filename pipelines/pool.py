@@ -1,4 +1,4 @@
-"""All cores of this machine at work on the elements of a Beam pipeline.
+"""Put all cores of this machine to work on the elements of a Beam pipeline.
 
 Beam's own local runners start a Beam worker per core, which import all of Beam and talk gRPC, and keep everything that
 passes between stages in memory. Here one process runs the pipeline and hands each element to a plain process that knows
@@ -36,12 +36,12 @@ _POOLS: dict[str, "Pool"] = {}
 
 
 def named(name: str) -> "Pool":
-    """The pool of that name in this process."""
+    """Return the pool of that name in this process."""
     return _POOLS[name]
 
 
 class Window:
-    """Elements on their way through a pool, in order: put in until it is full, then each result taken makes room."""
+    """Keep elements on their way through a pool, in order: once it is full, each result taken makes room."""
 
     def __init__(self, pool: str, work: Callable[[Any], Any]) -> None:
         self._pool = named(pool)
@@ -50,13 +50,13 @@ class Window:
         self._behind: list[tuple[Any, int]] = []  # lost with a worker, to be given out when the first of them is done
 
     def put(self, element: Any) -> Iterator[Any]:
-        """Hands an element in; yields results while more than the window holds are on their way."""
+        """Put an element in, and yield results while more than the window holds are on their way."""
         self._submit(element, deaths=0)
         while len(self._pending) > IN_FLIGHT * self._pool.workers:
             yield self._next()
 
     def drain(self) -> Iterator[Any]:
-        """The results that are still to come."""
+        """Yield the results that are still to come."""
         while self._pending:
             yield self._next()
 
@@ -99,7 +99,7 @@ class Window:
 
 
 class Pool:
-    """Worker processes, and a name by which the pipeline's steps find them (steps are pickled, processes are not)."""
+    """Hold worker processes, and a name by which the pipeline's steps find them (steps are pickled, processes are not)."""
 
     def __init__(self, workers: int, *, warm: Callable[[], None]) -> None:
         self.workers = workers
@@ -130,43 +130,43 @@ class Pool:
         self.begun |= not warmed.cancelled() and warmed.exception() is None
 
     def ahead(self, work: Callable[[Any], Any], elements: Iterable[Any]) -> None:
-        """Gives out the elements that the pipeline will come to first, before it does."""
+        """Start on the elements that the pipeline will come to first, before it does."""
         with contextlib.suppress(BrokenProcessPool):  # said when the pipeline comes to them
             for element in elements:
                 self._ahead.append((element, self.executor.submit(_tidily, work, element)))
 
     def submit(self, work: Callable[[Any], Any], element: Any) -> concurrent.futures.Future:
-        """The result to come of an element. Raises BrokenProcessPool where a worker has died."""
+        """Return the future result of an element. Raises BrokenProcessPool where a worker has died."""
         if self._ahead and self._ahead[0][0] == element:
             return self._ahead.popleft()[1]
         return self.executor.submit(_tidily, work, element)
 
     def restart(self) -> None:
-        """New workers in place of broken ones."""
+        """Start new workers in place of broken ones."""
         self._ahead.clear()
         self.executor.shutdown(wait=False, cancel_futures=True)
         self._start()
 
     def close(self) -> None:
-        """Ends the workers; what they have not begun is dropped."""
+        """End the workers; what they have not begun is dropped."""
         _POOLS.pop(self.name, None)
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def end_where_it_starts() -> None:
-    """Ends a worker that runs its parent's script again instead of beginning; its parent then says what is wrong."""
+    """End a worker that runs its parent's script again instead of beginning; its parent then says what is wrong."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(1)
 
 
 def _is_script() -> bool:
-    """Whether this process runs a file of the user's: `python prepare_mine.py`."""
+    """Return whether this process runs a file of the user's: `python prepare_mine.py`."""
     main = sys.modules["__main__"]
     return main.__spec__ is None and str(getattr(main, "__file__", "")).endswith(".py")
 
 
 def _tidily(work: Callable[[Any], Any], element: Any) -> Any:
-    """Garbage is looked for once an element, and what outlives one is not looked at again.
+    """Collect garbage once an element, and do not look again at what outlives one.
 
     A block is ten thousands of objects that all live until its end: looking through them again and again on the way is a
     twentieth of the work, for nothing.

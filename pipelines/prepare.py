@@ -1,4 +1,4 @@
-"""Preparing a corpus: one Beam pipeline from source files to shards, and then their manifest."""
+"""Prepare a corpus: run one Beam pipeline from source files to shards, and then write their manifest."""
 
 import contextlib
 import dataclasses
@@ -128,7 +128,7 @@ def wired(
     pool: str = "",
     spread: bool = False,
 ) -> Any:
-    """The pipeline, all its steps in place. `spread` where workers share neither memory nor disk."""
+    """Wire all steps of the pipeline, and return their results. `spread`: workers share neither memory nor disk."""
     from pipelines import near_duplicates, transforms
 
     settings, write_shard = work.job.settings, WriteShard(work.job, finish.out, shared.range_bytes)
@@ -149,7 +149,7 @@ def wired(
 
 @contextlib.contextmanager
 def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[str]:
-    """The name of a pool of processes on this machine, which shows how far it is ("" where there is none)."""
+    """Yield the name of a pool of processes on this machine that shows how far it is ("" where there is none)."""
     workers = shared.workers
     if not workers:
         yield ""
@@ -167,14 +167,14 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
 
 
 def _first(work: PrepareBlock, *, block_bytes: int) -> Iterator[Any]:
-    """The elements that the pipeline will come to first, as far as they are only references to bytes."""
+    """Return the elements that the pipeline will come to first, as far as they only refer to bytes."""
     found = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
     elements = itertools.chain.from_iterable(found)
     return itertools.takewhile(lambda element: not isinstance(element, Block) or element.data is None, elements)
 
 
 def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
-    """Finds before any work what would make all of it vain: a missing column, a class word that does not fit.
+    """Check before any work what would make all of it vain: a missing column, a class word that does not fit.
 
     Raises SourceError, UsageError or TokenizerError.
     """

@@ -1,4 +1,4 @@
-"""What runs the pipeline: this machine, Prism, Flink or Dataflow; and the options each is given."""
+"""Choose what runs the pipeline (this machine, Prism, Flink or Dataflow) and the options it is given."""
 
 import dataclasses
 import logging
@@ -27,7 +27,7 @@ _DATAFLOW = ["--no_save_main_session", "--job_name=t5prep-prepare"]
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """A Beam runner and its options. `spread` where workers share neither memory nor disk with this process."""
+    """Hold a Beam runner and its options. `spread` is true where workers share neither memory nor disk with this process."""
 
     name: str
     runner: Any
@@ -36,7 +36,7 @@ class Engine:
 
 
 def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = None) -> Engine:
-    """The engine of a `--runner`. `arguments` are Beam's own options, which win over ours. Raises UsageError."""
+    """Return the engine of a `--runner`. `arguments` are Beam's own options, which win over ours. Raises UsageError."""
     # Beam logs a traceback of every error before it raises it; what matters is raised.
     for logger in ("apache_beam", "root", "PrismRunner", "FlinkJarJobServer", "PrismJobServer", "SdkWorker"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
@@ -89,7 +89,7 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
 
 
 def _package() -> list[str]:
-    """How workers get t5prep: from the setup.py it was installed from, else the released package of this version."""
+    """Return the options by which workers get t5prep: by its setup.py, else as the released package of this version."""
     setup = Path(__file__).parents[1] / "setup.py"
     if setup.exists():
         return [f"--setup_file={setup}"]

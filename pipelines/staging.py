@@ -1,4 +1,4 @@
-"""What workers need besides their elements, laid beside the shards: the list of files, the tokenizer, a user's own task.
+"""Lay beside the shards what workers need besides their elements: the list of files, the tokenizer, a user's own task.
 
 A graph that carried them would grow with the corpus, and engines limit its size (10 MB on Dataflow). Nothing here
 imports Beam.
@@ -65,7 +65,7 @@ def stage(
 
 
 def shared(source: Resolved, *, folder: str) -> Resolved:
-    """The source with every file where workers of a cloud can read it: what is on this machine is copied to the folder.
+    """Return the source with every file where a cloud's workers can read it; files of this machine are copied there.
 
     Raises SourceError or OutputError.
     """

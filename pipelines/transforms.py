@@ -1,4 +1,4 @@
-"""The named steps of preparing. A transform wires, a function works: the work is in t5prep and in pipelines.work."""
+"""Wire the named steps of preparing. Transforms only wire: the work is in t5prep and in pipelines.work."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from t5prep.prepare.shard_writer import ShardSpec, WrittenShard
 
 @dataclasses.dataclass
 class ListFiles(beam.PTransform):
-    """Where the list of files lies → the files: the graph is as large for ten thousand as for one."""
+    """Read the list of files, so that the graph is as large for ten thousand files as for one."""
 
     job: Job
 
@@ -30,7 +30,7 @@ class ListFiles(beam.PTransform):
 
 @dataclasses.dataclass
 class ScanBlocks(beam.PTransform):
-    """Wanted file or pair of files → themselves (to be hashed) and their blocks.
+    """Yield each wanted file or pair of files (to be hashed) and their blocks.
 
     `spread` hands files and blocks to whichever worker is free; one machine has its pool for that.
     """
@@ -48,7 +48,7 @@ class ScanBlocks(beam.PTransform):
 
 @dataclasses.dataclass
 class PrepareBlocks(beam.PTransform):
-    """Block → sorted spill of finished records; source file → its hash."""
+    """Make a sorted spill of each block, and a hash of each source file."""
 
     work: PrepareBlock
     pool: str = ""
@@ -62,7 +62,7 @@ class PrepareBlocks(beam.PTransform):
 
 @dataclasses.dataclass
 class PlanShards(beam.PTransform):
-    """Spills → shard specifications: how many shards is known once all spills are."""
+    """Plan the shards, whose number is known once all spills are."""
 
     shards: int | None
     drawn: bool
@@ -77,7 +77,7 @@ class PlanShards(beam.PTransform):
 
 @dataclasses.dataclass
 class WriteShards(beam.PTransform):
-    """Shard specifications and all spills, whose bytes are in files of this machine → written shards.
+    """Write shards from their specifications and all spills, whose bytes are in files of this machine.
 
     `repeats` are the rows that near-duplicates leave out.
     """
@@ -95,7 +95,7 @@ class WriteShards(beam.PTransform):
 
 @dataclasses.dataclass
 class ShuffleShards(beam.PTransform):
-    """The same where workers share no disk: spills are cut, and the runner's own shuffle brings a shard's pieces together."""
+    """Write shards where workers share no disk: cut spills, and let the runner's shuffle bring each shard's pieces together."""
 
     work: WriteShard
     spills: beam.PCollection
@@ -114,7 +114,7 @@ class ShuffleShards(beam.PTransform):
 
 @dataclasses.dataclass
 class WriteManifest(beam.PTransform):
-    """Everything that was counted → the manifest, when all shards are there."""
+    """Write the manifest from everything that was counted, when all shards are there."""
 
     work: Finish
     written: beam.PCollection
@@ -134,7 +134,7 @@ class WriteManifest(beam.PTransform):
 
 
 class InPool(beam.DoFn):
-    """Applies a picklable callable to each element in the processes of a pool of this machine."""
+    """Apply a picklable callable to each element in the processes of a pool of this machine."""
 
     def __init__(self, name: str, work: Callable[[Any], Any]) -> None:
         self._name = name
@@ -157,22 +157,22 @@ def in_pool(work: Callable[[Any], Any], name: str) -> beam.PTransform:
 
 
 def is_spill(element: SortedSpill | Hashed) -> bool:
-    """Whether it is a spill."""
+    """Return whether an element is a spill."""
     return isinstance(element, SortedSpill)
 
 
 def is_hashed(element: SortedSpill | Hashed) -> bool:
-    """Whether it is a hashed file."""
+    """Return whether an element is a hashed file."""
     return isinstance(element, Hashed)
 
 
 def slim_spill(spill: SortedSpill) -> SortedSpill:
-    """A spill without its bytes: what planning and the manifest need."""
+    """Return a spill without its bytes, for planning and the manifest."""
     return dataclasses.replace(spill, data=b"", sketch=None)
 
 
 def plan(_: None, *, spills: Sequence[SortedSpill], shards: int | None, drawn: bool) -> list[ShardSpec]:
-    """The shards of all spills."""
+    """Return the shards of all spills."""
     return shard_plan.plan_shards(spills, shards=shards, drawn=drawn)
 
 
@@ -203,17 +203,17 @@ def counts_of(part: Repeats) -> Repeats:
 
 
 def with_name(spec: ShardSpec) -> tuple[str, ShardSpec]:
-    """A shard under its name: it is written even if no spill has anything for it."""
+    """Return a shard under its name, so that it is written even if no spill has anything for it."""
     return spec.name, spec
 
 
 def cut(spill: SortedSpill, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, SortedSpill]]:
-    """The pieces of a spill, each under the name of its shard."""
+    """Yield the pieces of a spill, each under the name of its shard."""
     yield from partition.cut(spill, specs)
 
 
 def write_group(group: tuple[str, Iterable[ShardSpec | SortedSpill | Repeats]], *, work: WriteShard) -> WrittenShard:
-    """A shard's specification and its pieces, as the shuffle brings them → the written shard."""
+    """Write a shard from its specification and its pieces, as the shuffle brings them."""
     elements = list(group[1])
     (spec,) = (element for element in elements if isinstance(element, ShardSpec))
     spills = [element for element in elements if isinstance(element, SortedSpill)]

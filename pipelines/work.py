@@ -1,4 +1,4 @@
-"""What one worker does with one element: plain callables that never import Beam, loaded once a process."""
+"""Do one worker's work on one element: plain callables that never import Beam, loaded once a process."""
 
 import collections
 import dataclasses
@@ -30,7 +30,7 @@ from t5prep.sources import RawFile, Resolved
 
 
 class Hashed(NamedTuple):
-    """A source file with the SHA-256 of its bytes."""
+    """Hold a source file with the SHA-256 of its bytes."""
 
     file: RawFile
     sha256: str
@@ -45,7 +45,7 @@ def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile |
 
 @dataclasses.dataclass(frozen=True)
 class PrepareBlock:
-    """Block → spill, or source file → its hash. Pickled to workers; the tokenizer is loaded there.
+    """Make a spill of a block, or hash a source file. This is pickled to workers; the tokenizer is loaded there.
 
     `kept` is where tokenized tables stay for the next run (`fresh`: none of an earlier run is used), `spool` where
     finished spills wait on disk ("" keeps them in memory, for runners that have their own shuffle).
@@ -57,7 +57,7 @@ class PrepareBlock:
     fresh: bool = False
 
     def __call__(self, element: Block | RawFile) -> SortedSpill | Hashed:
-        """Raises SourceError for what is wrong with a whole file; what is wrong with a row is in the spill."""
+        """Return the spill or the hash. Raises SourceError for a bad file; bad rows are in the spill."""
         if isinstance(element, RawFile):
             return Hashed(element, element.sha256 or hash_file(element))
         tokenize, sort = _loaded(self)
@@ -106,14 +106,14 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
 
 @dataclasses.dataclass(frozen=True)
 class WriteShard:
-    """Shard specification, all spills, and the rows that repeat another one → the written shard."""
+    """Write a shard from its specification, all spills, and the rows that repeat another one."""
 
     job: Job
     out: str
     range_bytes: int = shard_writer.RANGE_BYTES
 
     def __call__(self, element: tuple[ShardSpec, list[SortedSpill], list[Repeats]]) -> WrittenShard:
-        """Raises OutputError where the place cannot be written."""
+        """Return the written shard. Raises OutputError where the place cannot be written."""
         spec, spills, repeats = element
         task = staging.task(self.job)
         arrange = record_layouts.choose(self.job.settings, task, staging.tokenizer(self.job))
@@ -132,7 +132,7 @@ class WriteShard:
 
 
 def rejected_lines(spill: SortedSpill) -> bytes:
-    """The JSON lines of a spill's rejected rows, wherever they are."""
+    """Return the JSON lines of a spill's rejected rows, from memory or from its file."""
     if spill.path and spill.reasons:
         with atomic_files.open_scratch(Path(spill.path).with_suffix(".rejected")) as file:
             return file.read()
@@ -140,9 +140,9 @@ def rejected_lines(spill: SortedSpill) -> bytes:
 
 
 def hash_file(file: RawFile) -> str:
-    """SHA-256 (hex) of a source file's bytes (of a zip's member, not of the whole zip for each of its members).
+    """Return the SHA-256 (hex) of a source file's bytes (of a zip's member, not of the zip for each of its members).
 
-    For one that is not on this machine what its publisher says of it.
+    For a file that is not on this machine, return what its publisher says of it.
     """
     return file.checksum if "://" in file.path else sources.sha256(file)
 
@@ -161,20 +161,20 @@ def no_example(spills: list[SortedSpill], *, place: str) -> str:
 
 
 def source_files(hashed: list[Hashed]) -> list[manifest.SourceFile]:
-    """What the manifest says of the source's files, in the order of their names."""
+    """Return what the manifest says of the source's files, in the order of their names."""
     return sorted(
         (manifest.SourceFile(file.name, file.bytes, sha256) for file, sha256 in hashed), key=lambda file: file.name
     )
 
 
 def preload(work: PrepareBlock) -> None:
-    """Loads in this process what preparing a block needs."""
+    """Load in this process what preparing a block needs."""
     _loaded(work)
 
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Writes rejected.jsonl, and then the manifest that makes a directory of shards a dataset.
+    """Write rejected.jsonl, and then the manifest that makes a directory of shards a dataset.
 
     `source` is without its files: those that were hashed are listed.
     """
@@ -192,7 +192,7 @@ class Finish:
         hashed: list[Hashed],
         repeats: list[Repeats],
     ) -> Manifest:
-        """Raises OutputError where the place cannot be written, SourceError where no row made an example."""
+        """Return the manifest. Raises OutputError where the place cannot be written, SourceError where no row made an example."""
         place = paths.at(self.out, manifest.REJECTED)
         with paths.whole(place) as file:
             lines = itertools.chain(

@@ -1,1 +1,1 @@
-"""The prepared dataset: manifest and TFRecord shards, and what checks, shows, compares and uploads them. No TensorFlow."""
+"""Read, check, show, compare and upload a prepared dataset: its manifest and TFRecord shards. No TensorFlow."""

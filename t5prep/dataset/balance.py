@@ -1,4 +1,4 @@
-"""The balance of a dataset: every row of every file is an example, rejected, a duplicate or blank."""
+"""Check the balance of a dataset: every row of every file is an example, rejected, a duplicate or blank."""
 
 import collections
 import dataclasses

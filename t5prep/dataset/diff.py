@@ -1,4 +1,4 @@
-"""What differs between two prepared datasets: what their manifests say, and which records are not the same.
+"""Find what differs between two prepared datasets: in their manifests, and in their records.
 
 Records are compared by their ids wherever they stand, so that two orders, two numbers of shards or two splits of the same
 examples are told apart from other examples. Every shard is read to see that it is what its manifest says; those with
@@ -30,7 +30,7 @@ _ENTRY = np.dtype([("id", "u8"), ("bytes", "u8"), ("shard", "u4"), ("record", "u
 
 
 class Change(NamedTuple):
-    """One field of the manifests, as a path, and what each says (None: nothing)."""
+    """Hold one field of the manifests, as a path, and what each says (None: nothing)."""
 
     field: str
     a: Any
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 @dataclasses.dataclass
 class Ids:
-    """How many ids of one kind there are, and the first of them."""
+    """Hold how many ids of one kind there are, and the first of them."""
 
     count: int = 0
     first: list[str] = dataclasses.field(default_factory=list)
@@ -47,7 +47,8 @@ class Ids:
 
 @dataclasses.dataclass
 class Difference:
-    """`added` are ids that only B has, `gone` only A; `moved` stand in another split, of `changed` the bytes differ."""
+    """Hold what differs. Only B has the ids in `added`, only A those in `gone`; `moved` stand in another split; the bytes of
+    `changed` differ."""
 
     equal: bool
     manifest: list[Change]
@@ -74,7 +75,7 @@ def diff(
     started: Callable[[int], None] = lambda total: None,
     progress: Callable[[int], None] = lambda read: None,
 ) -> Difference:
-    """What differs from dataset A to dataset B, each in a directory or under gs://.
+    """Return what differs from dataset A to dataset B, each in a directory or under gs://.
 
     `equal` says that all that decides the records' bytes is equal, and so are they. `started` gets the bytes that will be
     read, `progress` those that were. Raises DatasetError where a shard is not what its manifest says, OutputError.
@@ -105,7 +106,7 @@ def diff(
 
 
 def _changes(a: Manifest, b: Manifest) -> Iterator[Change]:
-    """Fields that differ, in the order of the manifest; of shards, only how many there are."""
+    """Yield the fields that differ, in the order of the manifest; of shards, only how many there are."""
     said = [dict(_flat(dataclasses.asdict(made))) for made in (a, b)]
     for field in {**said[0], **said[1]}:
         one, other = said[0].get(field), said[1].get(field)
@@ -129,7 +130,7 @@ def _flat(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def decides(change: Change) -> bool:
-    """Whether a field has a part in the records' bytes."""
+    """Return whether a field has a part in the records' bytes."""
     return change.field not in _ABOUT
 
 
@@ -144,7 +145,7 @@ def _part(folder: Path, side: int, part: int) -> Path:
 
 
 def _spill(shards: Sequence[_Shard], folder: Path, *, side: int, parts: int, progress: Callable[[int], None]) -> None:
-    """Entries of all records of one side, each in the part that its id belongs to."""
+    """Write the entries of all records of one side, each to the part that its id belongs to."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open(_part(folder, side, part), "wb")) for part in range(parts)]
         for number, shard in enumerate(shards):
@@ -155,7 +156,7 @@ def _spill(shards: Sequence[_Shard], folder: Path, *, side: int, parts: int, pro
 
 
 def _digests(shard: _Shard) -> Iterator[tuple[int, int, int]]:
-    """(digest of the id, digest of what the record says, its place in the shard) of every example."""
+    """Yield the digest of the id, the digest of the content, and the place in the shard of every example."""
     for place, record in enumerate(inspect_records.read(shard.data, [shard.name])):
         for id, content in _examples(record):
             yield _digest(id), _digest(content), place
@@ -166,7 +167,7 @@ def _digest(data: bytes) -> int:
 
 
 def _examples(record: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The id and the content of an example; a packed row has several, compared without their place in the row."""
+    """Yield the id and the content of each example; those of a packed row are compared without their place in it."""
     raw = tfrecord.raw_features(record)
     if "input_segment_ids" not in raw:
         yield raw["id"][0], record
@@ -200,7 +201,7 @@ def _compare(entries: list[np.ndarray], sides: list[list[_Shard]], found: Differ
 
 
 def _name(shard: _Shard, place: int, digest: int) -> str:
-    """The id at a place of a shard."""
+    """Return the id at a place of a shard."""
     record = next(itertools.islice(inspect_records.read(shard.data, [shard.name]), place, None))
     for id, _ in _examples(record):
         if _digest(id) == digest:

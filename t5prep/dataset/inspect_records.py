@@ -1,4 +1,4 @@
-"""Records as a person reads them: decoded text, and tokens, ids and the label mask aligned under each other."""
+"""Show records to a person: decoded text, and tokens, ids and the label mask aligned under each other."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """One decoded record. Ids are as stored, padding included."""
+    """Hold one decoded record. Ids are as stored, padding included."""
 
     id: str
     input_ids: list[int]
@@ -29,7 +29,7 @@ class Shown:
 
 
 def records(data: str | Path, *, split: str, count: int, tokenizer: str | None = None) -> Iterator[Shown]:
-    """The first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
+    """Yield the first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
     made = manifest.load(data)
     data = manifest.folder_of(data) or "."
     words = open_tokenizer(made, tokenizer)
@@ -54,7 +54,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
 
 
 def open_tokenizer(made: manifest.Manifest, name: str | None) -> Tokenizer:
-    """The tokenizer that a dataset was made with: where its name still leads to it, else the one of `name`.
+    """Return the tokenizer that a dataset was made with: by its own name, else by `name`.
 
     Raises TokenizerError when it is another one.
     """
@@ -68,7 +68,7 @@ def open_tokenizer(made: manifest.Manifest, name: str | None) -> Tokenizer:
 
 
 def read(data: str | Path, names: list[str]) -> Iterator[bytes]:
-    """The records of shards, undecoded. Raises DatasetError."""
+    """Yield the records of shards, undecoded. Raises DatasetError."""
     for name in names:
         try:
             with paths.opened(paths.at(data, name)) as file:
@@ -80,7 +80,7 @@ def read(data: str | Path, names: list[str]) -> Iterator[bytes]:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes: two for a wide character, none for a mark on the one before it.
+    """Return how many columns of a terminal a text takes: two for a wide character, none for a mark on the one before it.
 
     >>> columns("▁the"), columns("日本"), columns("e\u0301")
     (4, 4, 1)
@@ -94,7 +94,7 @@ def _bytes(values: list[int] | list[bytes]) -> list[bytes]:
 
 
 def aligned(ids: list[int], tokenizer: Tokenizer, *, width: int) -> Iterator[tuple[str, str]]:
-    """Lines of tokens and of their ids beneath them, columns aligned, at most `width` characters wide.
+    """Yield lines of tokens and of their ids beneath them, columns aligned, at most `width` characters wide.
 
     Padding and ignored labels at the end become one `… × n`.
     """

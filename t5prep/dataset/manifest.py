@@ -1,4 +1,4 @@
-"""The manifest: what a prepared dataset is, and the only thing that preparing and training share.
+"""Describe a prepared dataset in its manifest, the only thing that preparing and training share.
 
 It is written last, so a directory without one is not a dataset. Its digest covers everything that decides the shards'
 bytes and the shards themselves, so a manifest edited by hand is refused.
@@ -28,7 +28,7 @@ REJECTED = "rejected.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class SourceFile:
-    """One raw file that rows came from: its name inside the source, its bytes and their SHA-256."""
+    """Describe one raw file that rows came from: its name inside the source, its bytes and their SHA-256."""
 
     name: str
     bytes: int
@@ -37,7 +37,7 @@ class SourceFile:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved."""
+    """Describe where the rows came from, pinned: `uri` as the user gave it, `revision` as it was resolved."""
 
     uri: str
     revision: str
@@ -48,7 +48,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """Which SentencePiece model made the ids. Its SHA-256 is its identity; the name is for people.
+    """Name the SentencePiece model that made the ids. Its SHA-256 is its identity; the name is for people.
 
     `vocab_size` counts the model's own pieces (32,000 for T5); `padded_vocab_size` what an embedding holds: the pieces,
     the 100 sentinels, and padding to a multiple of 128 (32,128).
@@ -65,7 +65,7 @@ class Tokenizer:
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """One feature of a record: `int64` or `bytes`, and its shape (`[]` is one value, `[None]` any number of them)."""
+    """Describe one feature of a record: `int64` or `bytes`, and its shape (`[]` is one value, `[None]` any number of them)."""
 
     dtype: str
     shape: list[int | None]
@@ -73,7 +73,7 @@ class Feature:
 
 @dataclasses.dataclass(frozen=True)
 class TaskFacts:
-    """What training and evaluation need to know of the task, so that they need no registry of tasks.
+    """Hold what training and evaluation need to know of the task, so that they need no registry of tasks.
 
     `metrics` are those that its answers are scored by, `classes` the words of a classification in the order of a confusion
     matrix, and `hides_spans` says that sentinels of an input stand for hidden spans. `file` is the name of the user's own
@@ -89,7 +89,7 @@ class TaskFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
+    """Describe one TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
 
     name: str
     records: int
@@ -99,7 +99,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One split. `lengths` is the joint histogram of (input, target) tokens kept, in steps of 16 and 4: for planning."""
+    """Describe one split. `lengths` is the joint histogram of (input, target) tokens kept, in steps of 16 and 4: for planning."""
 
     records: int
     tokens: dict[str, int]
@@ -113,7 +113,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """A prepared dataset, whole: what was chosen, what it was made of, what came out.
+    """Describe a whole prepared dataset: what was chosen, what it was made of, what came out.
 
     `ledger` says what truncation cost: rows cut and tokens lost of inputs and of targets, and the rows that lost most.
     """
@@ -142,11 +142,11 @@ class Manifest:
     digest: str = ""
 
     def sealed(self) -> "Manifest":
-        """The same manifest with its digest filled in."""
+        """Return the same manifest with its digest filled in."""
         return dataclasses.replace(self, digest=digest(self))
 
     def dumps(self) -> str:
-        """As JSON, the same bytes for the same manifest."""
+        """Return the manifest as JSON, the same bytes for the same manifest."""
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -168,7 +168,7 @@ def digest(manifest: Manifest) -> str:
 
 
 def loads(text: str | bytes, *, where: str) -> Manifest:
-    """A manifest from its JSON; `where` is named in errors.
+    """Return a manifest from its JSON; `where` is named in errors.
 
     Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
     """
@@ -257,7 +257,7 @@ def load(data: str | Path) -> Manifest:
 
 
 def folder_of(data: str | Path) -> str:
-    """The directory of a dataset that may be named by its manifest; "" for the working directory.
+    """Return the directory of a dataset that may be named by its manifest; "" for the working directory.
 
     >>> folder_of("data/sample/manifest.json"), folder_of("manifest.json"), folder_of("data/sample")
     ('data/sample/', '', 'data/sample')
@@ -267,7 +267,7 @@ def folder_of(data: str | Path) -> str:
 
 
 def _inside(folder: Path) -> str:
-    """The first dataset right below a directory, or ""."""
+    """Return the first dataset right below a directory, or ""."""
     try:
         return next((str(path.parent) for path in sorted(folder.glob(f"*/{NAME}"))), "")
     except OSError:
@@ -275,7 +275,7 @@ def _inside(folder: Path) -> str:
 
 
 def _converter() -> cattrs.Converter:
-    """Strict: a field too many or too few is an error, because a reader that guesses trains on the wrong data."""
+    """Return a strict converter: a field too many or too few is an error, because a guess would train on wrong data."""
     converter = cattrs.Converter(forbid_extra_keys=True)
     for cls in (
         SourceFile,

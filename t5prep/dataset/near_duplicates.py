@@ -1,4 +1,4 @@
-"""What the manifest says of near-duplicates."""
+"""Describe near-duplicates in the manifest."""
 
 import dataclasses
 

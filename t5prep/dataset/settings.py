@@ -1,4 +1,4 @@
-"""All choices of one preparation: each field is an option of `t5prep prepare`, and the manifest holds all of them."""
+"""Hold all choices of one preparation: each field is an option of `t5prep prepare`, and the manifest holds them."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ class Settings:
 
     @property
     def marked(self) -> bool:
-        """Whether a sentinel stands for the middle of an input that was cut."""
+        """Return whether a sentinel stands for the middle of an input that was cut."""
         return self.truncation == "head_tail" and self.marker != "none"
 
     def token_choices(self) -> dict[str, Any]:

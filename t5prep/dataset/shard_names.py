@@ -1,4 +1,4 @@
-"""Names of shards: `train.tfrecord-00003-of-00016`."""
+"""Name shards, and read their names: `train.tfrecord-00003-of-00016`."""
 
 import re
 from collections.abc import Iterable

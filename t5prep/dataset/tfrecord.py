@@ -1,4 +1,4 @@
-"""tf.train.Example records and their TFRecord framing, without TensorFlow.
+"""Write and read tf.train.Example records and their TFRecord framing, without TensorFlow.
 
 The bytes equal TensorFlow's own deterministic serialization (a test holds them against it). Formats:
 tensorflow/core/example/{example,feature}.proto and tensorflow/core/lib/io/record_writer.h.
@@ -20,7 +20,7 @@ IGNORED_LABEL = -100
 
 
 def varint(value: int) -> bytes:
-    """One int64 in protobuf's variable-length coding.
+    """Return one int64 in protobuf's variable-length coding.
 
     >>> varint(300).hex(), varint(-100).hex()
     ('ac02', '9cffffffffffffffff01')
@@ -35,7 +35,7 @@ def varint(value: int) -> bytes:
 
 
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Varints of many ids at once, and where each begins: `int64[n + 1]`. Ids lie in [0, 2^21).
+    """Return the varints of many ids at once, and where each begins: `int64[n + 1]`. Ids lie in [0, 2^21).
 
     One pass over a whole block: this is the hot path of writing.
     """
@@ -56,7 +56,7 @@ def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 
 def unpack(packed: bytes) -> np.ndarray:
-    """The int64 values of packed varints, `int64[n]`: what `varints` and `varint` wrote.
+    """Return the int64 values of packed varints, `int64[n]`, as `varints` and `varint` write them.
 
     >>> unpack(bytes.fromhex("07ac029cffffffffffffffff01")).tolist()
     [7, 300, -100]
@@ -73,14 +73,14 @@ def unpack(packed: bytes) -> np.ndarray:
 
 
 def int64_feature(name: str, packed: bytes) -> bytes:
-    """One entry of an Example's feature map: `name` → the int64 values whose varints are `packed`."""
+    """Return one entry of an Example's feature map: `name` → the int64 values whose varints are `packed`."""
     if packed:
         return _head(name, b"\x1a", len(packed)) + packed
     return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x1a", b"")))
 
 
 def bytes_feature(name: str, values: list[bytes]) -> bytes:
-    """One entry of an Example's feature map: `name` → byte strings."""
+    """Return one entry of an Example's feature map: `name` → byte strings."""
     if len(values) == 1:
         return _head(name, b"\x0a", len(values[0])) + values[0]
     items = b"".join([_tagged(b"\x0a", value) for value in values])
@@ -89,7 +89,7 @@ def bytes_feature(name: str, values: list[bytes]) -> bytes:
 
 @functools.lru_cache(maxsize=1 << 15)
 def _head(name: str, kind: bytes, size: int) -> bytes:
-    """What stands before the one value of an entry: it depends on the value's size alone, and sizes come again."""
+    """Return the bytes before the one value of an entry; they depend on its size alone, and sizes repeat, so it is cached."""
     head = b""
     for tag in (b"\x0a", kind, b"\x12"):
         head = tag + varint(size + len(head)) + head
@@ -107,7 +107,7 @@ def _tagged(tag: bytes, data: bytes) -> bytes:
 
 
 def example(entries: bytes) -> bytes:
-    """An Example of feature entries, which the caller has joined in the order of their names."""
+    """Return an Example of feature entries, which the caller has joined in the order of their names."""
     return b"".join((_features(len(entries)), entries))
 
 
@@ -126,7 +126,7 @@ def payload(framed: bytes, begin: int = 0, end: int | None = None) -> bytes:
 
 
 def frame(record: bytes) -> bytes:
-    """A record as it stands in a TFRecord file: length, checksum, data, checksum."""
+    """Return a record as it stands in a TFRecord file: length, checksum, data, checksum."""
     return b"".join((_length(len(record)), record, _masked(record)))
 
 
@@ -143,7 +143,7 @@ def _masked(data: bytes) -> bytes:
 
 
 def read(stream: BinaryIO) -> Iterator[bytes]:
-    """The records of a TFRecord file. Raises ValueError where a checksum or a length is wrong."""
+    """Yield the records of a TFRecord file. Raises ValueError where a checksum or a length is wrong."""
     position = 0
     while head := stream.read(12):
         if len(head) < 12 or head[8:] != _masked(head[:8]):
@@ -157,7 +157,7 @@ def read(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
-    """The features of an Example, for people and for verification: name → int64 values or byte strings."""
+    """Return the features of an Example, for people and for verification: name → int64 values or byte strings."""
     features: dict[str, list[int] | list[bytes]] = {}
     for _, entries in _fields(record):
         for _, entry in _fields(entries):
@@ -173,7 +173,7 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
 
 
 def raw_features(record: bytes) -> dict[str, list[bytes]]:
-    """The features of an Example, not decoded: name → byte strings, or one string of packed varints.
+    """Return the features of an Example, not decoded: name → byte strings, or one string of packed varints.
 
     Only for records of this module's own making: it is on the hot path of arranging, and looks at no tags.
     """
@@ -194,7 +194,7 @@ def raw_features(record: bytes) -> dict[str, list[bytes]]:
 
 
 def _inside(data: bytes, at: int) -> tuple[int, int]:
-    """Where the content of the length-delimited field at `at` begins and ends."""
+    """Return where the content of the length-delimited field at `at` begins and ends."""
     size = data[at + 1]
     if size < 0x80:
         return at + 2, at + 2 + size
@@ -203,7 +203,7 @@ def _inside(data: bytes, at: int) -> tuple[int, int]:
 
 
 def with_bytes(record: bytes, name: str, values: list[bytes]) -> bytes:
-    """The Example with another value of one bytes feature, which it may not have had; names stay sorted."""
+    """Return the Example with another value of one bytes feature, which it may not have had; names stay sorted."""
     entries = {}
     for _, features in _fields(record):
         for _, entry in _fields(features):
@@ -213,7 +213,7 @@ def with_bytes(record: bytes, name: str, values: list[bytes]) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """(field number, bytes) of a message whose fields are all length-delimited, as an Example's are."""
+    """Yield the field number and the bytes of each field of a message whose fields are all length-delimited, as an Example's are."""
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)

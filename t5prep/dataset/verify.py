@@ -1,4 +1,4 @@
-"""Every shard of a dataset held against its manifest."""
+"""Verify every shard of a dataset against its manifest."""
 
 import concurrent.futures
 import functools
@@ -21,7 +21,7 @@ def verify(
     started: Callable[[int], None] = lambda total: None,
     progress: Callable[[int], None] = lambda read: None,
 ) -> manifest.Manifest:
-    """The manifest of a dataset whose every shard has the size and SHA-256 it says, with no shard missing or too many.
+    """Return the manifest of a dataset after checking that its shards have the sizes and SHA-256 it says, and no others.
 
     The dataset is in a directory or under gs://, where all of it is read. `started` hears how many bytes there are,
     `progress` of each piece that was read, in any thread.

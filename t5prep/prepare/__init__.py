@@ -1,4 +1,4 @@
-"""Preparing: blocks of rows in, sorted shards and their manifest out. The stages that `pipelines` wires with Beam."""
+"""Prepare blocks of rows into sorted shards and their manifest. The stages that `pipelines` wires with Beam."""
 
 from t5prep import make_callable
 

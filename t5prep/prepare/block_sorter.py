@@ -1,4 +1,4 @@
-"""A table of features becomes a spill: finished records of one block, sorted by split and position.
+"""Sort a table of features into a spill: the finished records of one block, sorted by split and position.
 
 A spill is one file (or the same bytes, on a distributed runner): an index, one entry a record, and then the records as
 they will stand in a shard. Because it is sorted, what one shard needs of it is one slice.
@@ -44,10 +44,10 @@ INDEX_ENTRY = np.dtype(
 
 @dataclasses.dataclass(frozen=True)
 class SortedSpill:
-    """Sorted records of one block. `splits` says which entries a split has; `rejected` are finished JSON lines.
+    """Hold the sorted records of one block. `splits` gives the entries of each split; `rejected` are finished JSON lines.
 
-    The bytes are in `data`, or in the file at `path`. `found` where the block was tokenized by an earlier run. `sketch` is
-    there where near-duplicates are looked for. `reason_tokens` are the tokens of what filters rejected; `changed` the rows
+    The bytes are in `data`, or in the file at `path`. `found` is true where an earlier run tokenized the block.
+    `sketch` is None unless near-duplicates are looked for. `reason_tokens` are the tokens of what filters rejected; `changed` the rows
     that each filter changed.
     """
 
@@ -70,7 +70,7 @@ class SortedSpill:
 
 
 class BlockSorter:
-    """Places tables of one preparation. `own_splits` maps a file's name to its split where files are splits."""
+    """Sort the tables of one preparation's blocks. `own_splits` maps a file's name to its split where files are splits."""
 
     def __init__(
         self, settings: Settings, task: Task, *, own_splits: Mapping[str, str], pad_id: int, unk_id: int
@@ -149,7 +149,7 @@ class BlockSorter:
         return sketch.sketch(table, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
 
     def _splits(self, kept: pa.Table, digests: np.ndarray, block: Block) -> tuple[list[str], np.ndarray]:
-        """Names of splits, sorted, and which of them each record is in: what the task says, else the file, else drawn."""
+        """Return the sorted names of splits, and the number of each record's: by the task, else the file, else a draw."""
         if block.file.name in self._own_splits:
             drawn = [self._own_splits[block.file.name]] * len(kept)
         elif self._settings.splits:
@@ -165,7 +165,7 @@ class BlockSorter:
 
     @staticmethod
     def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> list[list[str]]:
-        """The right answers of each record; training has no use for them."""
+        """Return the right answers of each record; a record for training gets none."""
         training = names.index("train") if "train" in names else -1
         said = kept["references"].to_pylist()
         return [[] if split == training else answers for answers, split in zip(said, of.tolist(), strict=True)]
@@ -203,7 +203,7 @@ def _entries(columns: Mapping[str, np.ndarray], *, order: np.ndarray, sizes: np.
 
 
 def only_whole(table: pa.Table) -> pa.Table:
-    """A table in which rows that were cut, on either side, are rejected: `too long`."""
+    """Return the table with each row that was cut, on either side, rejected as `too long`."""
     sides = (("tokens", "inputs"), ("target_tokens", "labels"))
     cut = [pc.greater(table[before], pc.list_value_length(table[kept])) for before, kept in sides]
     longest = pc.cast(pc.max_element_wise(table["tokens"], table["target_tokens"]), pa.string())
@@ -213,7 +213,7 @@ def only_whole(table: pa.Table) -> pa.Table:
 
 
 def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """A column of lists as all its ids, `int32[total]`, and where each list begins, `int64[n + 1]`."""
+    """Return a column of lists as all its ids, `int32[total]`, and where each list begins, `int64[n + 1]`."""
     lists = column.combine_chunks()
     if isinstance(lists, pa.ChunkedArray):
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], column.type)
@@ -222,13 +222,13 @@ def _flat(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _count(lists: tuple[np.ndarray, np.ndarray], token: int) -> np.ndarray:
-    """How often a token stands in each list, `int64[n]`."""
+    """Return how often a token stands in each list, `int64[n]`."""
     ids, begins = lists
     return np.diff(np.searchsorted(np.flatnonzero(ids == token), begins))
 
 
 def _target_digests(labels: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """A polynomial digest of each list of labels, `uint32[n]`: equal lists, equal digests."""
+    """Return a polynomial digest of each list of labels, `uint32[n]`: equal lists, equal digests."""
     ids, begins = labels
     place = np.arange(len(ids)) - np.repeat(begins[:-1], np.diff(begins))
     weighted = (ids.astype(np.uint64) + 1) * (np.uint64(0x9E3779B97F4A7C15) ** (place.astype(np.uint64) + 1))

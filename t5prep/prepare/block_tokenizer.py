@@ -164,7 +164,7 @@ class BlockTokenizer:
         examples: list[Filtered | str],
         made: list[Features | Reject | str],
     ) -> pa.Table:
-        """The table of a block's rows, column by column: a Python loop over rows and columns would cost as much as CSV."""
+        """Return the table of a block's rows, made column by column: a loop over all values would cost as much as CSV."""
         kept = [features if isinstance(features, Features) else _NOTHING for features in made]
         filtered = [one if isinstance(one, Filtered) else _NO_EXAMPLE for one in examples]
         good = [one.example for one in filtered]
@@ -214,7 +214,7 @@ _NO_EXAMPLE = Filtered(Example(None, "", ""))
 
 
 def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:
-    """Lists of ids, each given in pieces, as one array: all pieces are joined once."""
+    """Return lists of ids, each given in pieces, as one array; all pieces are joined at once."""
     lengths = np.fromiter((sum(map(len, parts)) for parts in pieces), np.int32, len(pieces))
     ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
     ids = np.concatenate([np.zeros(0, np.int32), *itertools.chain.from_iterable(pieces)])
@@ -222,6 +222,6 @@ def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:
 
 
 def _digest(example: Example) -> str:
-    """What is the same for the same text, as 32 hex digits."""
+    """Return a digest of a text, as 32 hex digits."""
     text = folded(text_of(example.inputs))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""The manifest of a finished preparation, put together from what its steps counted."""
+"""Build the manifest of a finished preparation from what its steps counted."""
 
 import collections
 import dataclasses
@@ -122,7 +122,7 @@ def account(spills: Sequence[SortedSpill], written: Sequence[WrittenShard]) -> d
 
 
 def _ledger(total: record_counts.Counts, counted: Mapping[str, record_counts.Counts]) -> dict[str, Any]:
-    """What truncation cost in all, and the split of each row that lost most."""
+    """Return what truncation cost in all, and the split of each row that lost most."""
     ledger = record_counts.ledger(total)
     for side, field in (("inputs", "worst"), ("targets", "targets_worst")):
         split_of = {one.place: split for split, counts in counted.items() for one in getattr(counts, field)}
@@ -153,7 +153,7 @@ def _near_duplicates(repeats: Repeats | None) -> NearDuplicates | None:
 
 
 def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
-    """What the manifest says of a tokenizer."""
+    """Return what the manifest says of a tokenizer."""
     return manifest.Tokenizer(
         name=tokenizer.name,
         sha256=tokenizer.sha256,
@@ -195,7 +195,7 @@ def _split(
 
 
 def _packed(counts: record_counts.Counts, settings: Settings) -> dict[str, Any]:
-    """How many examples the rows hold, and which share of all places is padding, unpacked and packed."""
+    """Return how many examples the rows hold, and the share of padding, unpacked and packed."""
     tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
     shares = (round(1 - tokens / (count * room), 4) for count in (counts.examples, counts.records))
     return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}

@@ -1,4 +1,4 @@
-"""A digest of the code that makes tokens of rows: the edit of a comment or of a docstring does not change it."""
+"""Compute a digest of the code that makes tokens of rows; edits of comments and docstrings do not change it."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""The rows of a block that its task's template describes become a table of features, column by column."""
+"""Tokenize the rows that a task's template describes into a table of features, column by column."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Described(NamedTuple):
-    """The features of the rows that the template describes (feature_table.SCHEMA), and which rows these are: bool[rows]."""
+    """Hold the features of the rows that the template describes (feature_table.SCHEMA), and which rows these are: bool[rows]."""
 
     table: pa.Table
     rows: np.ndarray
@@ -29,7 +29,7 @@ def usable(settings: Settings) -> bool:
 
 
 class ColumnTokenizer:
-    """Tokenizes columns of text by a template. Threads may share it."""
+    """Tokenize columns of text by a template. Threads may share it."""
 
     def __init__(self, template: Template, settings: Settings, tokenizer: Tokenizer) -> None:
         self.template = template

@@ -1,4 +1,4 @@
-"""The texts of an evaluation set, prepared or raw."""
+"""Read the texts of an evaluation set, prepared or raw."""
 
 import itertools
 from collections.abc import Iterator

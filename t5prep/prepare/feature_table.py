@@ -1,4 +1,4 @@
-"""The table of features that a block of rows becomes."""
+"""Describe the table of features that a block of rows is made into."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Texts of evaluation sets that stand in the rows that are prepared (`--decontaminate`)."""
+"""Find texts of evaluation sets in the rows that are prepared (`--decontaminate`)."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""How a number of bytes for everything together becomes workers, blocks and ranges."""
+"""Divide a number of bytes of memory among workers, blocks and ranges."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ SMALLEST_BLOCK = 256 << 10
 
 
 class Budget(NamedTuple):
-    """Worker processes, bytes of source in a block, bytes of records gathered at a time."""
+    """Hold the number of worker processes, the source bytes of a block, and the bytes of records merged at a time."""
 
     workers: int
     block_bytes: int = LARGEST_BLOCK
@@ -28,7 +28,7 @@ LARGEST = Budget(1)
 
 
 def share(memory: int, *, workers: int) -> Budget:
-    """The budget of so many bytes in all: fewer workers than asked for where they would have too little each.
+    """Return the budget of so many bytes in all, with fewer workers than asked for if each would have too little.
 
     >>> share(2 << 30, workers=2)
     Budget(workers=2, block_bytes=2097152, range_bytes=33554432)

@@ -1,4 +1,4 @@
-"""The place a dataset is prepared into: claimed by one run at a time, and never somebody else's."""
+"""Claim the folder that a dataset is prepared into: one run at a time, and never over other files."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,7 @@ _BESIDE = (manifest.REJECTED, "report.html", manifest.NAME)
 
 
 class Identity(NamedTuple):
-    """What makes two preparations the same dataset, as far as it can be told before running one.
+    """Hold what makes two preparations the same dataset, as far as it is known before running one.
 
     `tokenizer` is its SHA-256, `task_sha256` that of the user's own task file, and `files` are names and bytes.
     """
@@ -47,7 +47,7 @@ def refuse_inside(out: str, *, source: str) -> None:
 
 @contextlib.contextmanager
 def claimed(out: str | Path, *, same: Identity) -> Iterator[None]:
-    """A directory or prefix, swept of an earlier run and claimed; `same` is held against what a dataset there says.
+    """Yield a directory or prefix that is claimed and cleaned of an earlier run; a dataset there is compared with `same`.
 
     A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
     unfinished run left behind is swept away. Raises OutputError for a place that holds anything else.
@@ -61,7 +61,7 @@ def claimed(out: str | Path, *, same: Identity) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch(out: str | Path) -> Iterator[str]:
-    """A directory of this machine for what need not outlive the run: beside the shards, where that is a directory."""
+    """Yield a directory of this machine for scratch files: beside the shards, where these are in a directory."""
     if not gcs.is_gs(out):
         yield str(Path(out) / SPOOL)
         return
@@ -71,7 +71,7 @@ def scratch(out: str | Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _bucket(out: str, same: Identity) -> Iterator[None]:
-    """No object is read before the manifest, so shards are replaced where they are, and stale ones go at the end."""
+    """Claim a prefix. No object is read before the manifest, so shards are replaced in place and stale ones go last."""
     out = out.rstrip("/")
     there = gcs.objects(out)
     _refuse_foreign(out, set(there), same)
@@ -163,7 +163,7 @@ def _ours(name: str) -> bool:
 
 
 def _sweep(out: Path) -> None:
-    """Removes what an earlier run left: the manifest first, so that no moment shows it over half of its shards."""
+    """Remove what an earlier run left, the manifest first: it never stands over half of its shards."""
     (out / manifest.NAME).unlink(missing_ok=True)
     _sweep_unfinished(out)
     for path in out.iterdir():
@@ -172,7 +172,7 @@ def _sweep(out: Path) -> None:
 
 
 def _sweep_unfinished(out: Path) -> None:
-    """Removes the spool, and what a worker had begun to write when it was killed."""
+    """Remove the spool, and what a worker had begun to write when it was killed."""
     for path in out.glob(f"{atomic_files.UNFINISHED}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A spill is cut into what each shard needs of it, so that a runner's own shuffle can bring the pieces together."""
+"""Cut a spill into the pieces that shards need, so that a runner's own shuffle can bring them together."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ from t5prep.prepare.shard_writer import ShardSpec
 
 
 def cut(spill: SortedSpill, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, SortedSpill]]:
-    """Shard name → a piece of the spill, its bytes inside; shards that it has nothing for are left out.
+    """Yield the name of each shard that the spill has records for, and that piece of the spill with its bytes.
 
-    Of the splits that a shard must not share ids with, its pieces hold positions only.
+    Pieces of the splits that a shard must not share ids with hold positions only.
     """
     entries = np.frombuffer(spill.data, INDEX_ENTRY, spill.records)
     records = memoryview(spill.data)[spill.records * INDEX_ENTRY.itemsize :]
@@ -38,7 +38,7 @@ def cut(spill: SortedSpill, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, S
 
 
 def _parts(high: np.ndarray, shards: int) -> Iterator[tuple[int, int, int]]:
-    """Number, begin and end of each shard's part of sorted positions, where there is one."""
+    """Yield the number, begin and end of each shard's part of sorted positions, where there is one."""
     inner = np.searchsorted(high, np.array(placement.shard_edges(shards)[1:-1], np.uint64))
     bounds = np.concatenate(([0], inner, [len(high)]))
     for number in np.flatnonzero(np.diff(bounds)).tolist():

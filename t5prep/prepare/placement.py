@@ -1,4 +1,4 @@
-"""Where an example goes: split, shard and position, all from one keyed hash of its id.
+"""Compute the split, the shard and the position of an example from one keyed hash of its id.
 
 The order of a split is the order of its digests, and its shards are equal ranges of that order, so the same examples
 give the same bytes from any runner, any number of workers, any order of the rows and any restart.
@@ -15,7 +15,7 @@ POSITION = np.dtype([("high", ">u8"), ("low", ">u8")])
 
 
 def digests(ids: Iterable[str], *, seed: int) -> np.ndarray:
-    """Keyed digests of ids, as `uint8[len(ids), 24]`. blake2b because it is keyed, fast and in every Python.
+    """Return keyed digests of ids, as `uint8[len(ids), 24]`. blake2b because it is keyed, fast and in every Python.
 
     >>> digests(["a", "b"], seed=0)[:, :2].tolist()
     [[238, 130], [61, 114]]
@@ -27,19 +27,19 @@ def digests(ids: Iterable[str], *, seed: int) -> np.ndarray:
 
 
 def positions(digest: np.ndarray) -> np.ndarray:
-    """The position part of digests, as `POSITION[n]`: two big-endian halves that sort as the bytes do."""
+    """Return the position part of digests, as `POSITION[n]`: two big-endian halves that sort as the bytes do."""
     return np.ascontiguousarray(digest[:, 8:]).view(POSITION).reshape(-1)
 
 
 def draw_splits(digest: np.ndarray, *, shares: Mapping[str, float]) -> np.ndarray:
-    """For each digest the index of its split in `shares`, as `int64[n]`; shares add up to 1."""
+    """Return the index of each digest's split in `shares`, as `int64[n]`; shares add up to 1."""
     uniform = np.ascontiguousarray(digest[:, :8]).view(">u8").reshape(-1).astype(np.float64) / 2.0**64
     edges = np.cumsum(list(shares.values()))
     return np.minimum(np.searchsorted(edges, uniform, side="right"), len(edges) - 1)
 
 
 def shard_edges(shards: int) -> list[int]:
-    """Where the shards of a split begin, as the high halves of positions: `shards` equal ranges of 2^64.
+    """Return the begins and the end of a split's shards, as high halves of positions: `shards` equal ranges of 2^64.
 
     >>> [hex(edge) for edge in shard_edges(4)][:3]
     ['0x0', '0x4000000000000000', '0x8000000000000000']

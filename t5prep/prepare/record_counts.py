@@ -1,4 +1,4 @@
-"""What is counted of records, so that it can be added up over shards and splits and ends in the manifest."""
+"""Count what the manifest says of records, in a form that adds up over shards and splits."""
 
 import collections
 import dataclasses
@@ -30,7 +30,7 @@ class Lost(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of the records of one shard, or of several added together.
+    """Hold counts of the records of one shard, or of several added together.
 
     `examples` are those that the records were made of: more than records where they are packed, documents where text is
     cut into rows.
@@ -90,7 +90,9 @@ def count(
     marked: bool,
     name: Callable[[int], str] | None = None,
 ) -> Counts:
-    """Counts of placed records (block_sorter.ENTRY[n]). `labels` are the label ids of each target digest, where known.
+    """Return the counts of sorted records (block_sorter.INDEX_ENTRY[n]).
+
+    `labels` are the label ids of each target digest, where known.
 
     `marked` says whether a marker takes one place of a cut input, which is no token of the text; `name` gives the id of
     an entry, for those that lost most.
@@ -127,7 +129,7 @@ def count(
 
 
 def _worst(lost: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[int], str] | None) -> tuple[Lost, ...]:
-    """The entries that lost most, so many tokens of those in the column `tokens`."""
+    """Return the entries that lost most; `tokens` is the column of their tokens before cutting."""
     if name is None:
         return ()
     first = np.lexsort((entries["low"], entries["high"], -lost))[:WORST]
@@ -139,7 +141,7 @@ def _worst(lost: np.ndarray, tokens: str, entries: np.ndarray, name: Callable[[i
 
 
 def joint(inputs: np.ndarray, targets: np.ndarray) -> collections.Counter:
-    """How many records have which lengths: {(input bucket, target bucket): count}."""
+    """Return how many records have which lengths: {(input bucket, target bucket): count}."""
     return collections.Counter(
         zip(_bucket(inputs, STEPS[0]).tolist(), _bucket(targets, STEPS[1]).tolist(), strict=True)
     )
@@ -150,7 +152,7 @@ def _bucket(lengths: np.ndarray, step: int) -> np.ndarray:
 
 
 def percentiles(histogram: collections.Counter) -> dict[str, int]:
-    """p50, p90, p95 and p99 of a histogram {bucket: count}: the bucket that reaches each.
+    """Return p50, p90, p95 and p99 of a histogram {bucket: count}: the bucket that reaches each.
 
     >>> percentiles(collections.Counter({16: 90, 32: 9, 512: 1}))
     {'p50': 16, 'p90': 16, 'p95': 32, 'p99': 32}
@@ -192,7 +194,7 @@ def _named(worst: Iterable[Lost]) -> list[dict[str, Any]]:
 
 
 def is_classification(counts: Counts) -> bool:
-    """Whether the targets of a whole dataset are labels: few different ones, and each of them twice on average.
+    """Return whether the targets of a whole dataset are labels: few different ones, and each of them twice on average.
 
     >>> is_classification(Counts(records=6, labels={(5,): (1, 2), (6,): (0, 3)}))
     True
@@ -203,7 +205,7 @@ def is_classification(counts: Counts) -> bool:
 
 
 def association(labels: dict[tuple[int, ...], tuple[int, int]]) -> float:
-    """Cramér's V between a row's label and whether it holds markup: 0 is none, 1 is that one tells the other.
+    """Return Cramér's V between a row's label and whether it holds markup: 0 is none, 1 is that one tells the other.
 
     >>> association({(5,): (10, 0), (6,): (0, 10)}), association({(5,): (10, 0), (6,): (10, 0)})
     (1.0, 0.0)

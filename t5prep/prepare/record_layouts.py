@@ -1,4 +1,4 @@
-"""What stands in a shard: its placed records as they are, several of them in one row, or documents with spans hidden.
+"""Lay out the records of a shard: as they were sorted, several examples in a row, or documents with hidden spans.
 
 An arrangement takes the ranges of a shard in order, and gives back the bytes to write and what to count of them. Records
 that are to be arranged were written bare, without padding.
@@ -21,14 +21,14 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Range(NamedTuple):
-    """Some consecutive records of a shard: an entry each (block_sorter.INDEX_ENTRY[n]), and their bytes, one after the other."""
+    """Hold some consecutive records of a shard: an entry each (block_sorter.INDEX_ENTRY[n]), and their bytes, one after the other."""
 
     entries: np.ndarray
     data: bytes
 
 
 class Built(NamedTuple):
-    """Finished records, and what is counted of them."""
+    """Hold finished records, and what is counted of them."""
 
     data: bytes
     counts: record_counts.Counts
@@ -38,7 +38,7 @@ Arrangement = Callable[[Iterable[Range]], Iterator[Built]]
 
 
 def choose(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Arrangement:
-    """The arrangement of a preparation."""
+    """Return the arrangement of a preparation."""
     if task.spans:
         return HiddenSpans(
             settings, task.spans, tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0)
@@ -52,12 +52,12 @@ def choose(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Arrang
 
 @dataclasses.dataclass(frozen=True)
 class AsSpilled:
-    """Records as they were placed. `marked`: a cut input holds one marker, which is no token of the text."""
+    """Write records as they were sorted. `marked`: a cut input holds one marker, which is no token of the text."""
 
     marked: bool
 
     def __call__(self, ranges: Iterable[Range]) -> Iterator[Built]:
-        """Each range as it is."""
+        """Yield each range as it is."""
         for entries, data in ranges:
             parsed = _Parsed(entries, data)
             yield Built(data, record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id))
@@ -65,14 +65,14 @@ class AsSpilled:
 
 @dataclasses.dataclass(frozen=True)
 class PackedRows:
-    """Several examples a row, first-fit inside each range."""
+    """Pack several examples into a row, first-fit inside each range."""
 
     settings: Settings
     marked: bool
     pad_id: int
 
     def __call__(self, ranges: Iterable[Range]) -> Iterator[Built]:
-        """Each range as fewer records."""
+        """Yield each range as fewer records."""
         room = self.settings.input_length, self.settings.target_length
         write = record_writer.PackedWriter(self.settings, pad_id=self.pad_id)
         for entries, data in ranges:
@@ -91,7 +91,7 @@ class PackedRows:
 
 @dataclasses.dataclass(frozen=True)
 class HiddenSpans:
-    """Documents end to end, cut into rows that are full once spans of them are hidden (span_corruption.corrupt).
+    """Join documents, and cut them into rows that are full once spans are hidden (span_corruption.corrupt).
 
     Only the last row of a shard is shorter. A row is named after its first token, and its spans are drawn from that name.
     """
@@ -104,7 +104,7 @@ class HiddenSpans:
     first_sentinel: int
 
     def __call__(self, ranges: Iterable[Range]) -> Iterator[Built]:
-        """All ranges as one sequence of tokens, in rows."""
+        """Yield the rows of all ranges, taken as one sequence of tokens."""
         hide = self.spans._asdict()
         length, _ = span_corruption.lengths(self.settings.input_length, **hide)
         write = record_writer.RecordWriter(self.settings, pad_id=self.pad_id)
@@ -124,7 +124,7 @@ class HiddenSpans:
 
 
 class _Counted:
-    """The documents of a shard, id and tokens, and how many were taken since last asked."""
+    """Yield the documents of a shard, id and tokens, and count those taken since the last call of `taken`."""
 
     def __init__(self, ranges: Iterable[Range]) -> None:
         self._ranges = ranges
@@ -147,12 +147,12 @@ def _bare(entries: np.ndarray, data: bytes) -> record_writer.Bare:
 
 
 def _flat(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Full rows as a writer wants lists: all ids, and where each row begins."""
+    """Return full rows as a writer takes lists: all ids, and where each row begins."""
     return rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1]
 
 
 class _Parsed:
-    """Single records of a range, by their place in it."""
+    """Parse single records of a range, by their place in it."""
 
     def __init__(self, entries: np.ndarray, data: bytes) -> None:
         self._entries, self._data = entries, data
@@ -163,12 +163,12 @@ class _Parsed:
         return tfrecord.parse(tfrecord.payload(self._data, end - int(self._entries["size"][i]), end))
 
     def id(self, i: int) -> str:
-        """The id of a record."""
+        """Return the id of a record."""
         (id,) = self._record(i)["id"]
         return id.decode() if isinstance(id, bytes) else str(id)
 
     def labels(self) -> dict[int, tuple[int, ...]] | None:
-        """The label ids behind each target digest, while there are few enough to be classes."""
+        """Return the label ids of each target digest, or None where there are too many to be classes."""
         digests, first = np.unique(self._entries["target"], return_index=True)
         if len(digests) > record_counts.MOST_LABELS:
             return None

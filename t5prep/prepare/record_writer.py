@@ -1,4 +1,4 @@
-"""Features as framed tf.train.Example records: padded to fixed lengths, ragged, or several examples in one."""
+"""Write features as framed tf.train.Example records: padded to fixed lengths, ragged, or several examples in one."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -26,7 +26,7 @@ def built_when_written(settings: Settings, task: Task) -> bool:
 
 
 def features(settings: Settings, *, references: bool) -> dict[str, Feature]:
-    """The features of a record of this preparation, as the manifest names them (design: the data contract)."""
+    """Return the features of a record of this preparation, as the manifest names them (design: the data contract)."""
     inputs, targets = settings.input_length, settings.target_length
     if settings.layout == "packed":
         lengths = {"input_ids": inputs, "input_positions": inputs, "input_segment_ids": inputs}
@@ -47,7 +47,7 @@ def features(settings: Settings, *, references: bool) -> dict[str, Feature]:
 
 
 class Records(NamedTuple):
-    """Framed records, one after the other, and how many bytes each has: uint32[records]."""
+    """Hold framed records, one after the other, and how many bytes each has: uint32[records]."""
 
     data: bytes
     sizes: np.ndarray
@@ -59,10 +59,10 @@ class Records(NamedTuple):
 
 
 class RecordWriter:
-    """Writes a block of features at once: in C where that is built, else with numpy, to the same bytes."""
+    """Write a block of features at once: in C where that is built, else with numpy, to the same bytes."""
 
     def __init__(self, settings: Settings, *, pad_id: int, bare: bool = False) -> None:
-        """`bare`: without padding and masks, to be arranged into other records when a shard is gathered."""
+        """Set up a writer. `bare`: without padding and masks, because records are built when a shard is written."""
         self._padded = settings.layout == "padded" and not bare
         self._masks = settings.masks and not bare
         self._lengths = settings.input_length, settings.target_length
@@ -122,7 +122,7 @@ class RecordWriter:
         return records
 
     def _mask_entries(self, inputs: np.ndarray, labels: np.ndarray) -> list[bytes]:
-        """The entries of both masks, which come first in the order of names."""
+        """Return the entries of both masks, which come first in the order of names."""
         return [
             self._mask("attention_mask", tokens, self._lengths[0])
             + self._mask("decoder_attention_mask", targets, self._lengths[1])
@@ -135,7 +135,7 @@ class RecordWriter:
 
 
 class PackedWriter:
-    """Writes rows of several examples each (packing.pack): their ids, tokens, segment ids and positions."""
+    """Write rows of several examples each (packing.pack): their ids, tokens, segment ids and positions."""
 
     def __init__(self, settings: Settings, *, pad_id: int) -> None:
         self._lengths = {"input": settings.input_length, "label": settings.target_length}
@@ -143,7 +143,7 @@ class PackedWriter:
         self._pads = {name: tfrecord.varint(pads.get(name, 0)) for name in packing.FEATURES}
 
     def __call__(self, ids: list[list[str]], rows: Mapping[str, np.ndarray]) -> list[bytes]:
-        """Framed records; a row's `id` are those of its examples, in the order of its segments."""
+        """Return framed records; a row's `id` holds those of its examples, in the order of its segments."""
         columns = {}
         for name in packing.FEATURES:
             side = name.partition("_")[0].rstrip("s")
@@ -162,7 +162,7 @@ class PackedWriter:
 
 
 class Bare(NamedTuple):
-    """Records read back before they are arranged: ids, and tokens without padding, `int32[length]` each."""
+    """Hold records read back before they are laid out: ids, and tokens without padding, `int32[length]` each."""
 
     ids: list[str]
     inputs: list[np.ndarray]
@@ -170,7 +170,7 @@ class Bare(NamedTuple):
 
 
 def read_bare(data: bytes, *, sizes: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> Bare:
-    """Bare records, one after the other, of known sizes in bytes and lengths in tokens: all `int[n]`."""
+    """Return bare records, given one after the other with sizes in bytes and lengths in tokens: all `int[n]`."""
     ends = np.cumsum(sizes, dtype=np.int64).tolist()
     read = [
         tfrecord.raw_features(tfrecord.payload(data, end - size, end))
@@ -185,7 +185,7 @@ def read_bare(data: bytes, *, sizes: np.ndarray, inputs: np.ndarray, labels: np.
 
 
 def padded(ids: np.ndarray, begins: np.ndarray, *, length: int | None, pad: bytes) -> list[bytes]:
-    """The varints of each list of flat ids, filled up with `pad` (itself a varint) to `length` values, if there is one."""
+    """Return the varints of each list of flat ids, filled up with `pad` (itself a varint) to `length` values, if there is one."""
     data, places = tfrecord.varints(ids)
     edges = places[begins].tolist()
     pieces = [data[edges[i] : edges[i + 1]] for i in range(len(edges) - 1)]

@@ -1,4 +1,4 @@
-"""Several right answers to one input, in rows of their own: to evaluate they are the references of one record."""
+"""Merge rows that are several right answers to one input into one record with references, for evaluation."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from t5prep.prepare.record_layouts import Range
 
 
 def merged(records: Range) -> Range:
-    """Records of one id, which stand side by side, as one: the first row's, with the references of all.
+    """Return the records with neighbours of one id made one: the first row's, with the references of all.
 
     The order of references is that of the rows; no reference stands twice.
     """

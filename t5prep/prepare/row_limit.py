@@ -1,4 +1,4 @@
-"""Reading only so many rows: the first of each split, where files are splits themselves, else the first of all."""
+"""Read only so many rows: the first of each split, where files are splits themselves, else the first of all."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,14 @@ from t5prep.tasks.task import Corpus
 
 @dataclasses.dataclass(frozen=True)
 class LimitedFile:
-    """A file or a pair of files, and how many of its rows are wanted (None: all)."""
+    """Hold a file or a pair of files, and how many of its rows are wanted (None: all)."""
 
     element: RawFile | Pair
     rows: int | None = None
 
 
 def limited_files(files: Sequence[RawFile], settings: Settings, corpus: Corpus) -> Iterator[LimitedFile]:
-    """The files, paired, each with its share of the limit; with one, files are read until it is reached.
+    """Yield the files, paired, each with its share of the limit; with a limit, files are read until it is reached.
 
     Raises SourceError for a file that cannot be read or has no partner.
     """
@@ -40,7 +40,7 @@ def limited_files(files: Sequence[RawFile], settings: Settings, corpus: Corpus) 
 
 
 def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """The blocks of a file or pair (pairs.scan), as far as its rows are wanted. Raises SourceError."""
+    """Yield the blocks of a file or pair (parallel_files.scan), as far as its rows are wanted. Raises SourceError."""
     left = file.rows
     if left == 0:
         return

@@ -1,4 +1,4 @@
-"""Warnings about rows: too many without an example, a class that is missing, a split without rows."""
+"""Warn about rows: too many without an example, a class that is missing, a split without rows."""
 
 from collections.abc import Collection, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""How many shards each split gets, once it is known how much there is."""
+"""Plan how many shards each split gets, once all records are counted."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,11 @@ RECORDS_A_SHARD = 256
 
 
 def plan_shards(spills: Iterable[SortedSpill], *, shards: int | None, drawn: bool) -> list[ShardSpec]:
-    """Shards of all splits, in order. `shards` is how many the largest split gets, or None to choose a power of two.
+    """Return the shards of all splits, in order. `shards` is the number of the largest split's, None for a power of two.
 
     Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
 
-    None where there is no example at all. Raises UsageError when there are more shards than examples.
+    The list is empty where there is no example at all. Raises UsageError when there are more shards than examples.
     """
     records: dict[str, int] = {}
     sizes: dict[str, int] = {}
@@ -41,11 +41,11 @@ def plan_shards(spills: Iterable[SortedSpill], *, shards: int | None, drawn: boo
 
 
 def _precedence(split: str) -> tuple[int, str]:
-    """Which split keeps an id that two have: test before validation before any other, train last."""
+    """Return the rank by which one of two splits keeps an id: test, validation, any other, and train last."""
     return {"test": 0, "validation": 1, "train": 3}.get(split, 2), split
 
 
 def _chosen(records: int, size: int) -> int:
-    """A power of two, so that any number of hosts that is one too gets equal parts."""
+    """Return a power of two as the number of shards: hosts that are a power of two get equal parts."""
     wanted = max(-(-size // SHARD_BYTES), min(FEWEST_SHARDS, records // RECORDS_A_SHARD), 1)
     return 1 << (wanted - 1).bit_length()

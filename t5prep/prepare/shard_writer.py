@@ -1,4 +1,4 @@
-"""The slices of all spills that fall into one shard become that shard: merged, freed of duplicates, counted, written.
+"""Write a shard from the slices of all spills that fall into it: merged, without duplicates, counted.
 
 Memory stays bounded whatever a shard's size: it is written in ranges of positions, each about RANGE_BYTES, and a range
 of a sorted spill is one read.
@@ -30,7 +30,7 @@ RANGE_BYTES = 32 << 20
 
 @dataclasses.dataclass(frozen=True)
 class ShardSpec:
-    """One shard to gather: which of its split's equal ranges of positions, and about how many bytes that is.
+    """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
 
     `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
     """
@@ -43,7 +43,7 @@ class ShardSpec:
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """Return the shard's file name."""
         return shard_names.name(self.split, self.number, self.shards)
 
     @property
@@ -133,7 +133,7 @@ def _ranges(
     repeats: Sequence[Repeats],
     range_bytes: int,
 ) -> Iterator[Range]:
-    """The records of a shard in order, in ranges of positions; the others go to `left_out`."""
+    """Yield the records of a shard in order, in ranges of positions; those without a record of their own go to `left_out`."""
     ranges = max(1, -(-spec.bytes // range_bytes))
     low, high = spec.bounds
     cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
@@ -168,7 +168,7 @@ def _ranges(
 
 
 def _slices(spills: Iterable[SortedSpill], split: str, start: int, stop: int) -> Iterator[_Slice]:
-    """What each spill has of a range of positions; `begin` counts from the slice's own data."""
+    """Yield what each spill has of a range of positions; `begin` counts from the slice's own data."""
     for spill in spills:
         if split not in spill.splits:
             continue
@@ -234,7 +234,7 @@ def _without_duplicates(
     keys: Sequence[str],
     same: str,
 ) -> tuple[np.ndarray, list[tuple[str, bytes]]]:
-    """The order without all but one record of equal keys, and a JSON line for each that was left out."""
+    """Return the order with one record for equal keys, and the file and JSON line of each that was left out."""
     equal = np.zeros(len(order) + 1, bool)
     equal[1:-1] = np.all([entries[key][order[1:]] == entries[key][order[:-1]] for key in keys], axis=0)
     if not equal.any():
@@ -269,7 +269,7 @@ def _without_leaks(
     others: Sequence[_Slice],
     reason: str,
 ) -> tuple[np.ndarray, list[tuple[str, bytes]]]:
-    """The order without records whose position another split has too, and a JSON line for each of those."""
+    """Return the order without records whose position another split has, and the file and JSON line of each of those."""
     if not others:
         return order, []
     taken = {

@@ -1,4 +1,4 @@
-"""Settings made whole and checked by the task that they are for."""
+"""Complete and check settings by the task that they are for."""
 
 import dataclasses
 from collections.abc import Mapping

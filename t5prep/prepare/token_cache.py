@@ -1,4 +1,4 @@
-"""Tokenized blocks that are kept for the next run: under the digest of what made them, and bounded on disk.
+"""Keep tokenized blocks for the next run, under the digest of what made them, and within a bound on disk.
 
 A run that was killed finds what it had done, and a run that differs only in seed, splits, shards or layout finds all.
 """
@@ -72,7 +72,7 @@ def digest(key: str, block: Block, *, columns: Sequence[str]) -> str:
 
 
 def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
-    """The stored bytes of the columns of a row group that are read."""
+    """Yield the stored bytes of those columns of a row group that are read."""
     with sources.open_random(block.file) as file:
         group = pyarrow.parquet.ParquetFile(file).metadata.row_group(block.begin)
         for chunk in map(group.column, range(group.num_columns)):
@@ -84,7 +84,7 @@ def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
 
 
 def find(folder: Path, name: str) -> pa.Table | None:
-    """The table of that digest, which counts as used now; None where there is none."""
+    """Return the table of that digest, and mark it as used now; None where there is none."""
     path = _path(folder, name)
     with contextlib.suppress(OSError, pa.ArrowInvalid), pa.OSFile(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
@@ -94,7 +94,7 @@ def find(folder: Path, name: str) -> pa.Table | None:
 
 
 def keep(folder: Path, name: str, table: pa.Table) -> None:
-    """Keeps a table, unless there is no room: then the run goes on without."""
+    """Keep a table, unless there is no room: then the run goes on without."""
     if (folder / _FULL).exists():
         return
     table = _cast(table, _WIDE, _NARROW)
@@ -108,7 +108,7 @@ def keep(folder: Path, name: str, table: pa.Table) -> None:
 
 
 def _cast(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
-    """The table with each column of the old type in the new one, where all of its values fit."""
+    """Return the table with each column of the old type in the new one, where all of its values fit."""
     for place, field in enumerate(table.schema):
         if field.type == old:
             with contextlib.suppress(pa.ArrowInvalid):
@@ -117,7 +117,7 @@ def _cast(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
 
 
 def bound(folder: Path, *, limit: int, began: float) -> None:
-    """Removes blocks, the longest unused first, until they fit into `limit` bytes.
+    """Remove blocks, the longest unused first, until they fit into `limit` bytes.
 
     Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept.
     """
@@ -140,7 +140,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
-    """Every kept block and its stat; leftovers of killed workers are removed on the way."""
+    """Yield every kept block and its stat, and remove leftovers of killed workers."""
     for path in folder.glob("??/*"):
         with contextlib.suppress(OSError):
             said = path.stat()

@@ -1,1 +1,1 @@
-"""Filters: a text in, the text that goes on out, or why it does not (`--filter`)."""
+"""Filter texts: take a text, and return the text to use or raise the reason why it is rejected (`--filter`)."""

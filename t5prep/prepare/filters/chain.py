@@ -1,4 +1,4 @@
-"""Several filters, one after the other, on the texts of an example."""
+"""Apply several filters, one after the other, to the texts of an example."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""`gopher:least_words=20` as a filter: its name, and the settings that differ from its defaults."""
+"""Read `gopher:least_words=20` as a filter: its name, and the settings that differ from its defaults."""
 
 import dataclasses
 import importlib

@@ -1,4 +1,4 @@
-"""A filter of the user's own: a function in a file of theirs."""
+"""Load a filter from a user's own file: a function in it."""
 
 import dataclasses
 import types

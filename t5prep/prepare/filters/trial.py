@@ -1,4 +1,4 @@
-"""What filters would do to some texts, before a long run does it."""
+"""Try filters on some texts before a long run."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ SHOWN, CHARACTERS = 3, 100
 
 @dataclasses.dataclass
 class Outcome:
-    """What one filter did to the texts that came to it: how many, with how many words, and some of what it rejected."""
+    """Hold what one filter did: how many texts it got, with how many words, and some of those that it rejected."""
 
     filter: str
     texts: int = 0
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclasses.dataclass
 class Trial:
-    """What all filters did, one after the other, and what is left: texts and words, of how many."""
+    """Hold what all filters did, one after the other, and how many texts and words are left of how many."""
 
     texts: int
     words: int

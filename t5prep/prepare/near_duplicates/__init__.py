@@ -1,1 +1,1 @@
-"""Near-duplicates: texts in, rows that repeat another row out (MinHash, LSH, exact Jaccard, connected components)."""
+"""Find near-duplicates: take texts, return the rows that repeat another one (MinHash, LSH, exact Jaccard, connected components)."""

@@ -1,4 +1,4 @@
-"""Rows that share an LSH band are linked, a range of band values at a time."""
+"""Link rows that share an LSH band, a range of band values at a time."""
 
 import itertools
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Candidates become clusters: pairs that share a band are verified, and verified pairs are connected."""
+"""Make clusters of candidates: verify the pairs that share a band, and connect the verified pairs."""
 
 from collections.abc import Iterator
 

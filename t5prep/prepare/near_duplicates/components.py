@@ -1,4 +1,4 @@
-"""Connected components of links between rows."""
+"""Find the connected components of links between rows."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Exact Jaccard similarity of sets of shingles, many pairs at a time."""
+"""Compute the exact Jaccard similarity of sets of shingles, many pairs at a time."""
 
 from typing import NamedTuple
 

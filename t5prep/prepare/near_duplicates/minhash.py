@@ -1,4 +1,4 @@
-"""Sets of shingles become MinHash signatures, and signatures the values of LSH bands."""
+"""Compute MinHash signatures of sets of shingles, and the values of LSH bands from signatures."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A mixer of 64 bits, and fixed odd numbers drawn with it."""
+"""Mix 64-bit numbers, and draw fixed odd numbers with the mixer."""
 
 import numpy as np
 

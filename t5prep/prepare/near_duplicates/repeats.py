@@ -1,4 +1,4 @@
-"""Clusters become the rows to drop: of each cluster one row is kept, by a rule that no order of the rows changes."""
+"""Choose the rows to drop: each cluster keeps one row, by a rule that does not depend on the order of the rows."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

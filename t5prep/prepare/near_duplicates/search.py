@@ -1,4 +1,4 @@
-"""The search for near-duplicates in steps that an engine can spread: links, groups of linked rows, repeats."""
+"""Search for near-duplicates in steps that an engine can spread: links, groups of linked rows, repeats."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence

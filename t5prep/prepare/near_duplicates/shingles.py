@@ -1,4 +1,4 @@
-"""Texts become hashes of their runs of words (shingles), a whole block at a time in numpy."""
+"""Hash the runs of words (shingles) of texts, a whole block at a time in numpy."""
 
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-"""What finding near-duplicates needs of one block: its LSH bands sorted by value, and the shingles of each row."""
+"""Hold what the search for near-duplicates needs of one block: its sorted LSH bands and the shingles of each row."""
 
 import dataclasses
 from pathlib import Path
