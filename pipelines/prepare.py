@@ -128,7 +128,7 @@ def wired(
     pool: str = "",
     spread: bool = False,
 ) -> Any:
-    """Wire all steps of the pipeline, and return their results. `spread`: workers share neither memory nor disk."""
+    """Return the pipeline with all its steps added. `spread`: workers share neither memory nor disk."""
     from pipelines import near_duplicates, transforms
 
     settings, write_shard = work.job.settings, WriteShard(work.job, finish.out, shared.range_bytes)
