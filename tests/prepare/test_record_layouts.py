@@ -1,5 +1,6 @@
 """Packed rows and corrupted documents, from a file of rows to shards, without Beam."""
 
+import io
 import itertools
 import json
 import re
@@ -19,6 +20,7 @@ from t5prep.prepare import (
     memory_budget,
     record_counts,
     record_layouts,
+    record_writer,
     shard_plan,
     shard_writer,
     task_settings,
@@ -71,6 +73,42 @@ def questions(path, count=300):
             text = " ".join(words[(i * k + k) % 6] for k in range(1, 3 + i % 40))
             file.write(json.dumps({"id": f"q{i}", "text": text, "answer": words[i % 6]}) + "\n")
     return path
+
+
+def bare_range(choices, pairs):
+    """Return a range of records that are still without padding, as they wait in spills."""
+    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+    lists = [(np.concatenate(side).astype(np.int32), np.cumsum([0, *map(len, side)])) for side in sides]
+    ids, count = [f"r{i}" for i in range(len(pairs))], len(pairs)
+    written = record_writer.RecordWriter(choices, pad_id=0, bare=True)(
+        ids, *lists, [[]] * count, order=np.arange(count)
+    )
+    entries = np.zeros(count, block_sorter.INDEX_ENTRY)
+    entries["size"] = written.sizes
+    for name, side in (("inputs", 0), ("tokens", 0), ("targets", 1), ("target_tokens", 1)):
+        entries[name] = [len(ids) for ids in sides[side]]
+    return record_layouts.Range(entries, written.data)
+
+
+def test_packed_rows_of_one_range():
+    choices = settings("text2text", options=COLUMNS, layout="packed", input_length=6, target_length=4)
+    pairs = [([5, 6, 1], [9, 1]), ([7, 7, 7, 1], [8, 1]), ([4, 3, 1], [2, 1])]
+    (built,) = record_layouts.PackedRows(choices, marked=False, pad_id=0)([bare_range(choices, pairs)])
+    rows = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO(built.data))]
+    assert [row["id"] for row in rows] == [[b"r0", b"r2"], [b"r1"]]
+    assert [row["input_ids"] for row in rows] == [[5, 6, 1, 4, 3, 1], [7, 7, 7, 1, 0, 0]]
+    assert [row["input_segment_ids"] for row in rows] == [[1, 1, 1, 2, 2, 2], [1, 1, 1, 1, 0, 0]]
+    assert [row["labels"] for row in rows] == [[9, 1, 2, 1], [8, 1, -100, -100]]
+    assert (built.counts.records, built.counts.examples, built.counts.inputs) == (2, 3, 10)
+
+
+def test_spilled_records_stay_as_they_are():
+    choices = settings("text2text", options=COLUMNS, input_length=6, target_length=4)
+    ranges = [bare_range(choices, [([5, 1], [9, 1])]), bare_range(choices, [([7, 1], [8, 1]), ([3, 1], [8, 1])])]
+    built = list(record_layouts.AsSpilled(marked=False)(ranges))
+    assert [part.data for part in built] == [part.data for part in ranges]
+    assert [part.counts.records for part in built] == [1, 2]
+    assert built[1].counts.labels == {(8, 1): (0, 2)}
 
 
 def tokens(record, name, pad):
