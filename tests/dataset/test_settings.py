@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings, differences
 from t5prep.errors import UsageError
 
@@ -38,7 +39,7 @@ def test_the_number_of_shards_makes_no_other_dataset() -> None:
 
 
 def test_what_json_keeps_is_equal_to_what_was_written() -> None:
-    assert Settings(**json.loads(json.dumps(dataclasses.asdict(CHOSEN)))) == CHOSEN
+    assert manifest._converter().structure(json.loads(json.dumps(dataclasses.asdict(CHOSEN))), Settings) == CHOSEN
 
 
 @pytest.mark.parametrize(

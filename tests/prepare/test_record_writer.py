@@ -101,8 +101,9 @@ def test_c_refuses_starts_that_lie(place, starts):
 @given(pairs())
 def test_packed_records_hold_the_rows_padded(examples):
     rows = packing.pack(
-        [(np.array(inputs, np.int32), np.array(labels, np.int32)) for _, inputs, labels in examples], room=(16, 12)
-    )
+        [(np.array(inputs, np.int32), np.array(labels, np.int32)) for _, inputs, labels in examples],
+        room=(16, 12), pad_id=0, label_pad=-100,
+    )  # fmt: skip
     names = [[] for _ in rows["input_ids"]]
     for (name, _, _), row in zip(examples, rows["example_rows"], strict=True):
         names[row].append(name)
