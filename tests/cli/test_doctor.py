@@ -123,7 +123,7 @@ def test_a_tpu_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _found(tpu="local")
     assert (found["TPU"].state, found["TPU"].seen) == ("wrong", "in use by process 7")
     monkeypatch.setattr(_checks, "_version", lambda name: None)
-    assert _found(tpu="local")["libtpu"].mend == "pip install 't5prep[tpu]'"
+    assert _found(tpu="local")["libtpu"].mend == _checks.install_command("tpu")
 
 
 def test_a_small_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
