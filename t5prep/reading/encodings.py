@@ -127,6 +127,8 @@ def check(head: bytes, format: Format, *, name: str) -> None:
                 else f"Say what it is; it looks like --encoding {guess}"
             )
         ) from None
+    except UnicodeError:  # a codec that decodes nothing: "undefined"
+        raise UsageError(f'--encoding "{format.encoding}" decodes no text. Try utf-8.') from None
 
 
 def likely(data: bytes) -> str:

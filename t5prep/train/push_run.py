@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from t5prep.errors import OutputError, UsageError
+from t5prep.io import gcs, suggestions
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train import run
 from t5prep.train.checkpoint import State
@@ -24,6 +25,7 @@ def push_run(name: str, *, repo: str, private: bool = False, follow: bool = Fals
     slow network nor a failure stops training; a failed upload is tried again at the next check.
     Raises UsageError, OutputError.
     """
+    _check_place(name)
     pushed = address = ""
     while True:
         newest = checkpoints.last(name)
@@ -42,6 +44,16 @@ def push_run(name: str, *, repo: str, private: bool = False, follow: bool = Fals
         if not follow or ended:
             return address
         time.sleep(interval)
+
+
+def _check_place(name: str) -> None:
+    """Raise UsageError or OutputError where a run cannot be: TensorFlow would wait for minutes without a word."""
+    if gcs.is_gs(name):
+        gcs.objects(checkpoints.folder(name))
+    elif not (Path(name) / run.SETTINGS).is_file():
+        raise UsageError(
+            f"{name} has no {run.SETTINGS}, so it is not a run.{suggestions.mistyped(name)} See: t5prep train --out"
+        )
 
 
 def finished(name: str, state: State) -> bool:
