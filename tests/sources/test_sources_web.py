@@ -183,7 +183,11 @@ def test_a_cache_that_cannot_be_written_is_said(internet: Internet, tmp_path: Pa
         resolve(internet.page("example.org/a.csv", b"1"), cache=tmp_path / "file")
 
 
-def test_progress_goes_to_stderr(internet: Internet, capsys: pytest.CaptureFixture[str]):
+def test_progress_goes_to_stderr(
+    internet: Internet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("t5prep.io.progress.PATIENCE_SECONDS", -1)  # a short download draws no line
+    monkeypatch.setattr("t5prep.io.progress.INTERVAL_SECONDS", -1)
     source = internet.page("example.org/a.bin", BODY)
     resolve(source, progress=True)
     out, err = capsys.readouterr()
