@@ -8,9 +8,13 @@ from servers.gcs_emulator import bucket, emulator, front  # noqa: F401 - fixture
 from servers.googleapis import googleapis  # noqa: F401 - a fixture
 from servers.internet import _authority, internet  # noqa: F401 - fixtures
 
+from pipelines import engines
+
 # Eight logical devices of the CPU, for what several devices share; it is read when jax is first asked for a device.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
+# Tests give t5prep cache folders of their own; engines stay where `.ci/engines` installed them.
+os.environ.setdefault("T5PREP_ENGINES", str(engines.folder()))
 # Scripts that are run by other tests or by hand, in environments of their own.
 collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
 DATA = Path(__file__).parents[2] / "shared" / "data"
