@@ -226,7 +226,7 @@ def test_killed_at_any_moment_leaves_nothing_that_looks_whole_and_the_next_run_m
     undisturbed = prepared(source, tmp_path / "whole", tokenizer=SAMPLE, shards=4)
     out = tmp_path / "out"
     script = tmp_path / "killed.py"
-    path = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    path = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
     script.write_text(KILLED.format(path=path, source=str(source), out=str(out), tokenizer=str(SAMPLE)))
     began = time.monotonic()
     subprocess.run([sys.executable, script], check=True)
