@@ -51,9 +51,7 @@ def _check_place(name: str) -> None:
     if gcs.is_gs(name):
         gcs.objects(checkpoints.folder(name))
     elif not (Path(name) / run.SETTINGS).is_file():
-        raise UsageError(
-            f"{name} has no {run.SETTINGS}, so it is not a run.{suggestions.mistyped(name)} See: t5prep train --out"
-        )
+        raise UsageError(f"{name} has no {run.SETTINGS}, so it is not a run.{suggestions.mistyped(name)}")
 
 
 def finished(name: str, state: State) -> bool:
