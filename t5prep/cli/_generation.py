@@ -35,6 +35,12 @@ _OPTIONS = (
     click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="When drawing."),
 )
 
+long = click.option(
+    "--long",
+    type=click.Choice(["cut", "split", "refuse"]),
+    help="Inputs that do not fit: cut as in training, answered part by part, or left out  [default: as suits the task].",
+)
+
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of `t5prep.train.model.generation.Generation` to a command."""

@@ -24,11 +24,7 @@ from t5prep.io.progress import Progress
 @click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
 @click.option("--limit", type=click.IntRange(min=1), help="Answer only so many rows.")
-@click.option(
-    "--long",
-    type=click.Choice(["cut", "split", "refuse"]),
-    help="Inputs that do not fit: cut as in training, answered part by part, or left out  [default: as suits the task].",
-)
+@_generation.long
 @_device.which
 @click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
 @_generation.options

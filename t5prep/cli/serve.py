@@ -16,11 +16,7 @@ from t5prep.cli import _device, _generation, _output
 @click.option("--queue", default=512, show_default=True, type=click.IntRange(min=1), help="Rows that may wait.")
 @click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
 @click.option("--as-text", is_flag=True, help="The page asks for whole inputs, prefix and all.")
-@click.option(
-    "--long",
-    type=click.Choice(["cut", "split", "refuse"]),
-    help="Inputs that do not fit: cut as in training, answered part by part, or left out  [default: as suits the task].",
-)
+@_generation.long
 @_device.which
 @click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
 @_generation.options

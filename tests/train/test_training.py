@@ -30,21 +30,6 @@ from t5prep.train.runtime import devices  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("toys")
-
-
-@pytest.fixture(scope="module")
-def data(toys: Path) -> str:
-    return training.classes(toys / "classes")
-
-
-@pytest.fixture(scope="module")
-def shape(toys: Path) -> str:
-    return training.shape(toys / "shape")
-
-
-@pytest.fixture(scope="module")
 def done(toys: Path, data: str, shape: str) -> trainer.Result:
     """A run that nothing disturbed."""
     return trainer.train(training.config(data, shape, toys / "done"))

@@ -16,21 +16,6 @@ pytestmark = pytest.mark.slow
 KILLS = 6
 
 
-@pytest.fixture(scope="module")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("processes")
-
-
-@pytest.fixture(scope="module")
-def data(toys: Path) -> str:
-    return training.classes(toys / "classes")
-
-
-@pytest.fixture(scope="module")
-def shape(toys: Path) -> str:
-    return training.shape(toys / "shape")
-
-
 def _command(data: str, shape: str, out: Path, **settings: object) -> list[str]:
     values = {
         **{"weights": "random", "batch": 8, "steps": 40, "learning_rate": 0.01, "eval_every": 10, "save_every": 2},

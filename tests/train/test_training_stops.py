@@ -18,21 +18,6 @@ from t5prep.train.evaluate import Evaluation, Evaluator
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("stops")
-
-
-@pytest.fixture(scope="module")
-def data(toys: Path) -> str:
-    return training.classes(toys / "classes")
-
-
-@pytest.fixture(scope="module")
-def shape(toys: Path) -> str:
-    return training.shape(toys / "shape")
-
-
 def _states(run: str) -> list[tuple[int, dict[str, float], float | None, int]]:
     return [(state.step, state.metrics, state.best, state.stale) for _, state in checkpoints.found(run)]
 
