@@ -8,7 +8,7 @@ from t5prep.io import byte_sizes
 
 @click.group("cache")
 def command() -> None:
-    """What t5prep keeps on this machine: tokenized blocks, downloads.
+    """Show or remove what t5prep keeps on this machine: tokenized blocks, downloads.
 
     Tokenized blocks are bounded: the longest unused go first. T5PREP_CACHE_LIMIT=50GB says to how much, T5PREP_CACHE
     where all of it is kept.
