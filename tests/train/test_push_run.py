@@ -13,8 +13,16 @@ from t5prep.train import checkpoint as checkpoints
 from t5prep.train import config as configs
 from t5prep.train import push_run as pushing
 from t5prep.train.checkpoint import State
+from t5prep.train.run import SETTINGS as SETTINGS_FILE
 
 SETTINGS = dataclasses.asdict(configs.build({"data": "d", "out": "o", "model": "m", "steps": 30}))
+
+
+@pytest.fixture(autouse=True)
+def _run_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / SETTINGS_FILE).write_text("{}")
+    monkeypatch.chdir(tmp_path)
 
 
 def a_state(step: int, **values: Any) -> State:
