@@ -32,6 +32,7 @@ def prepare(
     workers: int | None = None,
     memory: str | int = DEFAULT,
     fresh: bool = False,
+    overwrite: bool = False,
     **choices: Any,
 ) -> Manifest:
     """Prepare a corpus: its rows become tokenized, shuffled, verified TFRecord shards and a manifest.
@@ -51,6 +52,7 @@ def prepare(
         workers: Processes on this machine; all cores by default, 0 for the calling process alone.
         memory: What all processes may use together, such as "2GiB" or a number of bytes.
         fresh: Whether to tokenize anew what an earlier run has tokenized.
+        overwrite: Whether another dataset in `out` is replaced: it is moved to `OUT.replaced` when the new one is whole.
         **choices: The options of `t5prep prepare TASK`, with underscores: `input_length=256`, `splits={"train": 1.0}`,
             `inputs_column="question"`. What is left out is the task's default.
 
@@ -85,6 +87,7 @@ def prepare(
         memory=memory if isinstance(memory, int) else byte_sizes.parse(memory, name="--memory"),
         kept=cache_folder.tokenized(),
         fresh=fresh,
+        overwrite=overwrite,
         task=definition,
     )
 

@@ -17,7 +17,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import byte_sizes, paths
-from t5prep.prepare import evaluation_sets, leaks, memory_budget, output_folder, task_settings
+from t5prep.prepare import evaluation_sets, leaks, memory_budget, output_folder, overwriting, task_settings
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
@@ -47,6 +47,7 @@ def prepare(
     memory: int | None = None,
     kept: Path | None = None,
     fresh: bool = False,
+    overwrite: bool = False,
     task: Definition | None = None,
 ) -> manifest.Manifest:
     """Prepare a resolved source into a directory and return the manifest that was written last.
@@ -54,7 +55,8 @@ def prepare(
     `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
     (all cores by default, 0 for none: this process does the work), `memory` is what they may use together (bytes, 2 GiB
     by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh` uses none of an earlier
-    one. `task` is the definition of a task that is not installed. Raises T5prepError, one sentence, for anything that the
+    one. `overwrite` replaces another dataset when the new one is whole. `task` is the definition of a task that is not
+    installed. Raises T5prepError, one sentence, for anything that the
     user can mend.
     """
     pool.end_where_it_starts()
@@ -74,7 +76,8 @@ def prepare(
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
         against = leaks.collect(sets, words=settings.decontaminate_words)
     output_folder.refuse_inside(out, source=source.uri)
-    with output_folder.claimed(out, same=_identity(settings, task, source, loaded)):
+    same = _identity(settings, task, source, loaded)
+    with overwriting.claimed(out, same=same, overwrite=overwrite) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = staging.shared(source, folder=folder)

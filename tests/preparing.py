@@ -21,7 +21,11 @@ def prepared(
     """A dataset with the given choices; those not given are the command line's."""
     name = choices.pop("task", "so_quality")
     resolved = sources.resolve(str(source), include=choices.pop("include", ()))
-    how = {key: choices.pop(key) for key in ("kept", "fresh", "memory", "runner", "arguments") if key in choices}
+    how = {
+        key: choices.pop(key)
+        for key in ("kept", "fresh", "overwrite", "memory", "runner", "arguments")
+        if key in choices
+    }
     task = registry.get(name)
     settings = task_settings.choose(task, options=choices.pop("options", {}), source=resolved, **choices)
     return prepare(settings, source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, task=task, **how)

@@ -35,6 +35,11 @@ def of_task(task: Task) -> list[click.Parameter]:
         _option("workers", "Processes [default: all cores].", type=click.IntRange(min=1)),
         _option("memory", "What all processes may use together.", default=DEFAULT),
         _option("fresh", "Tokenize anew even what is kept from an earlier run.", is_flag=True),
+        _option(
+            "overwrite",
+            "Replace another dataset in --out, which moves to OUT.replaced when this one is whole.",
+            is_flag=True,
+        ),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
         click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),
         *(from_field(field, default=field.default) for field in dataclasses.fields(task.options)),

@@ -1,5 +1,6 @@
 """Warn of what a model would learn wrongly from a prepared dataset, each time with the option that mends it."""
 
+import math
 from collections.abc import Collection, Mapping
 
 from t5prep.dataset.settings import Settings
@@ -12,6 +13,8 @@ STRONG_ASSOCIATION = 0.3
 MANY_TARGETS_CUT = 0.05
 # Packing wins little when one side of its rows is at least this full and the other at most this full.
 FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
+# The side that is mostly padding is advised so much more room than its mean, because rows differ.
+SPARE = 1.5
 
 
 def all_of(
@@ -54,17 +57,26 @@ def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: 
 
 
 def _badly_packed(counts: record_counts.Counts, settings: Settings) -> list[str]:
-    """Warn of rows with one side full and the other mostly padding, and say how long the full side should be."""
+    """Warn of rows with one side full and the other mostly padding, and say how long one of the sides should be.
+
+    The full side is made longer, unless that would more than double it: then the other side is made shorter.
+    """
     room = {"input": settings.input_length, "target": settings.target_length}
     tokens = {"input": counts.inputs, "target": counts.targets}
     filled = {side: tokens[side] / max(1, counts.records * room[side]) for side in room}
     full, empty = sorted(filled, key=lambda side: filled[side], reverse=True)
     if filled[empty] > EMPTY_SHARE or filled[full] < FULL_SHARE:
         return []
-    wanted = -(-room[empty] * tokens[full] // max(1, tokens[empty]))
+    longer = -(-room[empty] * tokens[full] // max(1, tokens[empty]))
+    change = f"--{full}-length {longer} to fill both"
+    if full == "input" and longer > 2 * room[full]:
+        longest = max(map(len, counts.labels or ()), default=0)
+        shorter = max(longest, math.ceil(SPARE * tokens[empty] / max(1, counts.records)))
+        if shorter >= room[empty]:
+            return []
+        change = f"--{empty}-length {shorter}, which leaves room enough"
     return [
-        f"packed rows are full of {full}s while {1 - filled[empty]:.0%} of their {empty}s is padding. "
-        f"Prepare with --{full}-length {wanted} to fill both"
+        f"packed rows are full of {full}s while {1 - filled[empty]:.0%} of their {empty}s is padding. Prepare with {change}"
     ]
 
 

@@ -122,13 +122,16 @@ def _digest(same: Identity) -> str:
 
 
 def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
-    foreign = sorted(name for name in entries if not _ours(name) and not name.startswith(atomic_files.UNFINISHED))
+    foreign = sorted(
+        name for name in entries if not is_of_dataset(name) and not name.startswith(atomic_files.UNFINISHED)
+    )
     if manifest.NAME in entries:
         try:
             made = manifest.load(out)
         except OtherVersionError:
             raise OutputError(
-                f"{out} holds a dataset that another version of t5prep prepared. Choose another --out, or remove it."
+                f"{out} holds a dataset that another version of t5prep prepared. Choose another --out, or "
+                f"{_instead(out)}"
             ) from None
         except DatasetError:
             raise OutputError(
@@ -137,13 +140,18 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
         if others := _differences(identity(made), same):
             raise OutputError(
                 f"{out} holds another dataset (task {made.settings.task}, {_records(made):,} records), prepared with "
-                f"{', '.join(others)}. Choose another --out, or remove it."
+                f"{', '.join(others)}. Choose another --out, or {_instead(out)}"
             )
     elif entries and (foreign or MARKER not in entries):
         raise OutputError(
             f"{out} is not empty and holds no dataset of t5prep (it holds {(foreign or sorted(entries))[0]}). "
             "Choose another --out."
         )
+
+
+def _instead(out: str | Path) -> str:
+    """Return what to do with a dataset that is in the way; nothing in a bucket can be renamed."""
+    return "remove it." if gcs.is_gs(out) else "replace it: --overwrite"
 
 
 def _differences(there: Identity, here: Identity) -> list[str]:
@@ -157,7 +165,7 @@ def _records(made: manifest.Manifest) -> int:
     return sum(split.records for split in made.splits.values())
 
 
-def _ours(name: str) -> bool:
+def is_of_dataset(name: str) -> bool:
     """Return whether a file of this name is part of a dataset."""
     return shard_names.is_shard(name) or name in _BESIDE
 
@@ -167,7 +175,7 @@ def _sweep(out: Path) -> None:
     (out / manifest.NAME).unlink(missing_ok=True)
     _sweep_unfinished(out)
     for path in out.iterdir():
-        if _ours(path.name):
+        if is_of_dataset(path.name):
             path.unlink()
 
 

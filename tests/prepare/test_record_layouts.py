@@ -247,6 +247,22 @@ def test_packing_says_which_side_is_too_short(tmp_path):
     assert after["padding_after"] < 0.15 < 0.8 < before["padding_after"]
 
 
+def test_a_packed_classification_is_advised_shorter_targets_not_inputs_of_thousands(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    text = "the film has a long and winding plot " * 3
+    source.write_text("".join(json.dumps({"sentence": f"{text}{i}", "label": i % 2}) + "\n" for i in range(200)))
+    choices = {"task": "sst2", "tokenizer": "sample:", "layout": "packed", "input_length": 256}
+    made = prepared(source, tmp_path / "long", target_length=128, **choices)
+    (warning,) = made.warnings
+    said = re.search(r"full of inputs while 9\d% of their targets is padding.*--target-length (\d+),", warning)
+    assert said
+    assert int(said[1]) < 16
+    again = prepared(source, tmp_path / "mended", target_length=int(said[1]), **choices)
+    assert again.warnings == []
+    assert again.splits["train"].records == made.splits["train"].records
+    assert again.ledger["targets"]["rows_cut"] == 0
+
+
 def test_a_text_that_does_not_fit_whole_is_rejected_where_both_sides_must_agree(tmp_path):
     source = tmp_path / "rows.jsonl"
     texts = ["Soarele răsare.", "Soarele răsare în țară. " * 60]
