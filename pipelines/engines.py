@@ -34,14 +34,14 @@ def folder() -> Path:
 
 def prism() -> Path | None:
     """Return the Prism binary, where it is installed; without one Beam fetches its own release."""
-    found = folder() / "bin" / "prism"
-    return found if found.exists() else None
+    path = folder() / "bin" / "prism"
+    return path if path.exists() else None
 
 
 def flink_job_server() -> Path | None:
     """Return Flink's job server for pipelines, where it is installed; without one Beam fetches its own release."""
-    found = folder() / "flink" / "job-server.jar"
-    return found if found.exists() else None
+    path = folder() / "flink" / "job-server.jar"
+    return path if path.exists() else None
 
 
 def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:

@@ -30,8 +30,8 @@ def explained(engine: str, *, out: str) -> Iterator[None]:
     except OSError as error:
         raise OutputError(f"{out}: {_WHERE.sub('', str(error))}") from error
     except Exception as error:
-        if found := _OURS.search(str(error)):
-            raise getattr(errors, found[1])(found[2]) from error
+        if match := _OURS.search(str(error)):
+            raise getattr(errors, match[1])(match[2]) from error
         if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
             raise T5prepError(
                 _NO_MEMORY if engine == "local" else f"a worker of {engine} ran out of memory."

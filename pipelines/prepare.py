@@ -171,8 +171,8 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
 
 def _first(work: PrepareBlock, *, block_bytes: int) -> Iterator[Any]:
     """Return the elements that the pipeline will come to first, as far as they only refer to bytes."""
-    found = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
-    elements = itertools.chain.from_iterable(found)
+    parts = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
+    elements = itertools.chain.from_iterable(parts)
     return itertools.takewhile(lambda element: not isinstance(element, Block) or element.data is None, elements)
 
 
@@ -195,10 +195,10 @@ def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: 
     if not settings.format and not task.task.corpus.format:
         formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
     first = elements[0]
-    found = parallel_files.scan(
+    parts = parallel_files.scan(
         first, kind=settings.format, encoding=settings.encoding, otherwise=task.task.corpus.format
     )
-    columns = _columns(next(found, None))
+    columns = _columns(next(parts, None))
     if columns and (missing := task_columns.missing(wanted, columns)):
         raise SourceError(f"{parallel_files.files(first)[0].name} has no column {missing}")
 

@@ -78,9 +78,9 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
     options = _options([*_package(), *_DATAFLOW, *([f"--max_num_workers={workers}"] if workers else []), *arguments])
-    said = options.view_as(GoogleCloudOptions)
+    cloud = options.view_as(GoogleCloudOptions)
     for name in ("project", "region", "temp_location"):
-        if not getattr(said, name):
+        if not getattr(cloud, name):
             raise UsageError(
                 f"--runner dataflow needs --{name}. Say it behind the other options: "
                 "-- --project=MINE --region=us-central1 --temp_location=gs://BUCKET/tmp"

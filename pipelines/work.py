@@ -205,7 +205,7 @@ class Finish:
         if not any(spill.records for spill in spills):
             raise SourceError(no_example(spills, place=place))
         task = staging.task(self.job)
-        made = build_manifest.assemble(
+        dataset = build_manifest.assemble(
             self.job.settings,
             task,
             facts=build_manifest.task_facts(staging.definition(self.job), task),
@@ -219,5 +219,5 @@ class Finish:
             rejected_for=reasons,
             repeats=merged(repeats) if self.job.settings.dedup == "near" else None,
         )
-        paths.write(paths.at(self.out, manifest.NAME), made.dumps().encode())
-        return made
+        paths.write(paths.at(self.out, manifest.NAME), dataset.dumps().encode())
+        return dataset

@@ -31,12 +31,14 @@ def show(as_json: bool) -> None:
     """
     from t5prep.io import cache_folder
 
-    kept = cache_folder.show()
+    folders = cache_folder.show()
     if as_json:
-        by_kind = {item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in kept}
+        by_kind = {
+            item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in folders
+        }
         _output.print_json({"limit": cache_folder.limit(), **by_kind})
         return
-    for item in kept:
+    for item in folders:
         bound = f" of at most {byte_sizes.text(cache_folder.limit())}" if item.kind == "tokenized" else ""
         click.echo(f"{item.kind:<10} {byte_sizes.text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
 

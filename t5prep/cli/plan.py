@@ -88,11 +88,11 @@ def _save(question: Any, *, run: str) -> None:
     """Keep the step's executable for a run, and say where it is."""
     from t5prep.plan.question import ask
 
-    said = ask(question, save=run).compiled
-    versions = ", ".join(f"{name} {version}" for name, version in said.versions.items())
+    compiled = ask(question, save=run).compiled
+    versions = ", ".join(f"{name} {version}" for name, version in compiled.versions.items())
     _output.say(
-        f"The executable is {said.saved} ({versions}): a start with the same versions takes it."
-        if said.saved
+        f"The executable is {compiled.saved} ({versions}): a start with the same versions takes it."
+        if compiled.saved
         else "Nothing is saved: the step does not fit, or the place cannot be written."
     )
 

@@ -107,9 +107,9 @@ def diff(
 
 def _changes(a: Manifest, b: Manifest) -> Iterator[Change]:
     """Yield the fields that differ, in the order of the manifest; of shards, only how many there are."""
-    said = [dict(_flat(dataclasses.asdict(made))) for made in (a, b)]
-    for field in {**said[0], **said[1]}:
-        one, other = said[0].get(field), said[1].get(field)
+    fields = [dict(_flat(dataclasses.asdict(made))) for made in (a, b)]
+    for field in {**fields[0], **fields[1]}:
+        one, other = fields[0].get(field), fields[1].get(field)
         if one != other:
             yield Change(field, one, other)
 
@@ -134,8 +134,8 @@ def decides(change: Change) -> bool:
     return change.field not in _ABOUT
 
 
-def _shards(data: str | Path, made: Manifest) -> Iterator[_Shard]:
-    for split, facts in made.splits.items():
+def _shards(data: str | Path, dataset: Manifest) -> Iterator[_Shard]:
+    for split, facts in dataset.splits.items():
         for shard in facts.shards:
             yield _Shard(data, split, shard.name, shard.sha256, shard.bytes, shard.records)
 
@@ -178,20 +178,20 @@ def _examples(record: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield id, b"|".join(rows[ids][rows[segments] == segment].tobytes() for ids, segments in sides)
 
 
-def _compare(entries: list[np.ndarray], sides: list[list[_Shard]], found: Difference) -> None:
+def _compare(entries: list[np.ndarray], sides: list[list[_Shard]], difference: Difference) -> None:
     one, other = (side[np.argsort(side["id"], kind="stable")] for side in entries)
     _, at, there = np.intersect1d(one["id"], other["id"], return_indices=True)
     splits = [np.array([shard.split for shard in side] or [""]) for side in sides]
     moved = splits[0][one["shard"][at]] != splits[1][other["shard"][there]]
     changed = ~moved & (one["bytes"][at] != other["bytes"][there])
-    found.same += int((~moved & ~changed).sum())
+    difference.same += int((~moved & ~changed).sum())
     gone = np.setdiff1d(np.arange(len(one)), at)
     added = np.setdiff1d(np.arange(len(other)), there)
     for ids, which, shards in (
-        (found.gone, one[gone], sides[0]),
-        (found.added, other[added], sides[1]),
-        (found.moved, other[there[moved]], sides[1]),
-        (found.changed, other[there[changed]], sides[1]),
+        (difference.gone, one[gone], sides[0]),
+        (difference.added, other[added], sides[1]),
+        (difference.moved, other[there[moved]], sides[1]),
+        (difference.changed, other[there[changed]], sides[1]),
     ):
         ids.count += len(which)
         room = NAMED - len(ids.first)

@@ -30,15 +30,15 @@ class Shown:
 
 def records(data: str | Path, *, split: str, count: int, tokenizer: str | None = None) -> Iterator[Shown]:
     """Yield the first records of a split, decoded. Raises DatasetError, TokenizerError or UsageError."""
-    made = manifest.load(data)
+    dataset = manifest.load(data)
     data = manifest.folder_of(data) or "."
-    words = open_tokenizer(made, tokenizer)
-    if split not in made.splits:
+    vocabulary = open_tokenizer(dataset, tokenizer)
+    if split not in dataset.splits:
         raise UsageError(
-            f'{data} has no split "{split}".{did_you_mean(split, made.splits)} It has {", ".join(made.splits)}.'
+            f'{data} has no split "{split}".{did_you_mean(split, dataset.splits)} It has {", ".join(dataset.splits)}.'
         )
-    decode = functools.partial(newlines.decode, tokenizer=words, keep_newlines=made.settings.keep_newlines)
-    names = [shard.name for shard in made.splits[split].shards]
+    decode = functools.partial(newlines.decode, tokenizer=vocabulary, keep_newlines=dataset.settings.keep_newlines)
+    names = [shard.name for shard in dataset.splits[split].shards]
     for record in itertools.islice(read(data, names), min(count, sys.maxsize)):
         features = tfrecord.parse(record)
         inputs = [int(token) for token in features["input_ids"]]
@@ -53,18 +53,18 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
         )
 
 
-def open_tokenizer(made: manifest.Manifest, name: str | None) -> Tokenizer:
+def open_tokenizer(dataset: manifest.Manifest, name: str | None) -> Tokenizer:
     """Return the tokenizer that a dataset was made with: by its own name, else by `name`.
 
     Raises TokenizerError when it is another one.
     """
-    words = loading.load(name or made.tokenizer.name)
-    if words.sha256 != made.tokenizer.sha256:
+    vocabulary = loading.load(name or dataset.tokenizer.name)
+    if vocabulary.sha256 != dataset.tokenizer.sha256:
         raise TokenizerError(
-            f"{words.name} is not the tokenizer of these records (SHA-256 {words.sha256[:12]}…, theirs is "
-            f"{made.tokenizer.sha256[:12]}…). Pass theirs: --tokenizer PATH"
+            f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "
+            f"{dataset.tokenizer.sha256[:12]}…). Pass theirs: --tokenizer PATH"
         )
-    return words
+    return vocabulary
 
 
 def read(data: str | Path, names: list[str]) -> Iterator[bytes]:

@@ -262,8 +262,8 @@ def folder_of(data: str | Path) -> str:
     >>> folder_of("data/sample/manifest.json"), folder_of("manifest.json"), folder_of("data/sample")
     ('data/sample/', '', 'data/sample')
     """
-    said = str(data)
-    return said.removesuffix(NAME) if said == NAME or said.endswith("/" + NAME) else said
+    name = str(data)
+    return name.removesuffix(NAME) if name == NAME or name.endswith("/" + NAME) else name
 
 
 def _inside(folder: Path) -> str:

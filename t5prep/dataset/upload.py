@@ -49,8 +49,8 @@ def upload(
     gcs.split(to)
     if gcs.is_gs(data):
         raise DatasetError(f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}")
-    made, folder = verify(data), Path(data)
-    shards = [shard.name for split in made.splits.values() for shard in split.shards]
+    dataset, folder = verify(data), Path(data)
+    shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
     checksums = _checksums(folder, [*shards, *(name for name in _BESIDE if (folder / name).is_file()), manifest.NAME])
     there = gcs.objects(to)
     sent = _missing(checksums, there)
@@ -59,7 +59,7 @@ def upload(
     started(size)
     send = functools.partial(_send, folder, to, checksums=checksums, progress=progress)
     if sent:
-        _claim(to, made, there)
+        _claim(to, dataset, there)
         if manifest.NAME in there:
             # At no moment does a manifest stand over shards that are not its own.
             _delete(to, [manifest.NAME], there)
@@ -73,7 +73,7 @@ def upload(
         lock.release(to)
     return Uploaded(
         uri=to,
-        digest=made.digest,
+        digest=dataset.digest,
         bytes=size,
         sent=sent,
         skipped=[name for name in checksums if name not in sent],
@@ -105,17 +105,17 @@ def _crc32c(path: Path) -> str:
         return gcs.crc32c(file)
 
 
-def _claim(to: str, made: manifest.Manifest, there: dict[str, gcs.Object]) -> None:
+def _claim(to: str, dataset: manifest.Manifest, there: dict[str, gcs.Object]) -> None:
     """Claim a prefix for this dataset. Raise OutputError where it holds, or is being given, another one."""
     if manifest.NAME in there:
         where = f"{to}/{manifest.NAME}"
         other = manifest.loads(gcs.read(where), where=where)
-        if other.settings.task != made.settings.task:
+        if other.settings.task != dataset.settings.task:
             raise OutputError(
                 f"{to} holds another dataset (task {other.settings.task}, digest {other.digest[:12]}…). "
                 f"Choose another prefix, or remove it: gcloud storage rm -r {to}"
             )
-    lock.claim(to, {"digest": made.digest, "task": made.settings.task})
+    lock.claim(to, {"digest": dataset.digest, "task": dataset.settings.task})
 
 
 def _send(

@@ -27,50 +27,50 @@ def verify(
     `progress` of each piece that was read, in any thread.
     Raises DatasetError naming the first shard that differs, OutputError where a bucket may not be read.
     """
-    made = manifest.load(data)
+    dataset = manifest.load(data)
     data = manifest.folder_of(data) or "."
-    shards = [shard for split in made.splits.values() for shard in split.shards]
+    shards = [shard for split in dataset.splits.values() for shard in split.shards]
     stray = shard_names.strays(paths.names(data), (shard.name for shard in shards))
     if stray:
         raise DatasetError(
             f"{paths.at(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."
         )
-    _check_rows(data, made)
+    _check_rows(data, dataset)
     started(sum(shard.bytes for shard in shards))
-    check_shards(data, made, progress=progress)
-    return made
+    check_shards(data, dataset, progress=progress)
+    return dataset
 
 
 def check_shards(
-    data: str | Path, made: manifest.Manifest, *, progress: Callable[[int], None] = lambda read: None
+    data: str | Path, dataset: manifest.Manifest, *, progress: Callable[[int], None] = lambda read: None
 ) -> None:
     """Read every shard of a dataset. Raises DatasetError naming the first that is not what its manifest says."""
-    shards = [shard for split in made.splits.values() for shard in split.shards]
+    shards = [shard for split in dataset.splits.values() for shard in split.shards]
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         for _ in pool.map(functools.partial(_check, data, progress=progress), shards):
             pass
 
 
-def _check_rows(data: str | Path, made: manifest.Manifest) -> None:
+def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
     """Raise where the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
-    examples = sum(split.examples for split in made.splits.values())
-    balance.check(made.rows, examples=examples, rejected=sum(made.rejected.values()))
-    if made.rejected_file is None:
+    examples = sum(split.examples for split in dataset.splits.values())
+    balance.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
+    if dataset.rejected_file is None:
         return
-    path = paths.at(data, made.rejected_file.name)
+    path = paths.at(data, dataset.rejected_file.name)
     try:
-        with paths.opened(paths.at(data, made.rejected_file.name)) as file:
-            there, lines = balance.read_rejected(file, name=made.rejected_file.name)
+        with paths.opened(paths.at(data, dataset.rejected_file.name)) as file:
+            there, lines = balance.read_rejected(file, name=dataset.rejected_file.name)
     except OSError as error:
         raise DatasetError(
             f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"
         ) from error
-    if there != made.rejected_file:
+    if there != dataset.rejected_file:
         raise DatasetError(
             f"{path} was altered: it has {there.lines:,} rows and SHA-256 {there.sha256[:12]}…, the manifest says "
-            f"{made.rejected_file.lines:,} and {made.rejected_file.sha256[:12]}…. {_AGAIN}"
+            f"{dataset.rejected_file.lines:,} and {dataset.rejected_file.sha256[:12]}…. {_AGAIN}"
         )
-    for name, rows in made.rows.items():
+    for name, rows in dataset.rows.items():
         if lines[name] != rows.rejected + rows.duplicates:
             raise DatasetError(
                 f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {_AGAIN}"

@@ -26,9 +26,9 @@ def parse(text: str, *, name: str) -> int:
     >>> parse("2GiB", name="--memory"), parse("1.5 GB", name="--memory")
     (2147483648, 1500000000)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
-    if not found:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
+    if not match:
         raise UsageError(f'{name} "{text}": it is a number of bytes, as 512MB or 2GiB')
-    number, unit, binary = found[1], found[2].lower(), found[3]
+    number, unit, binary = match[1], match[2].lower(), match[3]
     scale = 1024 ** ("kmgt".index(unit) + 1) if binary and unit else _UNITS[unit]
     return int(float(number) * scale)

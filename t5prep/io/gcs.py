@@ -172,10 +172,10 @@ class Reader(io.RawIOBase):
         self._uri, self._at = uri, 0
         bucket, name = split(uri)
         with speaking(uri, need="storage.objects.get"):
-            found = client().bucket(bucket).blob(name, generation=generation)
-            found.reload(timeout=TIMEOUT_SECONDS)
-            self._size = int(found.size)
-            self._blob = found.bucket.blob(found.name, generation=found.generation)
+            blob = client().bucket(bucket).blob(name, generation=generation)
+            blob.reload(timeout=TIMEOUT_SECONDS)
+            self._size = int(blob.size)
+            self._blob = blob.bucket.blob(blob.name, generation=blob.generation)
 
     def readable(self) -> bool:
         """Return True."""
@@ -242,9 +242,9 @@ def objects(uri: str) -> dict[str, Object]:
     try:
         with speaking(uri, need="storage.objects.list"):
             listed = client().list_blobs(bucket, prefix=prefix, delimiter="/", fields=fields, timeout=TIMEOUT_SECONDS)
-            found = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
+            objects = [Object(item.name[len(prefix) :], item.size, item.crc32c, item.generation) for item in listed]
     except FileNotFoundError:
         raise OutputError(
             f"There is no bucket {bucket}. Make it: gcloud storage buckets create gs://{bucket} --location=REGION"
         ) from None
-    return {item.name: item for item in found if item.name}
+    return {item.name: item for item in objects if item.name}

@@ -68,15 +68,15 @@ def _on_the_hub(name: str) -> ModelFiles:
 
     def fetch(file: str) -> Path:
         try:
-            found = Path(huggingface_hub.hf_hub_download(name, file))
+            fetched = Path(huggingface_hub.hf_hub_download(name, file))
         except (errors.HfHubHTTPError, errors.HTTPError, OSError) as error:  # type: ignore[attr-defined]
             status = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
             raise UsageError(
                 f"{name}: {file} could not be fetched from the Hub ({status}). Try again later."
             ) from error
-        if found.parent.name != info.sha:  # the files would come from two versions
+        if fetched.parent.name != info.sha:  # the files would come from two versions
             raise UsageError(f"{name} was changed on the Hub just now. Run this again.")
-        return found
+        return fetched
 
     return ModelFiles(name, files, fetch)
 

@@ -145,10 +145,10 @@ class Upload:
         self._sent(offset - self._offset)
         self._offset = offset
 
-    def _finish(self, made: dict[str, Any]) -> None:
+    def _finish(self, uploaded: dict[str, Any]) -> None:
         self._forget()
-        if made.get("crc32c") != self._crc32c:
-            gcs.delete(self._uri, generation=int(made["generation"]))
+        if uploaded.get("crc32c") != self._crc32c:
+            gcs.delete(self._uri, generation=int(uploaded["generation"]))
             raise OutputError(f"{self._uri} arrived damaged and was removed again. Run the upload once more.")
         self._at(self._size)
 

@@ -62,8 +62,8 @@ def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Co
     Raises UsageError when the `plan` extra is missing or libtpu does not know the chip's topology, T5prepError when the
     module cannot be compiled for another reason than memory.
     """
-    said = json.dumps([hashlib.sha256(module).hexdigest(), chip.topology, versions(), _own_source()])
-    path = cache() / "modules" / f"{hashlib.sha256(said.encode()).hexdigest()}.json"
+    parts = json.dumps([hashlib.sha256(module).hexdigest(), chip.topology, versions(), _own_source()])
+    path = cache() / "modules" / f"{hashlib.sha256(parts.encode()).hexdigest()}.json"
     if path.exists() and keep is None:
         return Compiled(**json.loads(path.read_text()))
     compiled = _compile({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)

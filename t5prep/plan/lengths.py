@@ -74,22 +74,22 @@ def choices(joint: Histogram, *, prepared: Lengths, cost: Cost) -> list[Choice]:
     """
     joint = joint[np.lexsort((joint[:, 1], joint[:, 0]))]
     rows = int(joint[:, 2].sum())
-    found = [Choice("as prepared", (Shape(*prepared, rows),), _padding(joint, [Shape(*prepared, rows)]))]
+    choices = [Choice("as prepared", (Shape(*prepared, rows),), _padding(joint, [Shape(*prepared, rows)]))]
     all_of_it = _shape(joint, prepared=prepared)
     if (all_of_it.input_length, all_of_it.target_length) != prepared:
-        found.append(Choice("shortest that cuts nothing", (all_of_it,), _padding(joint, [all_of_it])))
+        choices.append(Choice("shortest that cuts nothing", (all_of_it,), _padding(joint, [all_of_it])))
     inputs, targets = (min(_quantile(joint, side, 0.99), prepared[side]) for side in (0, 1))
     most = Shape(inputs, targets, rows)
     if most != all_of_it:
         cut = joint[(joint[:, 0] > most.input_length) | (joint[:, 1] > most.target_length), 2].sum() / rows
-        found.append(Choice("shortest for 99 in 100", (most,), _padding(joint, [most]), float(cut)))
+        choices.append(Choice("shortest for 99 in 100", (most,), _padding(joint, [most]), float(cut)))
     for name, count in (("two shapes", 2), ("three shapes", 3)):
         if shapes := _parted(joint, count=count, prepared=prepared, cost=cost):
-            found.append(Choice(name, tuple(shapes), _padding(joint, shapes)))
+            choices.append(Choice(name, tuple(shapes), _padding(joint, shapes)))
     packed = _packed(joint, prepared=prepared, cost=cost)
     if packed.rows < rows:
-        found.append(Choice("packed", (packed,), _padding(joint, [packed])))
-    return found
+        choices.append(Choice("packed", (packed,), _padding(joint, [packed])))
+    return choices
 
 
 def _shape(joint: Histogram, *, prepared: Lengths) -> Shape:

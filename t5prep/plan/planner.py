@@ -31,11 +31,13 @@ class Data:
 
 def read(data: str, *, split: str) -> Data:
     """Return a dataset's lengths and rows, from its manifest alone. Raises DatasetError."""
-    made = manifest.load(data)
-    if split not in made.splits:
-        raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(made.splits)}.')
-    lengths = (made.settings.input_length, made.settings.target_length)
-    return Data(data, lengths, made.settings.layout == "packed", made.splits[split], made.tokenizer.padded_vocab_size)
+    dataset = manifest.load(data)
+    if split not in dataset.splits:
+        raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(dataset.splits)}.')
+    lengths = (dataset.settings.input_length, dataset.settings.target_length)
+    return Data(
+        data, lengths, dataset.settings.layout == "packed", dataset.splits[split], dataset.tokenizer.padded_vocab_size
+    )
 
 
 def questions(
@@ -81,12 +83,12 @@ def plan_lengths(question: Question, data: Data) -> list[tuple[Choice, list[Answ
     def cost(inputs: int, targets: int) -> float:
         return training_flops(question.shape, input_length=inputs, target_length=targets)
 
-    found = []
+    answers = []
     for choice in planner.choices(joint, prepared=data.lengths, cost=cost):
         packed = choice.name == "packed"
         asked = [
             dataclasses.replace(question.with_(lengths=(s.input_length, s.target_length)), packed=packed)
             for s in choice.shapes
         ]
-        found.append((choice, [ask(one) for one in asked]))
-    return found
+        answers.append((choice, [ask(one) for one in asked]))
+    return answers

@@ -158,11 +158,11 @@ def choice_json(choice: Choice, answers: Sequence[Answer]) -> dict[str, Any]:
     return {**dataclasses.asdict(choice), "estimated_epoch_seconds": epoch_seconds(choice, answers)}
 
 
-def choice_lines(found: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
+def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str]:
     """Return a table of the ways to lay out an epoch, with each one's speed relative to the first."""
-    before = epoch_seconds(*found[0])
+    before = epoch_seconds(*choices[0])
     text = [f"{'layout':<28}{'shapes':<30}{'padding':>8}{'cut':>7}{'epoch':>9}{'speed':>7}"]
-    for choice, answers in found:
+    for choice, answers in choices:
         shapes = ", ".join(f"{shape.input_length}+{shape.target_length}" for shape in choice.shapes)
         seconds = epoch_seconds(choice, answers)
         cost = f"{hours(seconds / 3600):>9}{before / seconds:>6.1f}x" if seconds and before else f"{'no room':>9}"

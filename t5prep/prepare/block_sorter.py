@@ -157,18 +157,18 @@ class BlockSorter:
             drawn = [shares[i] for i in placement.draw_splits(digests, shares=self._settings.splits)]
         else:
             drawn = ["train"] * len(kept)
-        said = kept["split"].to_pylist()
-        names = sorted({own or draw for own, draw in zip(said, drawn, strict=True)})
+        own_splits = kept["split"].to_pylist()
+        names = sorted({own or draw for own, draw in zip(own_splits, drawn, strict=True)})
         rank = {name: i for i, name in enumerate(names)}
-        of = (rank[own or draw] for own, draw in zip(said, drawn, strict=True))
+        of = (rank[own or draw] for own, draw in zip(own_splits, drawn, strict=True))
         return names, np.fromiter(of, np.int64, len(kept))
 
     @staticmethod
     def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> list[list[str]]:
         """Return the right answers of each record; a record for training gets none."""
         training = names.index("train") if "train" in names else -1
-        said = kept["references"].to_pylist()
-        return [[] if split == training else answers for answers, split in zip(said, of.tolist(), strict=True)]
+        references = kept["references"].to_pylist()
+        return [[] if split == training else answers for answers, split in zip(references, of.tolist(), strict=True)]
 
 
 class _Rejected(NamedTuple):
@@ -207,8 +207,8 @@ def only_whole(table: pa.Table) -> pa.Table:
     sides = (("tokens", "inputs"), ("target_tokens", "labels"))
     cut = [pc.greater(table[before], pc.list_value_length(table[kept])) for before, kept in sides]
     longest = pc.cast(pc.max_element_wise(table["tokens"], table["target_tokens"]), pa.string())
-    said = pc.binary_join_element_wise("too long:", longest, "tokens, and examples of this task are not cut", " ")
-    reasons = pc.if_else(pc.fill_null(pc.or_(*cut), False), said, table["reason"])
+    too_long = pc.binary_join_element_wise("too long:", longest, "tokens, and examples of this task are not cut", " ")
+    reasons = pc.if_else(pc.fill_null(pc.or_(*cut), False), too_long, table["reason"])
     return table.set_column(table.column_names.index("reason"), "reason", reasons)
 
 

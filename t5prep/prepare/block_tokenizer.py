@@ -83,8 +83,8 @@ class BlockTokenizer:
         if block.format.kind != "parquet":
             block = dataclasses.replace(block, data=blocks.content(block))  # read once
         name = self._cache.name_of(block, columns=self._columns.names)
-        if (kept := self._cache.find(name)) is not None:
-            return TokenizedBlock(kept, found=True)
+        if (cached := self._cache.find(name)) is not None:
+            return TokenizedBlock(cached, found=True)
         table = self._tokenize(block)
         self._cache.keep(name, table)
         return TokenizedBlock(table, found=False)
@@ -165,24 +165,24 @@ class BlockTokenizer:
         made: list[Features | Reject | str],
     ) -> pa.Table:
         """Return the table of a block's rows, made column by column: a loop over all values would cost as much as CSV."""
-        kept = [features if isinstance(features, Features) else _NOTHING for features in made]
+        kept_features = [features if isinstance(features, Features) else _NOTHING for features in made]
         filtered = [one if isinstance(one, Filtered) else _NO_EXAMPLE for one in examples]
         good = [one.example for one in filtered]
         ids = [example.id for example in good]
         reasons = [self._reason(one, features) for one, features in zip(filtered, made, strict=True)]
         for i in (i for i, reason in enumerate(reasons) if reason is not None):
-            ids[i], kept[i] = self._id(rows[i]), _NOTHING._replace(tokens=kept[i].tokens)
+            ids[i], kept_features[i] = self._id(rows[i]), _NOTHING._replace(tokens=kept_features[i].tokens)
         columns = {
             "row": np.fromiter((row.number for row in rows), np.int64, len(rows)) - block.first_row,
             "id": ids,
             "reason": reasons,
             "split": [example.split for example in good],
-            "inputs": _lists([features.inputs for features in kept]),
-            "labels": _lists([[features.labels] for features in kept]),
+            "inputs": _lists([features.inputs for features in kept_features]),
+            "labels": _lists([[features.labels] for features in kept_features]),
             "references": [example.references for example in good],
-            "tokens": [features.tokens for features in kept],
-            "target_tokens": [features.target_tokens for features in kept],
-            "markup": [features.markup for features in kept],
+            "tokens": [features.tokens for features in kept_features],
+            "target_tokens": [features.target_tokens for features in kept_features],
+            "markup": [features.markup for features in kept_features],
             "same": [_digest(example) if self._dedup == "exact" else None for example in good],
             "shingles": self._shingles(good),
             "changed": [one.changed or None for one in filtered],
@@ -205,8 +205,8 @@ class BlockTokenizer:
         """Return the shingles of each example's input, as lists of uint64; nulls where no near-duplicates are looked for."""
         if self._dedup != "near":
             return pa.nulls(len(examples), SCHEMA.field("shingles").type)
-        found = shingles([text_of(example.inputs) for example in examples], words=self._near_words)
-        return pa.ListArray.from_arrays(pa.array(found.begins.astype(np.int32)), pa.array(found.hashes))
+        hashed = shingles([text_of(example.inputs) for example in examples], words=self._near_words)
+        return pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes))
 
 
 _NOTHING = Features([], np.zeros(0, np.int32), 0, 0, False)

@@ -126,8 +126,8 @@ def _ledger(total: record_counts.Counts, counted: Mapping[str, record_counts.Cou
     ledger = record_counts.ledger(total)
     for side, field in (("inputs", "worst"), ("targets", "targets_worst")):
         split_of = {one.place: split for split, counts in counted.items() for one in getattr(counts, field)}
-        for said, one in zip(ledger[side]["worst"], getattr(total, field), strict=True):
-            said["split"] = split_of[one.place]
+        for worst, one in zip(ledger[side]["worst"], getattr(total, field), strict=True):
+            worst["split"] = split_of[one.place]
     return ledger
 
 

@@ -28,14 +28,14 @@ def digest(sources: Iterable[str | bytes]) -> str:
     >>> digest(['x = 1  # one']) == digest(['"A module."\\nx = 1'])
     True
     """
-    made = hashlib.blake2b(digest_size=16)
+    hasher = hashlib.blake2b(digest_size=16)
     for source in sources:
         tree = ast.parse(source)
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
                 del node.body[0]
-        made.update(ast.dump(tree).encode() + b"\0")
-    return made.hexdigest()
+        hasher.update(ast.dump(tree).encode() + b"\0")
+    return hasher.hexdigest()
 
 
 @functools.cache

@@ -114,11 +114,11 @@ def _visible(texts: pa.LargeStringArray) -> np.ndarray:
 
 def _markup(fields: list[pa.LargeStringArray]) -> np.ndarray:
     """Return which rows hold an HTML tag in one of their fields, bool[rows]."""
-    found = np.zeros(len(fields[0]), bool)
+    marked = np.zeros(len(fields[0]), bool)
     for field in fields:
-        for i in np.flatnonzero(pc.match_substring(field, "<").to_numpy(zero_copy_only=False) & ~found).tolist():
-            found[i] = MARKUP.search(field[i].as_py()) is not None
-    return found
+        for i in np.flatnonzero(pc.match_substring(field, "<").to_numpy(zero_copy_only=False) & ~marked).tolist():
+            marked[i] = MARKUP.search(field[i].as_py()) is not None
+    return marked
 
 
 def _lists(lists: Ragged) -> pa.ListArray:

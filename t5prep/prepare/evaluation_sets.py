@@ -22,19 +22,19 @@ def texts(data: str) -> Iterator[str]:
 
 def _prepared(data: str) -> Iterator[str]:
     """Yield what the inputs say; what was cut out of one, or stands for a newline, ends a text."""
-    made = manifest.load(data)
-    words = inspect_records.open_tokenizer(made, None)
-    splits = [name for name in made.splits if name != "train"] or list(made.splits)
+    dataset = manifest.load(data)
+    tokenizer = inspect_records.open_tokenizer(dataset, None)
+    splits = [name for name in dataset.splits if name != "train"] or list(dataset.splits)
     for split in splits:
-        for record in inspect_records.read(data, [shard.name for shard in made.splits[split].shards]):
+        for record in inspect_records.read(data, [shard.name for shard in dataset.splits[split].shards]):
             ids = [int(token) for token in tfrecord.parse(record)["input_ids"]]
-            yield from _between_specials(ids, words)
+            yield from _between_specials(ids, tokenizer)
 
 
-def _between_specials(ids: list[int], words: Tokenizer) -> Iterator[str]:
-    for special, part in itertools.groupby(ids, key=lambda token: words.special(token) is not None):
+def _between_specials(ids: list[int], tokenizer: Tokenizer) -> Iterator[str]:
+    for special, part in itertools.groupby(ids, key=lambda token: tokenizer.special(token) is not None):
         if not special:
-            yield words.decode(list(part))
+            yield tokenizer.decode(list(part))
 
 
 def _raw(data: str) -> Iterator[str]:

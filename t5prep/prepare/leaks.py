@@ -30,15 +30,15 @@ class Leaks:
 
     def find(self, texts: Sequence[str]) -> list[str]:
         """Return for each text what of it stands in which set, as the reason of a rejected row, or ""."""
-        found = shingles(texts, words=self.words)
+        hashed = shingles(texts, words=self.words)
         reasons = [""] * len(texts)
         if not len(self.hashes):
             return reasons
-        place = np.minimum(np.searchsorted(self.hashes, found.hashes), len(self.hashes) - 1)
-        hits = np.flatnonzero(self.hashes[place] == found.hashes)
-        of = np.searchsorted(found.begins, hits, side="right") - 1
+        place = np.minimum(np.searchsorted(self.hashes, hashed.hashes), len(self.hashes) - 1)
+        hits = np.flatnonzero(self.hashes[place] == hashed.hashes)
+        of = np.searchsorted(hashed.begins, hits, side="right") - 1
         for text, first in zip(*np.unique(of, return_index=True), strict=True):
-            begin = int(hits[first] - found.begins[text])
+            begin = int(hits[first] - hashed.begins[text])
             shared = " ".join(shingling.words_of(texts[text])[begin : begin + self.words])
             reasons[text] = f'leak: "{shared}" is in {self.names[self.sets[place[hits[first]]]]}'
         return reasons
@@ -59,8 +59,8 @@ class Leaks:
 
 def loads(data: bytes) -> Leaks:
     """Return what `dumps` wrote."""
-    said = np.load(io.BytesIO(data), allow_pickle=False)
-    return Leaks(int(said["words"]), tuple(said["names"].tolist()), said["hashes"], said["sets"])
+    arrays = np.load(io.BytesIO(data), allow_pickle=False)
+    return Leaks(int(arrays["words"]), tuple(arrays["names"].tolist()), arrays["hashes"], arrays["sets"])
 
 
 def collect(texts: Mapping[str, Iterable[str]], *, words: int) -> Leaks:
@@ -68,9 +68,9 @@ def collect(texts: Mapping[str, Iterable[str]], *, words: int) -> Leaks:
     hashes, sets = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for number, own in enumerate(texts.values()):
         for batch in _batches(text for text in own if len(text.split()) >= LEAST_WORDS or not text.isascii()):
-            found = np.unique(shingles(batch, words=words).hashes)
-            hashes.append(found)
-            sets.append(np.full(len(found), number))
+            hashed = np.unique(shingles(batch, words=words).hashes)
+            hashes.append(hashed)
+            sets.append(np.full(len(hashed), number))
     together = np.concatenate(hashes)
     known, first = np.unique(together, return_index=True)
     return Leaks(words, tuple(texts), known, np.concatenate(sets)[first])

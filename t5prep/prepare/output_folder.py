@@ -109,10 +109,10 @@ def _directory(out: Path, same: Identity) -> Iterator[None]:
         os.close(marker)
 
 
-def identity(made: manifest.Manifest) -> Identity:
+def identity(dataset: manifest.Manifest) -> Identity:
     """Return the identity of a prepared dataset."""
-    files = sorted((file.name, file.bytes) for file in made.source.files)
-    return Identity(made.settings, made.tokenizer.sha256, made.task.sha256, files)
+    files = sorted((file.name, file.bytes) for file in dataset.source.files)
+    return Identity(dataset.settings, dataset.tokenizer.sha256, dataset.task.sha256, files)
 
 
 def _digest(same: Identity) -> str:
@@ -127,7 +127,7 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
     )
     if manifest.NAME in entries:
         try:
-            made = manifest.load(out)
+            dataset = manifest.load(out)
         except OtherVersionError:
             raise OutputError(
                 f"{out} holds a dataset that another version of t5prep prepared. Choose another --out, or "
@@ -137,9 +137,9 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
             raise OutputError(
                 f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
             ) from None
-        if others := _differences(identity(made), same):
+        if others := _differences(identity(dataset), same):
             raise OutputError(
-                f"{out} holds another dataset (task {made.settings.task}, {_records(made):,} records), prepared with "
+                f"{out} holds another dataset (task {dataset.settings.task}, {_records(dataset):,} records), prepared with "
                 f"{', '.join(others)}. Choose another --out, or {_instead(out)}"
             )
     elif entries and (foreign or MARKER not in entries):
@@ -161,8 +161,8 @@ def _differences(there: Identity, here: Identity) -> list[str]:
     return [*settings.differences(there.settings, here.settings), *others]
 
 
-def _records(made: manifest.Manifest) -> int:
-    return sum(split.records for split in made.splits.values())
+def _records(dataset: manifest.Manifest) -> int:
+    return sum(split.records for split in dataset.splits.values())
 
 
 def is_of_dataset(name: str) -> bool:

@@ -157,13 +157,13 @@ def percentiles(histogram: collections.Counter) -> dict[str, int]:
     >>> percentiles(collections.Counter({16: 90, 32: 9, 512: 1}))
     {'p50': 16, 'p90': 16, 'p95': 32, 'p99': 32}
     """
-    total, reached, found = sum(histogram.values()), 0, {}
+    total, reached, reached_at = sum(histogram.values()), 0, {}
     wanted = [50, 90, 95, 99]
     for bucket, number in sorted(histogram.items()):
         reached += number
         while wanted and reached * 100 >= wanted[0] * total:
-            found[f"p{wanted.pop(0)}"] = bucket
-    return found
+            reached_at[f"p{wanted.pop(0)}"] = bucket
+    return reached_at
 
 
 def ledger(counts: Counts) -> dict[str, Any]:

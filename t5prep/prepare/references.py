@@ -24,9 +24,9 @@ def merged(records: Range) -> Range:
     for begin, end in itertools.pairwise([*starts, len(entries)]):
         group = sorted(range(begin, end), key=lambda at: int(entries["row"][at]))
         bodies = [tfrecord.payload(data, ends[at] - sizes[at], ends[at]) for at in group]
-        said = [reference for body in bodies for reference in tfrecord.raw_features(body).get("references", [])]
+        references = [reference for body in bodies for reference in tfrecord.raw_features(body).get("references", [])]
         first.append(group[0])
-        pieces.append(tfrecord.frame(tfrecord.with_bytes(bodies[0], "references", list(dict.fromkeys(said)))))
+        pieces.append(tfrecord.frame(tfrecord.with_bytes(bodies[0], "references", list(dict.fromkeys(references)))))
     kept = entries[first]
     kept["size"] = [len(piece) for piece in pieces]
     kept["begin"] = np.cumsum(kept["size"], dtype=np.uint64) - kept["size"]

@@ -293,5 +293,5 @@ def _record(entry: np.ndarray, piece: _Slice) -> bytes:
 def _line(file: str, row: int, record: bytes, reason: str) -> tuple[str, bytes]:
     (id,) = tfrecord.parse(tfrecord.payload(record))["id"]
     assert isinstance(id, bytes)
-    said = {"file": file, "row": row, "id": id.decode("utf-8", "surrogatepass"), "reason": reason}
-    return file, json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+    line = {"file": file, "row": row, "id": id.decode("utf-8", "surrogatepass"), "reason": reason}
+    return file, json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"

@@ -59,16 +59,18 @@ class TokenCache:
 
 def digest(key: str, block: Block, *, columns: Sequence[str]) -> str:
     """Return what a block's table is kept under: the key of how it is tokenized, and the bytes it is made from."""
-    made = hashlib.blake2b(f"{key} {block.format} {block.columns} {block.rows} {block.skip} ".encode(), digest_size=20)
+    hasher = hashlib.blake2b(
+        f"{key} {block.format} {block.columns} {block.rows} {block.skip} ".encode(), digest_size=20
+    )
     if block.format.kind != "parquet":
-        made.update(blocks.content(block))
+        hasher.update(blocks.content(block))
     elif "://" in block.file.path:
         # Its name says which version it is; reading it twice would cost more than tokenizing.
-        made.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
+        hasher.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
     else:
         for part in _row_group(block, columns):
-            made.update(part)
-    return made.hexdigest()
+            hasher.update(part)
+    return hasher.hexdigest()
 
 
 def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
@@ -121,13 +123,13 @@ def bound(folder: Path, *, limit: int, began: float) -> None:
 
     Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept.
     """
-    found = sorted(_blocks(folder), key=lambda item: item[1].st_mtime)
-    total = sum(said.st_size for _, said in found)
-    for path, said in found:
-        if total <= limit or said.st_mtime >= began:
+    blocks_by_age = sorted(_blocks(folder), key=lambda item: item[1].st_mtime)
+    total = sum(status.st_size for _, status in blocks_by_age)
+    for path, status in blocks_by_age:
+        if total <= limit or status.st_mtime >= began:
             break
         path.unlink(missing_ok=True)
-        total -= said.st_size
+        total -= status.st_size
     full = folder / _FULL
     if total > limit:
         full.touch()
@@ -143,9 +145,9 @@ def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Yield every kept block and its stat, and remove leftovers of killed workers."""
     for path in folder.glob("??/*"):
         with contextlib.suppress(OSError):
-            said = path.stat()
+            status = path.stat()
             if path.name.startswith(atomic_files.UNFINISHED):
-                if time.time() - said.st_mtime > 600:
+                if time.time() - status.st_mtime > 600:
                     path.unlink()
                 continue
-            yield path, said
+            yield path, status

@@ -41,8 +41,8 @@ def read(block: Block, *, columns: Sequence[str]) -> Columns:
                 text.append(value)  # type: ignore[arg-type]
         elif not row.blank:
             others.append(row)
-    made = pa.table([pa.array(text, pa.large_string()) for text in texts], names=list(columns))
-    return Columns(made, np.array(numbers, np.int64), others)
+    text_table = pa.table([pa.array(text, pa.large_string()) for text in texts], names=list(columns))
+    return Columns(text_table, np.array(numbers, np.int64), others)
 
 
 def _by_arrow(block: Block, columns: Sequence[str]) -> pa.Table | None:

@@ -22,11 +22,11 @@ def read(data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence
     >>> read(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"))
     [{'id': '1', 'text': 'a, "b" c'}]
     """
-    found = table(data, encoding, columns=columns, wanted=wanted)
-    if found is None:
+    parsed = table(data, encoding, columns=columns, wanted=wanted)
+    if parsed is None:
         return None
-    names = found.column_names
-    rows = zip(*(column.to_pylist() for column in found), strict=True)
+    names = parsed.column_names
+    rows = zip(*(column.to_pylist() for column in parsed), strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -43,7 +43,7 @@ def table(data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequenc
     if len(set(columns)) != len(columns):
         return None
     try:
-        found = pyarrow.csv.read_csv(
+        parsed = pyarrow.csv.read_csv(
             pa.BufferReader(data),
             read_options=pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=len(data) + 1),
             parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
@@ -56,9 +56,9 @@ def table(data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequenc
     except pa.ArrowInvalid:
         return None
     # Arrow reads an empty line as a row of empty fields.
-    lengths = [pc.binary_length(column) for column in found.columns]
+    lengths = [pc.binary_length(column) for column in parsed.columns]
     empty = functools.reduce(pc.and_, (pc.equal(length, 0) for length in lengths)) if lengths else pa.array([True])
-    return None if pc.any(empty).as_py() else found.combine_chunks()
+    return None if pc.any(empty).as_py() else parsed.combine_chunks()
 
 
 def _ends_a_row_alone(data: bytes) -> bool:

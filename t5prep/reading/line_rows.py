@@ -49,12 +49,12 @@ def lines(text: str) -> Iterator[str]:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON. Raises ValueError where a name occurs twice, because one value would be lost."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f'the name "{twice}" stands twice in an object')
-    return made
+    return fields
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_object).decode

@@ -32,16 +32,16 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
         opened = pyarrow.parquet.ParquetFile(file)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise SourceError(f"{name} is not a Parquet file ({error}).") from error
-    found, first = [], 1
+    parts, first = [], 1
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
         count = max(1, -(-group.total_byte_size // PART_BYTES))
         edges = [group.num_rows * part // count for part in range(count + 1)]
         for skip, end in itertools.pairwise(edges):
             size = group.total_byte_size * (end - skip) // max(1, group.num_rows)
-            found.append(Part(number, skip, first + skip, end - skip, size))
+            parts.append(Part(number, skip, first + skip, end - skip, size))
         first += group.num_rows
-    return tuple(opened.schema_arrow.names), found
+    return tuple(opened.schema_arrow.names), parts
 
 
 def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

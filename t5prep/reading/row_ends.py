@@ -35,8 +35,8 @@ def count(data: bytes) -> int:
 def of_buffer(buffer: bytes, *, quoted: bool, final: bool) -> Ends:
     """Return the whole rows at the beginning of a buffer. `final`: nothing follows, so the last row is whole."""
     if quoted and b'"' in buffer:
-        found = _by_quotes(buffer, final=final)
-        return Ends(*found, True) if found is not None else Ends(*csv_rows.ends(buffer, final=final), False)
+        match = _by_quotes(buffer, final=final)
+        return Ends(*match, True) if match is not None else Ends(*csv_rows.ends(buffer, final=final), False)
     if final:
         return Ends(len(buffer), count(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted)
     end = _last(buffer)
@@ -47,9 +47,9 @@ def of_first(buffer: bytes, *, quoted: bool, final: bool) -> int:
     """Return where the first row of a buffer ends; 0 where more bytes are needed to know it."""
     if quoted and b'"' in buffer:
         return csv_rows.ends(buffer, final=final, most=1)[0]
-    found = _END.search(buffer)
-    if found and (final or found.end() < len(buffer) or found[0] != b"\r"):
-        return found.end()
+    match = _END.search(buffer)
+    if match and (final or match.end() < len(buffer) or match[0] != b"\r"):
+        return match.end()
     return len(buffer) if final else 0
 
 

@@ -23,8 +23,8 @@ def of_files(names: Sequence[str]) -> dict[str, str]:
     >>> of_files(["train.tsv"]), of_files(["train.csv", "notes.csv"])
     ({}, {})
     """
-    found = {name: split for name in names if (split := _of(name))}
-    return found if len(found) == len(names) and len(set(found.values())) > 1 else {}
+    splits = {name: split for name in names if (split := _of(name))}
+    return splits if len(splits) == len(names) and len(set(splits.values())) > 1 else {}
 
 
 def _of(name: str) -> str:

@@ -33,8 +33,8 @@ def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> l
 
 def labels(ids: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
     """Return the pieces of a target; positions that the loss ignores are one piece at its end."""
-    kept = [token for token in _filled(ids, IGNORED_LABEL) if token != IGNORED_LABEL]
-    pieces = [_piece(token, tokenizer, plain="text") for token in kept]
+    visible = [token for token in _filled(ids, IGNORED_LABEL) if token != IGNORED_LABEL]
+    pieces = [_piece(token, tokenizer, plain="text") for token in visible]
     return [*_bounded(pieces), *_rest(len(ids) - len(pieces), "ignored", IGNORED_LABEL)]
 
 

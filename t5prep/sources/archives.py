@@ -39,7 +39,7 @@ def members(
 
     Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """
-    found, offered, bounds = [], [], limits()
+    members, offered, bounds = [], [], limits()
     with _opened(archive, name) as opened:
         for info in opened.infolist():
             _check_name(info, name)
@@ -50,8 +50,8 @@ def members(
             if wanted(full, include):
                 _check_content(info, name)
                 bounds.check(f"{info.filename} in {name}", packed=info.compress_size, unpacked=info.file_size)
-                found.append(RawFile(full, path, info.file_size, member=info.filename, checksum=checksum))
-    return found, offered
+                members.append(RawFile(full, path, info.file_size, member=info.filename, checksum=checksum))
+    return members, offered
 
 
 def open_member(archive: BinaryIO, member: str, name: str) -> tuple[BinaryIO, int]:
@@ -86,18 +86,18 @@ def _readable(name: str) -> Iterator[None]:
 
 
 def _check_name(info: zipfile.ZipInfo, name: str) -> None:
-    said = info.orig_filename.split("\0")[0]
+    spelled = info.orig_filename.split("\0")[0]
     wrong = (
         "climbs out of the archive"
-        if _CLIMBS.search(said)
+        if _CLIMBS.search(spelled)
         else "is an absolute path"
-        if _ABSOLUTE.match(said)
+        if _ABSOLUTE.match(spelled)
         else "is a symbolic link"
         if stat.S_ISLNK(info.external_attr >> 16)
         else ""
     )
     if wrong:
-        raise SourceError(f'{name} is refused: its member "{said}" {wrong}. Ask its publisher for a sound archive.')
+        raise SourceError(f'{name} is refused: its member "{spelled}" {wrong}. Ask its publisher for a sound archive.')
 
 
 def _check_content(info: zipfile.ZipInfo, name: str) -> None:

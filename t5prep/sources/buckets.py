@@ -83,8 +83,8 @@ class _Object(gcs.Reader):
 
 def _checksum(blob: Any) -> str:
     """Return the checksum that the bucket gives, as hex: MD5, or CRC32C for composed objects, which have no MD5."""
-    name, said = ("md5", blob.md5_hash) if blob.md5_hash else ("crc32c", blob.crc32c)
-    return f"{name}:{base64.b64decode(said).hex()}" if said else ""
+    name, expected = ("md5", blob.md5_hash) if blob.md5_hash else ("crc32c", blob.crc32c)
+    return f"{name}:{base64.b64decode(expected).hex()}" if expected else ""
 
 
 @contextlib.contextmanager

@@ -71,8 +71,8 @@ def _locked(path: Path, place: Path) -> AcquireReturnProxy:
 
 def _known(place: Path, name: str) -> Blob | None:
     try:
-        said = json.loads((place / "refs" / f"{name}.json").read_text())
-        blob = Blob(place / "blobs" / said["sha256"], said["bytes"], said["sha256"])
+        known = json.loads((place / "refs" / f"{name}.json").read_text())
+        blob = Blob(place / "blobs" / known["sha256"], known["bytes"], known["sha256"])
         return blob if blob.path.stat().st_size == blob.bytes else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

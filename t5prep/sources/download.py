@@ -190,14 +190,14 @@ class Download:
 
 
 def _first(response: requests.Response) -> int | None:
-    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(found.group(1)) if found else None
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return int(match.group(1)) if match else None
 
 
 def _whole(response: requests.Response) -> int | None:
     """Return the length of the whole file from Content-Range or Content-Length, None where neither gives it."""
-    found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
-    if found:
-        return int(found.group(1))
+    match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+    if match:
+        return int(match.group(1))
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdigit() and response.status_code == 200 else None

@@ -50,19 +50,19 @@ def parse(uri: str) -> Place:
     >>> parse("zenodo:10.5281/zenodo.7186761").name
     '7186761'
     """
-    found = _SCHEME.match(uri)
+    scheme_match = _SCHEME.match(uri)
     if not uri.strip():
         raise SourceError(f"The source is empty. Name a file, or a corpus such as {EXAMPLES['hf']}.")
-    if not found or Path(uri).exists():
+    if not scheme_match or Path(uri).exists():
         return Place("", uri, uri=uri)
-    scheme = found.group(1).lower()
+    scheme = scheme_match.group(1).lower()
     if scheme not in _SHAPES:
         raise SourceError(
             f'"{scheme}:" is not a kind of source.{did_you_mean(scheme, EXAMPLES)} '
             f"Name a file, a directory, a glob, or a corpus such as {EXAMPLES['kaggle']}, {EXAMPLES['zenodo']}, "
             f"{EXAMPLES['hf']} or {EXAMPLES['https']}."
         )
-    shape = _SHAPES[scheme].fullmatch(uri[found.end() :])
+    shape = _SHAPES[scheme].fullmatch(uri[scheme_match.end() :])
     if not shape:
         raise SourceError(f"{redact.text(uri)} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}")
     said = {key: value or "" for key, value in shape.groupdict().items()}

@@ -91,14 +91,14 @@ def json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> di
     """
     response = get(url, what=what, headers=headers)
     try:
-        said = response.json()
+        document = response.json()
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        document = None
+    if not isinstance(document, dict):
         raise SourceError(
             f"{what}: the host answers with something that is not JSON. Is a proxy or a sign-in in between?"
         )
-    return said
+    return document
 
 
 def looks_like_a_page(response: requests.Response, start: bytes, name: str) -> bool:
@@ -121,20 +121,20 @@ class Checksum:
     ''
     """
 
-    def __init__(self, said: str, *, size: int = 0):
-        self._algorithm, _, self._said = said.partition(":")
+    def __init__(self, checksum: str, *, size: int = 0):
+        self._algorithm, _, self._expected = checksum.partition(":")
         self._sha256 = hashlib.sha256()
-        self._said_hash = self._sha256
+        self._expected_hash = self._sha256
         if self._algorithm == "git":
-            self._said_hash = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+            self._expected_hash = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
         elif self._algorithm not in ("", "sha256"):
-            self._said_hash = hashlib.new(self._algorithm, usedforsecurity=False)
+            self._expected_hash = hashlib.new(self._algorithm, usedforsecurity=False)
 
     def update(self, data: bytes) -> None:
         """Add the next bytes."""
         self._sha256.update(data)
-        if self._said_hash is not self._sha256:
-            self._said_hash.update(data)
+        if self._expected_hash is not self._sha256:
+            self._expected_hash.update(data)
 
     @property
     def sha256(self) -> str:
@@ -143,5 +143,5 @@ class Checksum:
 
     def mismatch(self) -> str:
         """Return the checksum of the bytes as `md5:<hex>` if it differs from the publisher's, "" if it is equal."""
-        got = self._said_hash.hexdigest()
-        return f"{self._algorithm}:{got}" if self._algorithm and got != self._said.lower() else ""
+        got = self._expected_hash.hexdigest()
+        return f"{self._algorithm}:{got}" if self._algorithm and got != self._expected.lower() else ""

@@ -156,8 +156,8 @@ def _advice(status: int, place: Place) -> str:
 
 def _licence(info: Any) -> str:
     """Return the licence of the card, or several separated by commas."""
-    said = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
-    return ", ".join(map(str, said)) if isinstance(said, list) else str(said)
+    names = (info.card_data.to_dict() if info.card_data else {}).get("license") or ""
+    return ", ".join(map(str, names)) if isinstance(names, list) else str(names)
 
 
 def _citation(info: Any) -> str:

@@ -60,8 +60,8 @@ def choose(
 
     Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
     """
-    configs = {str(said.get("config_name", "default")): said for said in _configs(card)}
-    configs = {name: said for name, said in configs.items() if _picked(files, said)}
+    configs = {str(config.get("config_name", "default")): config for config in _configs(card)}
+    configs = {name: config for name, config in configs.items() if _picked(files, config)}
     data = [file for file in files if not _ABOUT.search(file.name) and (named or _DATA.search(file.name))]
     folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
     if configs:
@@ -84,13 +84,13 @@ def choose(
 
 
 def _configs(card: Any) -> list[dict[str, Any]]:
-    said = (card.to_dict() if card else {}).get("configs") or []
-    return [one for one in said if isinstance(one, dict)]
+    configs = (card.to_dict() if card else {}).get("configs") or []
+    return [one for one in configs if isinstance(one, dict)]
 
 
 def _default(configs: dict[str, dict[str, Any]]) -> str:
     """Return the config to use when the user names none, or "" when one must be named."""
-    flagged = [name for name, said in configs.items() if said.get("default")]
+    flagged = [name for name, config in configs.items() if config.get("default")]
     return (
         flagged[0]
         if flagged
@@ -108,9 +108,9 @@ def _splits(folders: Iterable[str]) -> bool:
 
 def _picked(files: Sequence[Listed], config: dict[str, Any]) -> list[Listed]:
     """Return the files that a card's config lists: by one pattern, by several, or by one list for each split."""
-    said = config.get("data_files") or []
+    listed = config.get("data_files") or []
     patterns: list[str] = []
-    for one in said if isinstance(said, list) else [said]:
+    for one in listed if isinstance(listed, list) else [listed]:
         paths = one.get("path", []) if isinstance(one, dict) else one
         patterns += [paths] if isinstance(paths, str) else [str(path) for path in paths]
     folder = str(config.get("data_dir") or "").strip("./")

@@ -50,11 +50,11 @@ def limits() -> Limits:
 
 
 def _number(variable: str, default: float) -> float:
-    said = os.environ.get(variable, "")
+    value = os.environ.get(variable, "")
     try:
-        number = float(said) if said else float(default)
+        number = float(value) if value else float(default)
     except ValueError:
         number = -1.0
     if not 0 < number < float("inf"):
-        raise UsageError(f'{variable} is "{said}", which is not a number above 0. Unset it, or set it to {default:g}.')
+        raise UsageError(f'{variable} is "{value}", which is not a number above 0. Unset it, or set it to {default:g}.')
     return number

@@ -78,7 +78,7 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
     hidden = any(part.startswith(".") for part in pattern.split("/"))
     shape, depth = glob_pattern(pattern), pattern.count("/")
     anywhere = "**" in pattern
-    found = []
+    walked = []
     for folder, folders, names in os.walk(root, onerror=_refuse_folder, followlinks=not anywhere):
         within = Path(folder).relative_to(root)
         folders[:] = [name for name in folders if hidden or not name.startswith(".")]
@@ -89,10 +89,10 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
             if not shape.fullmatch(known) or not (hidden or not name.startswith(".")):
                 continue
             if path.is_file():
-                found.append((path, known))
+                walked.append((path, known))
             elif path.is_symlink() and not path.exists():
                 raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or mend it.")
-    yield from sorted(found)
+    yield from sorted(walked)
 
 
 def _refuse_folder(error: OSError) -> None:

@@ -29,12 +29,12 @@ def open_range(path: str, *, size: int | None, ahead: int = 1 << 20) -> BinaryIO
     Raises SourceError here and while reading; broken connections, 429 and 5xx are retried without an error.
     """
     url, headers = path, {}
-    if found := _HUB.fullmatch(path):
+    if match := _HUB.fullmatch(path):
         from huggingface_hub import hf_hub_url
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
         url = hf_hub_url(
-            found["repo"], found["file"], repo_type="dataset", revision=found["revision"], endpoint=hub_endpoint()
+            match["repo"], match["file"], repo_type="dataset", revision=match["revision"], endpoint=hub_endpoint()
         )
         headers = build_hf_headers()
     return cast(BinaryIO, io.BufferedReader(_Ranges(url, headers, what=path, size=size), ahead))
@@ -143,7 +143,7 @@ class _Ranges(io.RawIOBase):
 
     def _ask_size(self) -> int:
         with self._get("bytes=0-0", Retries(self._what)) as response:
-            found = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
-            if not found:
+            match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
+            if not match:
                 raise SourceError(f"{self._what}: its host does not send parts of it. Download it: name a local copy.")
-            return int(found.group(1))
+            return int(match.group(1))

@@ -61,12 +61,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     >>> retry_after({"Retry-After": "3"}), retry_after({"RateLimit": '"api";r=0;t=55'}), retry_after({})
     (3.0, 55.0, None)
     """
-    said = headers.get("Retry-After", "").strip()
-    if said.isdigit():
-        return float(said)
-    if said:
+    wait = headers.get("Retry-After", "").strip()
+    if wait.isdigit():
+        return float(wait)
+    if wait:
         try:
-            return _until(email.utils.parsedate_to_datetime(said).timestamp())
+            return _until(email.utils.parsedate_to_datetime(wait).timestamp())
         except ValueError:
             return None
     reset = headers.get("RateLimit-Reset", "") or headers.get("X-RateLimit-Reset", "")

@@ -30,8 +30,8 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
     `url` may hold credentials: it is sent to its host and written nowhere. Raises SourceError.
     """
     for page, scheme in _PAGES.items():
-        if found := page.fullmatch(url):
-            raise SourceError(f"{place.uri} is a page for people. The corpus on it is written {scheme}{found.group(1)}")
+        if match := page.fullmatch(url):
+            raise SourceError(f"{place.uri} is a page for people. The corpus on it is written {scheme}{match.group(1)}")
     try:
         with http.get(url, what=place.uri, stream=True) as answer:
             etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")

@@ -51,23 +51,23 @@ def text_of(inputs: str | tuple[Part, ...]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def problem(made: Any) -> str:
+def problem(example: Any) -> str:
     """Return what is wrong with the value that a task's to_example returned; "" for an example of texts.
 
     >>> problem(Example(id=7, inputs="a", targets="b"))
     'the id of its Example is of type int, not str'
     """
-    if not isinstance(made, Example):
-        return f"it returned {type(made).__name__}, not an Example"
-    if not isinstance(made.id, str | None):
-        return f"the id of its Example is of type {type(made.id).__name__}, not str"
-    parts = (made.inputs,) if isinstance(made.inputs, str) else made.inputs
+    if not isinstance(example, Example):
+        return f"it returned {type(example).__name__}, not an Example"
+    if not isinstance(example.id, str | None):
+        return f"the id of its Example is of type {type(example.id).__name__}, not str"
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     if not isinstance(parts, tuple) or not parts:
         return f"the inputs of its Example are of type {type(parts).__name__}, not a str or a tuple of parts"
     for name, values, kinds in (
         ("inputs", parts, (str, Protected, _Eos)),
-        ("targets", (made.targets,), (str,)),
-        ("references", made.references, (str,)),
+        ("targets", (example.targets,), (str,)),
+        ("references", example.references, (str,)),
     ):
         for value in values:
             if not isinstance(value, kinds):

@@ -139,27 +139,27 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, 
 
 def advice(report: Report) -> list[str]:
     """Return one sentence for each problem in the report, with the option that solves it."""
-    said = []
+    sentences = []
     newlines = report.count_of("\n")
     if newlines > report.texts / 10:
-        said.append(f"{newlines:,} newlines are lost. Keep them: t5prep prepare TASK ... --keep-newlines")
+        sentences.append(f"{newlines:,} newlines are lost. Keep them: t5prep prepare TASK ... --keep-newlines")
     braces = report.count_of("<>", becomes="<unk>")
     if braces > report.texts / 10:
-        said.append(f"{braces:,} angle brackets are lost. If they are markup, leave it out: --html strip")
+        sentences.append(f"{braces:,} angle brackets are lost. If they are markup, leave it out: --html strip")
     if report.unk_rate > 0.001:
-        said.append(
+        sentences.append(
             f"{report.unk_rate:.2%} of all tokens are unknown. Train a vocabulary that has these characters: "
             "t5prep tokenizer train --byte-fallback ..."
         )
     if report.tokens_per_word > 2:
-        said.append(
+        sentences.append(
             f"{report.tokens_per_word:.1f} tokens per word: this vocabulary was made for other text. "
             "Train one for yours, or use a model whose tokenizer knows your language."
         )
     for name, agreement in report.agreement.items():
         if agreement.unexplained:
-            said.append(f"{name} gives other ids for {agreement.unexplained:,} texts: do not mix the two.")
-    return said
+            sentences.append(f"{name} gives other ids for {agreement.unexplained:,} texts: do not mix the two.")
+    return sentences
 
 
 def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
@@ -184,8 +184,8 @@ def _becomes(character: str, tokenizer: Tokenizer) -> str:
     if tokenizer.unk_id in tokenizer.processor.encode(character):
         return "<unk>"
     # The character is put between letters, because white space at the ends of a text is dropped.
-    made: str = tokenizer.processor.normalize(f"a{character}a").replace("▁", " ").strip()[1:-1]
-    return {" ": "a space", "": "nothing"}.get(made, made)
+    normalized: str = tokenizer.processor.normalize(f"a{character}a").replace("▁", " ").strip()[1:-1]
+    return {" ": "a space", "": "nothing"}.get(normalized, normalized)
 
 
 def tied(a: Sequence[int], b: Sequence[int], tokenizer: Tokenizer) -> bool:
@@ -205,20 +205,20 @@ def _compare(
     ours: Sequence[Sequence[int]],
     theirs: Sequence[Sequence[int]],
     tokenizer: Tokenizer,
-    found: Agreement,
+    counts: Agreement,
 ) -> None:
     for text, a, b in zip(texts, ours, theirs, strict=True):
-        found.texts += 1
+        counts.texts += 1
         if list(a) == list(b):
-            found.equal += 1
+            counts.equal += 1
         elif _SPECIAL.search(text):
-            found.spelled += 1
+            counts.spelled += 1
         elif tied(a, b, tokenizer):
-            found.ties += 1
+            counts.ties += 1
         else:
-            found.unexplained += 1
-            if len(found.examples) < EXAMPLES:
-                found.examples.append(text[: 2 * EXCERPT])
+            counts.unexplained += 1
+            if len(counts.examples) < EXAMPLES:
+                counts.examples.append(text[: 2 * EXCERPT])
 
 
 def _excerpt(text: str, character: str) -> str:

@@ -14,7 +14,7 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
 
     `tokenizers` gets the directory's tokenizer.json, or one built from the model where there is none.
     """
-    found: dict[str, Encode] = {}
+    encoders: dict[str, Encode] = {}
     directory = Path(name) if Path(name).is_dir() else Path(name).parent
     if importlib.util.find_spec("tokenizers"):
         import tokenizers
@@ -22,12 +22,12 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
         path = directory / "tokenizer.json"
         own = path.read_text() if path.exists() else json.dumps(huggingface_files.tokenizer_json(tokenizer))
         fast = tokenizers.Tokenizer.from_str(own)
-        found["tokenizers"] = lambda texts: [
+        encoders["tokenizers"] = lambda texts: [
             encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)
         ]
     if (directory / "tokenizer_config.json").exists() and importlib.util.find_spec("transformers"):
         from transformers import AutoTokenizer
 
         auto = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-        found["transformers"] = lambda texts: auto(texts, add_special_tokens=False, verbose=False)["input_ids"]
-    return found
+        encoders["transformers"] = lambda texts: auto(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    return encoders

@@ -71,14 +71,14 @@ class Encoder:
         rows = [self._apart(example.inputs) for example in examples]
         encoded = iter(self._tokenizer.encode_all([text for row in rows for text in row.texts]))
         targets = self._encode_targets([example.targets for example in examples])
-        made: list[Features | Reject] = []
+        features: list[Features | Reject] = []
         for row, target in zip(rows, targets, strict=True):
             ids = list(itertools.islice(encoded, len(row.texts)))
             try:
-                made.append(self._features(row, ids, target))
+                features.append(self._features(row, ids, target))
             except Reject as reject:
-                made.append(reject)
-        return made
+                features.append(reject)
+        return features
 
     def _apart(self, inputs: str | tuple[Part, ...]) -> "_Apart":
         """Split an input into its fields, or the lines of these, each with the token that follows it."""
@@ -147,11 +147,15 @@ class Encoder:
             texts = self._encode_texts([_text(part) for part in field])
             pieces += [(ids.tolist(), isinstance(part, Protected)) for ids, part in zip(texts, field, strict=True)]
             pieces.append(([eos], True))
-        fixed = sum(len(ids) for ids, kept in pieces if kept)
+        fixed = sum(len(ids) for ids, protected in pieces if protected)
         if fixed > self._input_length:
             raise Reject(f"protected text too long: {fixed} tokens with EOS, the limit is {self._input_length}")
-        rooms = iter(truncation.allot([len(ids) for ids, kept in pieces if not kept], self._input_length - fixed))
-        return [token for ids, kept in pieces for token in (ids if kept else self._cut_text(ids, next(rooms)))]
+        rooms = iter(
+            truncation.allot([len(ids) for ids, protected in pieces if not protected], self._input_length - fixed)
+        )
+        return [
+            token for ids, protected in pieces for token in (ids if protected else self._cut_text(ids, next(rooms)))
+        ]
 
     def _cut_text(self, ids: list[int], room: int) -> list[int]:
         """Return the ids of a text without EOS, cut to `room`."""

@@ -30,10 +30,10 @@ def decode(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> 
     """Return the text of ids as `Tokenizer.decode` does, with its newlines where they were kept."""
     if not keep_newlines:
         return tokenizer.decode(ids)
-    found: list[list[int]] = [[]]
+    lines: list[list[int]] = [[]]
     for token in ids:
         if token == tokenizer.sentinel(NUMBER):
-            found.append([])
+            lines.append([])
         else:
-            found[-1].append(token)
-    return "\n".join(map(tokenizer.decode, found))
+            lines[-1].append(token)
+    return "\n".join(map(tokenizer.decode, lines))

@@ -39,9 +39,9 @@ def of(lists: list[np.ndarray]) -> Ragged:
 
 def begins(lengths: np.ndarray | list[int]) -> np.ndarray:
     """Return where concatenated lists of these lengths begin, and where the last one ends: int64[lists + 1]."""
-    made = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=made[1:])
-    return made
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 def joined(fields: list[Ragged], *, after: int) -> Ragged:

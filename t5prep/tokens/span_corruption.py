@@ -91,12 +91,12 @@ def noise_mask(
     np.int64(3)
     """
     hidden, count = spans(length, density=density, mean_span=mean_span)
-    kept = max(length, 2) - hidden
-    draws = _draw(keys, hidden - 1 + kept - 1)
+    visible = max(length, 2) - hidden
+    draws = _draw(keys, hidden - 1 + visible - 1)
     runs = np.empty((len(keys), 2 * count), np.int64)
-    runs[:, 0::2] = _segments(draws[:, hidden - 1 :], kept, count)
+    runs[:, 0::2] = _segments(draws[:, hidden - 1 :], visible, count)
     runs[:, 1::2] = _segments(draws[:, : hidden - 1], hidden, count)
-    starts = np.zeros((len(keys), kept + hidden), np.int8)
+    starts = np.zeros((len(keys), visible + hidden), np.int8)
     np.put_along_axis(starts, runs.cumsum(axis=1)[:, :-1], 1, axis=1)
     return (np.bitwise_xor.accumulate(starts, axis=1) == 1)[:, :length]
 

@@ -79,7 +79,7 @@ def unigram_model(lines: Iterable[str], **options: Any) -> bytes:
 
 
 def _explained(error: str, vocab_size: int) -> UsageError | TokenizerError:
-    said = error.strip().splitlines()[-1][-200:] if error.strip() else "no reason given"
+    reason = error.strip().splitlines()[-1][-200:] if error.strip() else "no reason given"
     if "Vocabulary size too high" in error:
         most = error.rsplit("<=", 1)[-1].strip(" .")
         return UsageError(
@@ -91,4 +91,4 @@ def _explained(error: str, vocab_size: int) -> UsageError | TokenizerError:
             f"--vocab-size {vocab_size:,} is too small: the characters of this text alone need more pieces. "
             "Ask for more, or cover fewer characters: --character-coverage 0.99"
         )
-    return TokenizerError(f"SentencePiece could not be trained: {said}")
+    return TokenizerError(f"SentencePiece could not be trained: {reason}")

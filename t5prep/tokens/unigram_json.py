@@ -33,13 +33,13 @@ def convert(content: bytes, *, name: str) -> bytes:
     Raises TokenizerError, naming `name`, when it is damaged or no SentencePiece model gives the same ids.
     """
     try:
-        said = json.loads(content)
-        model = said["model"]
+        document = json.loads(content)
+        model = document["model"]
         if model.get("type", "Unigram") != "Unigram" or "vocab" not in model:
             raise _Unlike(f"its model is {model.get('type', 'of another kind')}, and T5's tokenizers are Unigram")
-        pieces = _pieces(model, said.get("added_tokens") or [])
-        _check_borders(said.get("pre_tokenizer"), pieces)
-        return build(pieces, _normalization(said.get("normalizer"), said.get("pre_tokenizer")))
+        pieces = _pieces(model, document.get("added_tokens") or [])
+        _check_borders(document.get("pre_tokenizer"), pieces)
+        return build(pieces, _normalization(document.get("normalizer"), document.get("pre_tokenizer")))
     except _Unlike as error:
         raise TokenizerError(f"{name}: tokenizer.json cannot be used, for {error}.") from None
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
@@ -136,8 +136,8 @@ def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
             raise _Unlike(f"its pre-tokenizer {kind} is not known")
 
 
-def _steps(said: Any, key: str) -> list[Mapping[str, Any]]:
+def _steps(section: Any, key: str) -> list[Mapping[str, Any]]:
     """Return the steps of a sequence, of a single step, or of none."""
-    if said is None:
+    if section is None:
         return []
-    return [step for one in said[key] for step in _steps(one, key)] if said["type"] == "Sequence" else [said]
+    return [step for one in section[key] for step in _steps(one, key)] if section["type"] == "Sequence" else [section]

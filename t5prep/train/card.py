@@ -55,19 +55,19 @@ model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
 ```{"" if model.config.tie_word_embeddings else UNTIED}"""
 
 
-def _lineage(made: Manifest) -> str:
-    chosen = made.settings
-    records = {name: split.records for name, split in made.splits.items()}
+def _lineage(dataset: Manifest) -> str:
+    chosen = dataset.settings
+    records = {name: split.records for name, split in dataset.splits.items()}
     rows: dict[str, Any] = {
         "task": chosen.task,
-        "source": f"`{made.source.uri}`",
-        "revision": f"`{made.source.revision}`",
-        "licence": made.source.licence or "not stated",
-        "citation": made.source.citation or "not stated",
+        "source": f"`{dataset.source.uri}`",
+        "revision": f"`{dataset.source.revision}`",
+        "licence": dataset.source.licence or "not stated",
+        "citation": dataset.source.citation or "not stated",
         "records": ", ".join(f"{name} {number:,}" for name, number in records.items()),
         "tokens": f"inputs {chosen.input_length}, targets {chosen.target_length}; truncation {chosen.truncation}",
-        "tokenizer": f"SHA-256 `{made.tokenizer.sha256}`",
-        "manifest digest": f"`{made.digest}`",
+        "tokenizer": f"SHA-256 `{dataset.tokenizer.sha256}`",
+        "manifest digest": f"`{dataset.digest}`",
     }
     return _table("dataset", rows)
 

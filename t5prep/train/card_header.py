@@ -33,7 +33,7 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
     """Return the YAML between two lines of dashes. `licence` is the Hub's name of one, such as apache-2.0."""
     base = base_model(model)
     numbers = _numbers(model.state.metrics if model.state else {})
-    tasks = sorted({made.settings.task for made in model.manifests})
+    tasks = sorted({dataset.settings.task for dataset in model.manifests})
     data = ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
@@ -51,9 +51,9 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
 
 def base_model(model: Model) -> str:
     """Return the Hub's name of the model that training began from; "" for random weights or a model not on the Hub."""
-    said = model.state.config if model.state else {}
-    name = str(said.get("model", ""))
-    if said.get("weights") == "random" or Path(name).exists():
+    settings = model.state.config if model.state else {}
+    name = str(settings.get("model", ""))
+    if settings.get("weights") == "random" or Path(name).exists():
         return ""
     if OWN.fullmatch(name):
         return f"google-t5/{name}"
@@ -62,7 +62,7 @@ def base_model(model: Model) -> str:
 
 def datasets(model: Model) -> list[str]:
     """Return the Hub's names of the datasets that the model was trained on; datasets of other hosts have none."""
-    found = (re.match(r"hf:([\w.-]+/[\w.-]+)", made.source.uri) for made in model.manifests)
+    found = (re.match(r"hf:([\w.-]+/[\w.-]+)", dataset.source.uri) for dataset in model.manifests)
     return sorted({match[1] for match in found if match})
 
 
@@ -74,13 +74,13 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
     """Return each metric with the data that it was measured on; for a mixture, the first dataset's name."""
-    made = model.manifests[0]
+    dataset = model.manifests[0]
     split = str(model.state.config.get("eval_split", "validation")) if model.state else "validation"
     return [
         EvalResult(
             task_type=TASK,
-            dataset_type=(datasets(model) or [made.settings.task])[0],
-            dataset_name=made.settings.task,
+            dataset_type=(datasets(model) or [dataset.settings.task])[0],
+            dataset_name=dataset.settings.task,
             dataset_split=split,
             metric_type=HUB_METRICS[key],
             metric_name=key,

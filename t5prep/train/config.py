@@ -173,10 +173,10 @@ def _read(key: str, value: Any, kind: Any) -> Any:
     try:
         if isinstance(kind, types.GenericAlias):  # tuple[str, ...] or tuple[float, ...]
             parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
-            found = tuple(kind.__args__[0](part) for part in parts)
-            if not all(math.isfinite(part) for part in found if isinstance(part, float)):
+            values = tuple(kind.__args__[0](part) for part in parts)
+            if not all(math.isfinite(part) for part in values if isinstance(part, float)):
                 raise ValueError(value)
-            return found
+            return values
         if kind is bool and isinstance(value, str):
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
         if kind is int and not isinstance(value, int):

@@ -118,8 +118,9 @@ class Evaluator:
         if not one_token and not self._generating:
             return Evaluation(values, [], [])
         if one_token:
-            said = _OneToken(self._tokenizer, labels)
-            answers, right = [said.text(token) for token in ids[:, 0]], [said.text(token) for token in labels[:, 0]]
+            speller = _OneToken(self._tokenizer, labels)
+            answers = [speller.text(token) for token in ids[:, 0]]
+            right = [speller.text(token) for token in labels[:, 0]]
             if len(set(right)) <= MOST_CLASSES:
                 values |= metrics.classification(right, answers, classes=self._classes)
             else:  # short answers, but no classes
@@ -144,8 +145,8 @@ class Evaluator:
 
     def _generated(self, weights: Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Yield the ids of every record's answer."""
-        for batch, found in each(self._search, weights, self._batches(), columns=("input_ids", "attention_mask")):
-            yield from found["ids"][_is_record(batch)]
+        for batch, result in each(self._search, weights, self._batches(), columns=("input_ids", "attention_mask")):
+            yield from result["ids"][_is_record(batch)]
 
     def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a target, without its EOS and padding."""
@@ -177,20 +178,20 @@ class _Rows:
         self.highest: list[tuple[float, int, list[int]]] = []  # (loss, row, inputs) of wrong rows; a heap
 
     def add(self, batch: Mapping[str, np.ndarray], scored: Mapping[str, np.ndarray]) -> None:
-        kept = _is_record(batch)
-        labels, predicted = batch["labels"][kept], scored["ids"][kept]
+        mask = _is_record(batch)
+        labels, predicted = batch["labels"][mask], scored["ids"][mask]
         first = len(self.losses)
         self.labels.append(labels)
         self.predicted.append(predicted)
-        self.losses += [float(loss) for loss in scored["loss"][kept]]
+        self.losses += [float(loss) for loss in scored["loss"][mask]]
         if batch["id"].ndim == 1:
-            self.ids += [id.decode() for id in batch["id"][kept]]
-        texts = batch["references"][kept] if "references" in batch else [[]] * len(labels)
+            self.ids += [id.decode() for id in batch["id"][mask]]
+        texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
         self.references += [[text.decode() for text in own if text] for own in texts]
         if not self._worst:
             return
         wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
-        inputs = batch["input_ids"][kept]
+        inputs = batch["input_ids"][mask]
         for row in np.flatnonzero(wrong):
             entry = (self.losses[first + row], first + int(row), [int(token) for token in inputs[row] if token])
             (heapq.heappush if len(self.highest) < self._worst else heapq.heappushpop)(self.highest, entry)
@@ -213,8 +214,8 @@ class _OneToken:
 
 def _is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return bool[batch]: true for records, false for the rows without labels that fill up the last batch."""
-    kept: np.ndarray = (batch["labels"] != IGNORED_LABEL).any(axis=1)
-    return kept
+    mask: np.ndarray = (batch["labels"] != IGNORED_LABEL).any(axis=1)
+    return mask
 
 
 def _score(
@@ -279,13 +280,13 @@ def evaluate(
         beams=beams,
         bootstrap=bootstrap,
     )
-    found = evaluator(put_weights(opened.weights, opened.config, layout), worst=worst)
+    result = evaluator(put_weights(opened.weights, opened.config, layout), worst=worst)
     of_each = metrics.of_each(
         evaluator.wanted,
-        references=[one["references"] for one in found.predictions],
-        predictions=[one["prediction"] for one in found.predictions],
+        references=[one["references"] for one in result.predictions],
+        predictions=[one["prediction"] for one in result.predictions],
     )
     scored = [
-        one | ({"scores": scores} if scores else {}) for one, scores in zip(found.predictions, of_each, strict=True)
+        one | ({"scores": scores} if scores else {}) for one, scores in zip(result.predictions, of_each, strict=True)
     ]
-    return opened.name, dataclasses.replace(found, predictions=scored)
+    return opened.name, dataclasses.replace(result, predictions=scored)

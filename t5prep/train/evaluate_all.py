@@ -21,14 +21,14 @@ class Scored(NamedTuple):
 
     def as_dict(self, *, scores: bool = False) -> dict[str, Any]:
         """Return it as a dict for JSON; `scores` keeps each prediction's own scores."""
-        kept = self.evaluation.predictions
+        predictions = self.evaluation.predictions
         if not scores:
-            kept = [{name: value for name, value in one.items() if name != "scores"} for one in kept]
+            predictions = [{name: value for name, value in one.items() if name != "scores"} for one in predictions]
         return {
             "data": self.data,
             "split": self.split,
             "metrics": self.evaluation.metrics,
-            "predictions": kept,
+            "predictions": predictions,
             "worst": [dataclasses.asdict(one) for one in self.evaluation.worst],
         }
 

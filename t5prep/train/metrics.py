@@ -48,8 +48,8 @@ def squad(references: Sequence[References], predictions: Sequence[str]) -> dict[
     {'em': 1.0, 'f1': 1.0}
     """
     pairs = _items(references, predictions)
-    exact = [max(normalize_answer(one) == normalize_answer(said) for one in right) for right, said in pairs]
-    overlap = [max(_token_f1(one, said) for one in right) for right, said in pairs]
+    exact = [max(normalize_answer(one) == normalize_answer(predicted) for one in right) for right, predicted in pairs]
+    overlap = [max(_token_f1(one, predicted) for one in right) for right, predicted in pairs]
     return {"em": sum(exact) / len(exact), "f1": sum(overlap) / len(overlap)}
 
 
@@ -76,8 +76,8 @@ def rouge(
     scorer = rouge_scorer.RougeScorer(kinds, tokenizer=_Words())
     prepared: Callable[[str], str] = normalize_answer if normalize else str
     scores = [
-        scorer.score_multi([prepared(one) for one in right], prepared(said))
-        for right, said in _items(references, predictions)
+        scorer.score_multi([prepared(one) for one in right], prepared(predicted))
+        for right, predicted in _items(references, predictions)
     ]
     columns = {f"{kind}_f1": [score[kind].fmeasure for score in scores] for kind in kinds}
     columns["rougeL_precision"] = [score["rougeL"].precision for score in scores]
@@ -99,7 +99,7 @@ def bleu(references: Sequence[References], predictions: Sequence[str]) -> dict[s
     most = max(len(right) for right, _ in pairs)
     # sacrebleu takes a list of first references, one of second ones, ...; an item with fewer has None in later lists.
     columns: Any = [[right[at] if at < len(right) else None for right, _ in pairs] for at in range(most)]
-    return {"bleu": sacrebleu.corpus_bleu([said for _, said in pairs], columns).score}
+    return {"bleu": sacrebleu.corpus_bleu([predicted for _, predicted in pairs], columns).score}
 
 
 def classification(
@@ -115,12 +115,12 @@ def classification(
     >>> classification(["low", "high"], ["low", "none"])["confusion"]
     [[0, 0, 1], [0, 1, 0]]
     """
-    pairs = [(right[0].strip(), said.strip()) for right, said in _items(references, predictions)]
+    pairs = [(right[0].strip(), predicted.strip()) for right, predicted in _items(references, predictions)]
     labels = list(dict.fromkeys([*classes, *sorted({right for right, _ in pairs})]))
     at = {label: place for place, label in enumerate(labels)}
     confusion = np.zeros((len(labels), len(labels) + 1), np.int64)
-    for right, said in pairs:
-        confusion[at[right], at.get(said, len(labels))] += 1
+    for right, predicted in pairs:
+        confusion[at[right], at.get(predicted, len(labels))] += 1
     hits, support, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion[:, :-1].sum(axis=0)
     each = {
         "precision": hits / np.maximum(chosen, 1),
@@ -148,8 +148,8 @@ def diacritics(references: Sequence[References], predictions: Sequence[str]) -> 
     >>> diacritics(["și țara"], ["si țara"])
     {'word_accuracy': 0.5, 'char_accuracy': 0.8571428571428571}
     """
-    pairs = [(right[0], said) for right, said in _items(references, predictions)]
-    words = [(right.split(), said.split()) for right, said in pairs]
+    pairs = [(right[0], predicted) for right, predicted in _items(references, predictions)]
+    words = [(right.split(), predicted.split()) for right, predicted in pairs]
     return {"word_accuracy": _share_in_common(words), "char_accuracy": _share_in_common(pairs)}
 
 
@@ -159,11 +159,11 @@ def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float
     >>> token_accuracy([[5, 1, -100]], [[5, 7, 0]])
     {'token_accuracy': 0.5}
     """
-    right, said = np.asarray(labels), np.asarray(predictions)
-    if right.shape != said.shape:
-        raise ValueError(f"labels have shape {list(right.shape)}, predictions {list(said.shape)}")
+    right, predicted = np.asarray(labels), np.asarray(predictions)
+    if right.shape != predicted.shape:
+        raise ValueError(f"labels have shape {list(right.shape)}, predictions {list(predicted.shape)}")
     targets = right != IGNORE
-    return {"token_accuracy": float((right == said)[targets].mean()) if targets.any() else 0.0}
+    return {"token_accuracy": float((right == predicted)[targets].mean()) if targets.any() else 0.0}
 
 
 def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
@@ -239,8 +239,8 @@ def of_each(
     """
     own = [name for name in names if name in _OF_EACH]
     return [
-        compute(own, references=[right], predictions=[said])
-        for right, said in zip(references, predictions, strict=True)
+        compute(own, references=[right], predictions=[predicted])
+        for right, predicted in zip(references, predictions, strict=True)
     ]
 
 
@@ -251,15 +251,15 @@ def _items(references: Sequence[References], predictions: Sequence[str]) -> list
             f"{len(references)} references and {len(predictions)} predictions; as many of both, at least one"
         )
     return [
-        ([right] if isinstance(right, str) else list(right) or [""], said)
-        for right, said in zip(references, predictions, strict=True)
+        ([right] if isinstance(right, str) else list(right) or [""], predicted)
+        for right, predicted in zip(references, predictions, strict=True)
     ]
 
 
 def _token_f1(reference: str, prediction: str) -> float:
-    right, said = normalize_answer(reference).split(), normalize_answer(prediction).split()
-    shared = (Counter(right) & Counter(said)).total()
-    return 2 * shared / (len(right) + len(said)) if right or said else 1.0
+    right, predicted = normalize_answer(reference).split(), normalize_answer(prediction).split()
+    shared = (Counter(right) & Counter(predicted)).total()
+    return 2 * shared / (len(right) + len(predicted)) if right or predicted else 1.0
 
 
 def _share_in_common(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:

@@ -88,19 +88,19 @@ class Adafactor:
             column_scale = tf.math.rsqrt(columns)
             direction = gradient * row_scale[..., :, None] * column_scale[..., None, :]
             size = weighted_sum(squared, tf.square(row_scale), tf.square(column_scale))
-            kept = {"rows": rows, "columns": columns}
+            state = {"rows": rows, "columns": columns}
         else:
             squares = decay * slots["squares"] + (1.0 - decay) * (squared * scale_squared + self.epsilon_gradient)
             direction = gradient * tf.math.rsqrt(squares)
             size = sum_of_squares(direction, stacked_axes=layout.stacked_axes)
-            kept = {"squares": squares}
+            state = {"squares": squares}
         change = learning_rate * scale
         if self.clipping_threshold is not None:
             change /= tf.maximum(1.0, scale * root_mean(size, layout) / self.clipping_threshold)
         if self.multiply_by_parameter_scale:
             size = sum_of_squares(weight, stacked_axes=layout.stacked_axes)
             change *= tf.maximum(root_mean(size, layout), self.epsilon_parameter)
-        return weight - change * direction, kept
+        return weight - change * direction, state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,12 +131,12 @@ class AdamW:
         scale: tf.Tensor | float = 1.0,
     ) -> tuple[tf.Tensor, Slots]:
         """Make one update; see `Optimizer`."""
-        made = tf.cast(step, tf.float32) + 1.0
+        steps = tf.cast(step, tf.float32) + 1.0
         gradient = tf.cast(gradient, tf.float32) * scale
         means = self.beta_1 * slots["means"] + (1.0 - self.beta_1) * gradient
         squares = self.beta_2 * slots["squares"] + (1.0 - self.beta_2) * tf.square(gradient)
-        unbiased = tf.sqrt(squares / (1.0 - tf.pow(self.beta_2, made))) + self.epsilon
-        direction = means / (1.0 - tf.pow(self.beta_1, made)) / unbiased
+        unbiased = tf.sqrt(squares / (1.0 - tf.pow(self.beta_2, steps))) + self.epsilon
+        direction = means / (1.0 - tf.pow(self.beta_1, steps)) / unbiased
         if self.weight_decay and layout.decays:
             direction += self.weight_decay * weight
         return weight - learning_rate * direction, {"means": means, "squares": squares}

@@ -124,8 +124,8 @@ class Predictor:
             tokens, scores = self._device([ids[at] for at in some], length)
             for at, own, score in zip(some, tokens, scores, strict=True):
                 found[at] = self._read(own, score)
-        said = iter(found)
-        return [self._answered(one, list(itertools.islice(said, len(one.ids)))) for one in asked]
+        answers = iter(found)
+        return [self._answered(one, list(itertools.islice(answers, len(one.ids)))) for one in asked]
 
     def _ask(self, questions: Sequence[Question]) -> list[_Asked]:
         """Return the questions tokenized; those that are too long are treated as `long` says."""
@@ -139,29 +139,29 @@ class Predictor:
         # An example must have a target; here it is unknown.
         return self._encode([dataclasses.replace(example, targets="unknown") for example in examples])
 
-    def _fitted(self, question: Question, example: Example, made: Features | Reject) -> _Asked:
-        if isinstance(made, Reject):
-            return _Asked(question, reason=str(made))
-        ids = np.concatenate(made.inputs)
-        too_long = made.tokens > self.limit
+    def _fitted(self, question: Question, example: Example, features: Features | Reject) -> _Asked:
+        if isinstance(features, Reject):
+            return _Asked(question, reason=str(features))
+        ids = np.concatenate(features.inputs)
+        too_long = features.tokens > self.limit
         if self.long == "refuse" and too_long:
-            return _Asked(question, reason=f"too long: {made.tokens} tokens, the limit is {self.limit}")
-        if self.long == "split" and made.tokens > self._room:
-            return self._split(question, example, made.tokens)
+            return _Asked(question, reason=f"too long: {features.tokens} tokens, the limit is {self.limit}")
+        if self.long == "split" and features.tokens > self._room:
+            return self._split(question, example, features.tokens)
         markers = int((ids == self.tokenizer.sentinel(1)).sum())  # each marker replaces cut text; no text contains one
-        lost = made.tokens - len(ids) + markers if too_long else 0
-        return _Asked(question, (ids,), tokens=made.tokens, lost=lost)
+        lost = features.tokens - len(ids) + markers if too_long else 0
+        return _Asked(question, (ids,), tokens=features.tokens, lost=lost)
 
     def _split(self, question: Question, example: Example, tokens: int) -> _Asked:
         try:
             parts = predict_long.split(example, tokenizer=self.tokenizer, room=self._room, limit=self.limit)
         except Reject as reject:
             return _Asked(question, tokens=tokens, reason=str(reject))
-        made = self._encoded(parts.examples)
-        for one in made:
+        features = self._encoded(parts.examples)
+        for one in features:
             if isinstance(one, Reject) or one.tokens > self.limit:
                 return _Asked(question, tokens=tokens, reason=f"too long to split: {tokens} tokens")
-        ids = tuple(np.concatenate(one.inputs) for one in made if isinstance(one, Features))
+        ids = tuple(np.concatenate(one.inputs) for one in features if isinstance(one, Features))
         return _Asked(question, ids, parts, tokens=tokens)
 
     def _read(self, ids: np.ndarray, scores: np.ndarray) -> "_Said":
@@ -170,21 +170,21 @@ class Predictor:
         texts = tuple(answer(own, self.tokenizer, keep_newlines=self._keep_newlines) for own in ids)
         return _Said(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
 
-    def _answered(self, asked: _Asked, said: "list[_Said]") -> Answer:
+    def _answered(self, asked: _Asked, answers: "list[_Said]") -> Answer:
         question = asked.question
         if asked.reason:
             return Answer(question.id, question.text, None, asked.reason, tokens=asked.tokens, row=question.row)
-        texts = [one.texts[0] for one in said]
+        texts = [one.texts[0] for one in answers]
         return Answer(
             question.id,
             question.text,
             asked.parts.join(texts) if asked.parts else texts[0],
-            score=sum(one.scores[0] for one in said),
-            others=tuple(zip(said[0].texts[1:], said[0].scores[1:], strict=True)),
+            score=sum(one.scores[0] for one in answers),
+            others=tuple(zip(answers[0].texts[1:], answers[0].scores[1:], strict=True)),
             tokens=asked.tokens,
             lost=asked.lost,
-            parts=len(said),
-            unfinished=any(one.unfinished for one in said),
+            parts=len(answers),
+            unfinished=any(one.unfinished for one in answers),
             row=question.row,
         )
 

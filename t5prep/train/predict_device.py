@@ -53,8 +53,8 @@ class Device:
         batch = {"input_ids": ids, "attention_mask": mask}
         if self._generation.sample:
             batch["uniform"] = self._drawn(ids)
-        found = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
-        return found["ids"][: len(inputs)], found["scores"][: len(inputs)]
+        answer = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
+        return answer["ids"][: len(inputs)], answer["scores"][: len(inputs)]
 
     def _drawn(self, ids: np.ndarray) -> np.ndarray:
         """Return random float32[rows, answers, max_length] between 0 and 1, from the seed and each row's own tokens.
@@ -64,8 +64,8 @@ class Device:
         shape = (self._generation.answers, self._generation.max_length)
         drawn = np.empty([len(ids), *shape], np.float32)
         for row, own in enumerate(ids):
-            said = own[own != self._tokenizer.pad_id].tobytes()
-            key = hashlib.blake2b(said, digest_size=16, key=self._generation.seed.to_bytes(8, "big")).digest()
+            content = own[own != self._tokenizer.pad_id].tobytes()
+            key = hashlib.blake2b(content, digest_size=16, key=self._generation.seed.to_bytes(8, "big")).digest()
             generator = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
             drawn[row] = generator.random(shape, np.float32)
         return drawn

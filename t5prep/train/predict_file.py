@@ -44,25 +44,25 @@ class AnswerFile:
     def _said(self) -> dict[str, Any]:
         """Return the journal of a killed run, or an empty dict."""
         try:
-            said = json.loads(self._journal.read_bytes())
+            journal = json.loads(self._journal.read_bytes())
         except (OSError, ValueError):
             return {}
-        if self._file.tell() < said["bytes"]:  # the text was removed, or cut by hand
+        if self._file.tell() < journal["bytes"]:  # the text was removed, or cut by hand
             return {}
-        if said["identity"] != self._identity:
-            differs = [key for key in self._identity if said["identity"].get(key) != self._identity[key]]
+        if journal["identity"] != self._identity:
+            differs = [key for key in self._identity if journal["identity"].get(key) != self._identity[key]]
             self._file.close()
             raise OutputError(
                 f"{self._path} was begun with another {' and '.join(differs) or 'version'}. Give the same again to go on, or "
                 "--fresh to begin anew."
             )
-        return dict(said)
+        return dict(journal)
 
-    def _go_on(self, said: Mapping[str, Any]) -> None:
+    def _go_on(self, journal: Mapping[str, Any]) -> None:
         with _explained(self._path):
-            self._file.truncate(said.get("bytes", 0))
+            self._file.truncate(journal.get("bytes", 0))
             self._file.seek(0, os.SEEK_END)
-        self.done, self.counts = said.get("done", 0), dict(said.get("counts", {}))
+        self.done, self.counts = journal.get("done", 0), dict(journal.get("counts", {}))
 
     def add(self, text: str, *, done: int, counts: Mapping[str, Any]) -> None:
         """Write some answers; `done` is the number written so far, with these, and `counts` are their counts."""
@@ -70,8 +70,8 @@ class AnswerFile:
             self._file.write(text.encode("utf-8", "backslashreplace"))
             self._file.flush()
             os.fsync(self._file.fileno())
-            said = {"identity": self._identity, "done": done, "bytes": self._file.tell(), "counts": counts}
-            atomic_files.write_scratch(self._journal, json.dumps(said).encode())
+            journal = {"identity": self._identity, "done": done, "bytes": self._file.tell(), "counts": counts}
+            atomic_files.write_scratch(self._journal, json.dumps(journal).encode())
 
     def finish(self, text: str) -> None:
         """Write the end, and give the file its name."""

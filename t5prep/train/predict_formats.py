@@ -67,8 +67,8 @@ class Writer:
         return "\n]}\n" if self.kind == "json" else ""
 
     def _cells(self, one: Answer) -> list[str]:
-        said = [one.prediction or "", one.reason, str(one.lost)] + ([f"{one.score:.6g}"] if self._scores else [])
-        return [*(_cell(one.row.get(column)) for column in self._columns), *said]
+        fields = [one.prediction or "", one.reason, str(one.lost)] + ([f"{one.score:.6g}"] if self._scores else [])
+        return [*(_cell(one.row.get(column)) for column in self._columns), *fields]
 
     def _table(self, rows: Sequence[Sequence[str]]) -> str:
         if self.kind == "tsv":  # without quoting, as TSV is read here: a field holds no tabs and no newlines
@@ -80,21 +80,21 @@ class Writer:
 
 def as_dict(one: Answer, *, scores: bool = False) -> dict[str, Any]:
     """Return an answer as a dict for JSON: id, input and prediction, and other fields that are set."""
-    said: dict[str, Any] = {"id": one.id, "input": one.input, "prediction": one.prediction}
+    fields: dict[str, Any] = {"id": one.id, "input": one.input, "prediction": one.prediction}
     if one.reason:
-        said["reason"] = one.reason
+        fields["reason"] = one.reason
     elif scores:
-        said["score"] = round(one.score, 6)
+        fields["score"] = round(one.score, 6)
     if one.others:
         best = {"prediction": one.prediction, "score": round(one.score, 6)}
-        said["answers"] = [best, *({"prediction": text, "score": round(score, 6)} for text, score in one.others)]
+        fields["answers"] = [best, *({"prediction": text, "score": round(score, 6)} for text, score in one.others)]
     if one.lost:
-        said["tokens"], said["tokens_lost"] = one.tokens, one.lost
+        fields["tokens"], fields["tokens_lost"] = one.tokens, one.lost
     if one.parts > 1:
-        said["parts"] = one.parts
+        fields["parts"] = one.parts
     if one.unfinished:
-        said["unfinished"] = True
-    return said
+        fields["unfinished"] = True
+    return fields
 
 
 def _line(text: str | None) -> str:

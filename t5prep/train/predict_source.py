@@ -67,23 +67,23 @@ class Counts:
         `limit` and `longest` are the largest numbers of tokens of an input and of an answer; `splits` says that inputs
         could be split.
         """
-        said = []
+        lines = []
         if self.missing:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.missing.most_common())
-            said.append(f"{self.missing.total():,} of {self.rows:,} rows have no answer: {reasons}.")
+            lines.append(f"{self.missing.total():,} of {self.rows:,} rows have no answer: {reasons}.")
         if self.cut:
-            said.append(
+            lines.append(
                 f"{self.cut:,} inputs are longer than {limit} tokens and were cut: {self.tokens_lost:,} of their "
                 f"{self.tokens:,} tokens are lost. {'--long split answers such texts part by part, ' if splits else ''}"
                 "--long refuse leaves them out."
             )
         if self.split:
-            said.append(f"{self.split:,} inputs were too long, and were answered part by part.")
+            lines.append(f"{self.split:,} inputs were too long, and were answered part by part.")
         if self.unfinished:
-            said.append(
+            lines.append(
                 f"{self.unfinished:,} answers did not come to an end within {longest} tokens. Allow more with --max-length."
             )
-        return said
+        return lines
 
 
 class Asking:

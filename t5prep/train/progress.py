@@ -60,13 +60,13 @@ class RunLog:
         self._seconds, self._made, self._waited = self._seconds + seconds, self._made + steps, self._waited + waited
         if self._seconds < SELDOM and step < self._steps:
             return
-        said = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
+        head = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
         rate = self._made / max(self._seconds, 1e-9)
         share = min(self._waited / max(self._seconds, 1e-9), 1.0)
         self.record(step, {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}, prefix="")
         bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
         say(
-            f"{said}  {rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "
+            f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "
             f"{duration((self._steps - step) / rate)} left"
         )
         self._seconds, self._made, self._waited = 0.0, 0, 0.0

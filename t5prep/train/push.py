@@ -20,8 +20,8 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
         )
     api = huggingface_hub.HfApi()
     try:
-        made = api.create_repo(repo, private=private, exist_ok=True)
-        api.upload_folder(repo_id=made.repo_id, folder_path=directory, commit_message=message)
+        created = api.create_repo(repo, private=private, exist_ok=True)
+        api.upload_folder(repo_id=created.repo_id, folder_path=directory, commit_message=message)
     except errors.LocalTokenNotFoundError as error:
         raise UsageError("You are not logged in to the Hugging Face Hub: hf auth login") from error
     except errors.HfHubHTTPError as error:
@@ -33,4 +33,4 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
         ) from error
     except (errors.HFValidationError, OSError) as error:
         raise OutputError(f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}") from error
-    return str(made)
+    return str(created)

@@ -120,8 +120,8 @@ def open_model(name: str, *, which: str = "best") -> Model:
         tie_word_embeddings=not checkpoint_tensors.has_weight(path, "lm_head"),
     )
     weights = checkpoint_tensors.read_weights(path, weight_layouts(config))
-    words = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
-    return Model(path, config, weights, words, manifests_of_run(name), state)
+    opened = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
+    return Model(path, config, weights, opened, manifests_of_run(name), state)
 
 
 def weight_bytes(model: Model) -> int:
@@ -150,18 +150,18 @@ def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str,
     return model.config, model.weights, model.tokenizer
 
 
-def open_tokenizer(made: Manifest, *, name: str) -> Tokenizer:
+def open_tokenizer(dataset: Manifest, *, name: str) -> Tokenizer:
     """Return the tokenizer that a dataset was made with, by `name` or else by the manifest. Raises TokenizerError."""
     try:
-        words = loading.load(name or made.tokenizer.name)
+        opened = loading.load(name or dataset.tokenizer.name)
     except TokenizerError as error:
         raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
-    if words.sha256 != made.tokenizer.sha256:
+    if opened.sha256 != dataset.tokenizer.sha256:
         raise TokenizerError(
-            f"{words.name} (SHA-256 {words.sha256[:12]}…) is not the tokenizer that the data was made with "
-            f"({made.tokenizer.sha256[:12]}…). Pass that one with --tokenizer."
+            f"{opened.name} (SHA-256 {opened.sha256[:12]}…) is not the tokenizer that the data was made with "
+            f"({dataset.tokenizer.sha256[:12]}…). Pass that one with --tokenizer."
         )
-    return words
+    return opened
 
 
 def _tokenizer_in(name: str) -> Tokenizer | None:

@@ -100,8 +100,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if self.path != "/predict":
                 raise RefusedError(HTTPStatus.NOT_FOUND, "Questions are sent to /predict.")
             answers = self.server.queue.ask(questions_of(self._body(), asking=self.server.asking))
-            said = {"predictions": [as_dict(one, scores=self.server.scores) for one in answers]}
-            self._send_json(HTTPStatus.OK, said)
+            document = {"predictions": [as_dict(one, scores=self.server.scores) for one in answers]}
+            self._send_json(HTTPStatus.OK, document)
         except RefusedError as refused:
             self._send_json(refused.status, {"error": str(refused)})
         except FullError:
@@ -146,15 +146,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Log nothing: requests of clients are private."""
 
 
-def questions_of(said: Any, *, asking: Asking) -> list[Question]:
+def questions_of(document: Any, *, asking: Asking) -> list[Question]:
     """Return the questions of a request's JSON. Raises RefusedError where it has none, too many, or no text."""
     example = '{"inputs": ["text", ...]} or {"rows": [{"column": "value"}, ...]}'
-    given = said.get("rows", said.get("inputs")) if isinstance(said, dict) else None
+    given = document.get("rows", document.get("inputs")) if isinstance(document, dict) else None
     if not isinstance(given, list) or not given:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"A request is {example}.")
     if len(given) > ROWS:
         raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A request has at most {ROWS} rows; send several.")
-    by_row = "rows" in said
+    by_row = "rows" in document
     if not all(isinstance(one, dict if by_row else str | list) for one in given):
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"A request is {example}.")
     try:

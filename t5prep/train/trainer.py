@@ -170,11 +170,11 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
             stepper.begin()
             now = stepper.number
             looking = due(now, save_every) or due(now, eval_every) or now == steps or signals.stop(now)
-            for made in stepper.ended(ahead=0) if looking else stepper.ended():
-                if made.metrics:
-                    log.record(made.number, made.metrics, prefix="")
-                    loss, learning_rate = made.metrics["loss"], made.metrics["learning_rate"]
-                    log.line(made.number, loss=loss, learning_rate=learning_rate, waited=stepper.take_waited())
+            for done in stepper.ended(ahead=0) if looking else stepper.ended():
+                if done.metrics:
+                    log.record(done.number, done.metrics, prefix="")
+                    loss, learning_rate = done.metrics["loss"], done.metrics["learning_rate"]
+                    log.line(done.number, loss=loss, learning_rate=learning_rate, waited=stepper.take_waited())
             if not looking:
                 continue
             state = dataclasses.replace(state, step=now, value=None, metrics={})

@@ -44,17 +44,17 @@ def check(config: Any) -> None:
 
 def check_data(config: Any, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError for a setting that has no effect with these datasets."""
-    if not any(config.eval_split in made.splits for made in manifests):
+    if not any(config.eval_split in dataset.splits for dataset in manifests):
         for key in OF_EVALUATION:
             if key in _set(config):
-                has = ", ".join(sorted({split for made in manifests for split in made.splits}))
+                has = ", ".join(sorted({split for dataset in manifests for split in dataset.splits}))
                 raise UsageError(
                     f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
                     f' "{config.eval_split}" to evaluate (it has {has}). Name one with --set eval_split=…, or leave it out.'
                 )
-    if config.generate and all(made.settings.layout == "packed" for made in manifests):
+    if config.generate and all(dataset.settings.layout == "packed" for dataset in manifests):
         raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
-    if config.generate and all(made.settings.target_length <= 2 for made in manifests):
+    if config.generate and all(dataset.settings.target_length <= 2 for dataset in manifests):
         raise UsageError(
             "generate does nothing where targets are one token: each evaluation has the answers already."
             " Leave it out: --set generate=false"

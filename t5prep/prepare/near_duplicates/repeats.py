@@ -127,5 +127,5 @@ def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:
     """Return the clusters with the most rows, given the kept row's number for each dropped one."""
     rows, repeats = np.unique(kept, return_counts=True)
     named = np.lexsort((rows, -repeats))[:NAMED]
-    said = table.select(["id", "file", "row"]).take(pa.array(rows[named])).to_pylist()
-    return tuple(Cluster(int(n) + 1, **row) for n, row in zip(repeats[named], said, strict=True))
+    rows_named = table.select(["id", "file", "row"]).take(pa.array(rows[named])).to_pylist()
+    return tuple(Cluster(int(n) + 1, **row) for n, row in zip(repeats[named], rows_named, strict=True))

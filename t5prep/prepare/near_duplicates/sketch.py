@@ -88,10 +88,10 @@ def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketc
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, ROWS) as writer:
         writer.write_table(table)
-    made = Sketch(file, first_row, len(table), len(order))
+    sketch = Sketch(file, first_row, len(table), len(order))
     index = values.reshape(-1)[order].tobytes() + places.tobytes()
-    data = index.ljust(made.table_begins, b"\0") + sink.getvalue().to_pybytes()
-    return dataclasses.replace(made, size=len(data), data=data)
+    data = index.ljust(sketch.table_begins, b"\0") + sink.getvalue().to_pybytes()
+    return dataclasses.replace(sketch, size=len(data), data=data)
 
 
 def of_lists(column: pa.ChunkedArray) -> Shingles:

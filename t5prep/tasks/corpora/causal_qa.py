@@ -78,8 +78,8 @@ def to_example(record: Record, options: Options) -> Example:
     if record["id"] in (None, ""):
         raise Reject("empty id")
     asked = to_inputs(record, options)
-    said = text(record, "answer", "answer_processed", "")
-    answers = tuple(dict.fromkeys(answer.strip() for answer in said.split("\t") if answer.strip()))
+    listed = text(record, "answer", "answer_processed", "")
+    answers = tuple(dict.fromkeys(answer.strip() for answer in listed.split("\t") if answer.strip()))
     if not answers:
         raise Reject("no answer")
     if options.questions == "causal" and not is_causal(text(record, "question_processed").strip()):

@@ -118,9 +118,9 @@ def _parts(record: Record, options: Options) -> list[Part]:
     Protected neighbours become one text and are tokenized as one: `question: ` and its question.
     """
     parts: list[Part] = []
-    kept = {"", *options.protect} if options.protect else set()
+    protected = {"", *options.protect} if options.protect else set()
     for text, column in _filled(options.inputs or f"{{{options.inputs_column}}}", record):
-        if column not in kept:
+        if column not in protected:
             parts.append(text)
         elif parts and isinstance(parts[-1], Protected):
             parts[-1] = Protected(parts[-1].text + text)

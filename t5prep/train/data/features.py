@@ -18,13 +18,13 @@ def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
     where there is no target; packed datasets add segment ids and positions of the same shapes. Byte features are
     `string[rows]`, or `string[rows, most]` filled up with "" where a record may have several.
     """
-    said = opened.manifest
+    dataset = opened.manifest
     lengths = {"input": opened.input_length, "label": opened.target_length}
-    fill = {"input_ids": said.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
-    names = ["input_ids", "labels", *(_PACKED if said.settings.layout == "packed" else ())]
+    fill = {"input_ids": dataset.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
+    names = ["input_ids", "labels", *(_PACKED if dataset.settings.layout == "packed" else ())]
     length = {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
-    ragged = said.settings.layout == "ragged"
-    single = [name for name in text if said.features[name].shape in ([1], [])]
+    ragged = dataset.settings.layout == "ragged"
+    single = [name for name in text if dataset.features[name].shape in ([1], [])]
     spec: dict[str, Any] = {
         name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
         if ragged
@@ -47,7 +47,7 @@ def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
         # In a packed row, padding is segment 0; in other rows, padding has the pad id.
         filled = (
             batch["input_segment_ids"] > 0
-            if said.settings.layout == "packed"
+            if dataset.settings.layout == "packed"
             else batch["input_ids"] != fill["input_ids"]
         )
         batch["attention_mask"] = tf.cast(filled, tf.int32)
@@ -58,16 +58,16 @@ def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
 
 def blank(opened: Opened) -> bytes:
     """Return a record that the loss ignores: only EOS (a softmax needs at least one token), no label, no id."""
-    said = opened.manifest
+    dataset = opened.manifest
     entries = {}
-    for name in sorted(said.features):
-        feature = said.features[name]
+    for name in sorted(dataset.features):
+        feature = dataset.features[name]
         if feature.dtype == "bytes":
             entries[name] = tfrecord.bytes_feature(name, [b""] * (1 if feature.shape in ([1], []) else 0))
             continue
         size = feature.shape[0] if feature.shape and feature.shape[0] is not None else 1
-        filler = {"labels": tfrecord.IGNORED_LABEL, "input_ids": said.tokenizer.pad_id}.get(name, 0)
-        first = {"input_ids": said.tokenizer.eos_id, "input_segment_ids": 1}.get(name, filler)
+        filler = {"labels": tfrecord.IGNORED_LABEL, "input_ids": dataset.tokenizer.pad_id}.get(name, 0)
+        first = {"input_ids": dataset.tokenizer.eos_id, "input_segment_ids": 1}.get(name, filler)
         values = [first, *[filler] * (size - 1)]
         entries[name] = tfrecord.int64_feature(name, b"".join(tfrecord.varint(value) for value in values))
     return tfrecord.example(b"".join(entries[name] for name in sorted(entries)))

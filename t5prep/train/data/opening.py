@@ -41,22 +41,22 @@ def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened
     `tokenizer` is the SHA-256 of the SentencePiece model that the ids must come from; None checks nothing.
     Raises DatasetError.
     """
-    said = load(data)
-    if split not in said.splits:
+    dataset = load(data)
+    if split not in dataset.splits:
         raise DatasetError(
-            f'{data} has no split "{split}", only {", ".join(said.splits)}.{did_you_mean(split, said.splits)} '
+            f'{data} has no split "{split}", only {", ".join(dataset.splits)}.{did_you_mean(split, dataset.splits)} '
             "Prepare it with --splits, or name another."
         )
-    if tokenizer is not None and said.tokenizer.sha256 != tokenizer:
+    if tokenizer is not None and dataset.tokenizer.sha256 != tokenizer:
         raise DatasetError(
-            f"{data} was tokenized by {said.tokenizer.name} (SHA-256 {said.tokenizer.sha256[:12]}…), the model uses "
+            f"{data} was tokenized by {dataset.tokenizer.name} (SHA-256 {dataset.tokenizer.sha256[:12]}…), the model uses "
             f"another tokenizer ({tokenizer[:12]}…). Prepare it again with the model's: --tokenizer MODEL"
         )
-    shards = said.splits[split].shards
-    found = _sizes(data, [shard.name for shard in shards])
+    shards = dataset.splits[split].shards
+    sizes = _sizes(data, [shard.name for shard in shards])
     for shard in shards:
-        if found.get(shard.name) != shard.bytes:
-            there = f"{found[shard.name]:,} bytes" if shard.name in found else "missing"
+        if sizes.get(shard.name) != shard.bytes:
+            there = f"{sizes[shard.name]:,} bytes" if shard.name in sizes else "missing"
             raise DatasetError(
                 f"{data}/{shard.name} is {there}, the manifest says {shard.bytes:,} bytes. "
                 f"Copy or prepare it again, then check it: t5prep verify {data}"
@@ -66,8 +66,8 @@ def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened
         raise DatasetError(f'The split "{split}" of {data} holds no records. Name another, or prepare more rows.')
     return Opened(
         data=data,
-        manifest=said,
-        split=said.splits[split],
+        manifest=dataset,
+        split=dataset.splits[split],
         paths=tuple(paths.at(data, shard.name) for shard in full),
         counts=tuple(shard.records for shard in full),
     )

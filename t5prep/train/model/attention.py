@@ -100,9 +100,9 @@ def attend(
     biases = [] if bias is None else [bias]
     many = query.shape[1] * key.shape[1] * key.shape[2] >= MANY
     run = attend_by_rows if many else attend_together
-    found, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped)
-    found = tf.reshape(found, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
-    return found, biases[0] if biases else None
+    attended, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped)
+    attended = tf.reshape(attended, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
+    return attended, biases[0] if biases else None
 
 
 def attend_together(
@@ -120,11 +120,11 @@ def attend_together(
         raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
         sums = product("bhqk,kn->bhqn", raised, tf.ones([key.shape[1], ONES], dtype))[..., 0]
         scale = 1.0 / tf.transpose(sums, [0, 2, 1])[..., None]
-        found = tf.cast(product("bhqk,bkhd->bqhd", raised, value) * scale, dtype)
+        attended = tf.cast(product("bhqk,bkhd->bqhd", raised, value) * scale, dtype)
 
         def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
             scaled = tf.cast(upstream, tf.float32) * scale
-            common = tf.transpose(tf.reduce_sum(scaled * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])[..., None]
+            common = tf.transpose(tf.reduce_sum(scaled * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])[..., None]
             scaled = tf.cast(scaled, dtype)
             of_raised = product("bqhd,bkhd->bhqk", scaled, value)
             of_scores = tf.cast(tf.cast(raised, tf.float32) * (of_raised - common), dtype)
@@ -140,6 +140,6 @@ def attend_together(
                 ),
             )
 
-        return [found, *(tf.identity(bias) for bias in biases)], gradient
+        return [attended, *(tf.identity(bias) for bias in biases)], gradient
 
     return list(run(query, key, value, *biases))

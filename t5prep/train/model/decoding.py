@@ -82,13 +82,13 @@ def decode_step(
         all_keys.append(tf.where(here, key, cache.keys[number]))
         all_values.append(tf.where(here, value, cache.values[number]))
         bias = bias_of(w["relative_bias"]) if own else shared_bias
-        found, _ = attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen)
-        x += tf.matmul(found, w["out"][0])
+        attended, _ = attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen)
+        x += tf.matmul(attended, w["out"][0])
 
         query = split_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
         cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
-        found, _ = attend(query, cross_key, cross_value, bias=None, mask=offered)
-        x += tf.matmul(found, w["out"][1])
+        attended, _ = attend(query, cross_key, cross_value, bias=None, mask=offered)
+        x += tf.matmul(attended, w["out"][1])
 
         normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
         x += feed_forward(normed, w["wi"], w["wo"], dropout=Dropout(0.0, None), site=0)

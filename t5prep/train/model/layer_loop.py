@@ -35,14 +35,14 @@ def loop_over_layers(
 
         inputs = tf.TensorArray(x.dtype, size=layers, element_shape=x.shape)
         _, y, inputs = tf.while_loop(lambda n, *_: n < layers, forward, (0, x, inputs), maximum_iterations=layers)
-        kept = inputs.stack()
+        layer_inputs = inputs.stack()
 
         def gradient(upstream: tf.Tensor) -> tuple[Any, ...]:
             def backward(
                 done: tf.Tensor, of_x: tf.Tensor, of_shared: list[tf.Tensor], arrays: list[tf.TensorArray]
             ) -> tuple[Any, ...]:
                 number = layers - 1 - done
-                inputs = (kept[number], list(shared), own([array.read(number) for array in arrays]))
+                inputs = (layer_inputs[number], list(shared), own([array.read(number) for array in arrays]))
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(inputs)
                     y = layer(*inputs, number)

@@ -39,8 +39,8 @@ class Dropout:
             alg=_AUTO_SELECT,
             dtype=tf.int32,
         )
-        kept = bits >= round(self.rate * 2**32) - 2**31
-        return tf.where(kept, tf.constant(1.0 / (1.0 - self.rate), dtype), tf.constant(0.0, dtype))
+        keep = bits >= round(self.rate * 2**32) - 2**31
+        return tf.where(keep, tf.constant(1.0 / (1.0 - self.rate), dtype), tf.constant(0.0, dtype))
 
     def __call__(self, x: tf.Tensor, *, site: int | tf.Tensor) -> tf.Tensor:
         """Drop features of x, [batch, length, features...], the same ones at every position of a row."""

@@ -8,34 +8,34 @@ FORBIDDEN = -1e9  # far below any logit and finite, so that differences stay num
 
 
 def forbid(
-    scores: tf.Tensor, said: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int, start: int
+    scores: tf.Tensor, so_far: tf.Tensor, at: tf.Tensor, *, options: Generation, eos: int, start: int
 ) -> tf.Tensor:
     """Return the scores, with FORBIDDEN for EOS before the least length and for tokens that would repeat an n-gram.
 
-    scores: float32[rows, vocabulary]; said: int32[rows, length], the tokens so far, of which the first `at` are set.
+    scores: float32[rows, vocabulary]; so_far: int32[rows, length], the tokens so far, of which the first `at` are set.
     The decoder's start token counts as the token before them, as in `transformers`.
     """
     if options.min_length > 1:
         too_soon = (tf.range(scores.shape[1]) == eos) & (at + 1 < options.min_length)
         scores = tf.where(too_soon[None], FORBIDDEN, scores)
     size = options.no_repeat_ngram
-    if 0 < size <= said.shape[1] + 1:
-        before = tf.pad(said, [[0, 0], [1, 0]], constant_values=start)
+    if 0 < size <= so_far.shape[1] + 1:
+        before = tf.pad(so_far, [[0, 0], [1, 0]], constant_values=start)
         repeats = _repeats(before, at + 1, size=size, vocabulary=scores.shape[1])
         scores = tf.where(repeats, FORBIDDEN, scores)
     return scores
 
 
-def _repeats(said: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) -> tf.Tensor:
+def _repeats(so_far: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) -> tf.Tensor:
     """Return which tokens would complete an n-gram of `size` tokens that occurred before: bool[rows, vocabulary]."""
-    rows, length = said.shape
+    rows, length = so_far.shape
     begins = length - size + 1
     # An n-gram that begins at i is complete where its last token, i + size - 1, is before `at`.
     same = tf.tile((tf.range(begins) + size - 1 < at)[None], [rows, 1])
     for ahead in range(size - 1):
-        last = tf.gather(said, tf.maximum(at - (size - 1) + ahead, 0), axis=1)
-        same &= said[:, ahead : ahead + begins] == last[:, None]
-    places = tf.stack([tf.tile(tf.range(rows)[:, None], [1, begins]), said[:, size - 1 :]], axis=-1)
+        last = tf.gather(so_far, tf.maximum(at - (size - 1) + ahead, 0), axis=1)
+        same &= so_far[:, ahead : ahead + begins] == last[:, None]
+    places = tf.stack([tf.tile(tf.range(rows)[:, None], [1, begins]), so_far[:, size - 1 :]], axis=-1)
     return tf.scatter_nd(places, tf.cast(same, tf.float32), [rows, vocabulary]) > 0
 
 

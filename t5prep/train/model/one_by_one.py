@@ -31,8 +31,8 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
         else:
             tokens = draw(allowed, tf.reshape(tf.gather(uniform, at, axis=2), [rows]), options=options)
         if scored:
-            said = tf.gather(logits, tokens, batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
-            score += tf.where(done, 0.0, said)
+            likelihood = tf.gather(logits, tokens, batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
+            score += tf.where(done, 0.0, likelihood)
         tokens = tf.where(done, pad, tokens)
         return at + 1, tokens, tf.where(places[None] == at, tokens[:, None], out), score, done | (tokens == eos), cache
 

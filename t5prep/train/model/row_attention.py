@@ -26,8 +26,8 @@ def attend_by_rows(
     rows, dtype = query.shape[0], query.dtype
 
     def scores(query: tf.Tensor, key: tf.Tensor, allowed: tf.Tensor, biases: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        found = product("...qhd,...khd->...hqk", query, key)
-        return tf.where(allowed, found + biases[0] if biases else found, MASKED)
+        products = product("...qhd,...khd->...hqk", query, key)
+        return tf.where(allowed, products + biases[0] if biases else products, MASKED)
 
     def allowed(row: tf.Tensor) -> tf.Tensor:
         return mask[row] if mask.shape[0] > 1 else mask[0]
@@ -49,7 +49,7 @@ def attend_by_rows(
         scores_of_row = query.shape[1] * key.shape[1] * query.shape[2]
         together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * scores_of_row <= MOST))
         if together == rows:
-            found, highest, scale = forward(query, key, value, mask)
+            attended, highest, scale = forward(query, key, value, mask)
         else:
             queries, keys, values = (tf.reshape(x, [-1, together, *x.shape[1:]]) for x in (query, key, value))
             masks = tf.reshape(mask, [-1, min(together, mask.shape[0]), *mask.shape[1:]])
@@ -58,12 +58,12 @@ def attend_by_rows(
                 tf.range(rows // together),
                 fn_output_signature=(dtype, tf.float32, tf.float32),
             )
-            found, highest, scale = (tf.reshape(x, [rows, *x.shape[2:]]) for x in blocks)
+            attended, highest, scale = (tf.reshape(x, [rows, *x.shape[2:]]) for x in blocks)
 
         def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
             # As in `attend_together`, divide the upstream gradient and not the exponentials of the scores.
             wide = tf.cast(upstream, tf.float32) * scale
-            common = tf.transpose(tf.reduce_sum(wide * tf.cast(found, tf.float32), axis=-1), [0, 2, 1])
+            common = tf.transpose(tf.reduce_sum(wide * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])
             scaled = tf.cast(wide, dtype)
 
             def backward(row: tf.Tensor, of_bias: list[tf.Tensor], arrays: list[tf.TensorArray]) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ def attend_by_rows(
             of_query, of_value, of_key = (array.stack() for array in arrays)
             return of_query, of_key, of_value, *of_bias
 
-        return [found, *(tf.identity(bias) for bias in biases)], gradient
+        return [attended, *(tf.identity(bias) for bias in biases)], gradient
 
     return list(run(query, key, value, *biases))
 

@@ -161,8 +161,8 @@ def attention_layer(
     key, value = (split_heads(tf.matmul(source, part), config.num_heads) for part in w[f"{prefix}kv"])
     # One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
     dropped = dropout.mask([x.shape[0], source.shape[1], config.num_heads, 1], x.dtype, site=site)
-    found, bias = attend(query, key, value, bias=bias, mask=mask, dropped=dropped)
-    return x + dropout(tf.matmul(found, w["out"][which]), site=site + 1), bias
+    attended, bias = attend(query, key, value, bias=bias, mask=mask, dropped=dropped)
+    return x + dropout(tf.matmul(attended, w["out"][which]), site=site + 1), bias
 
 
 def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:

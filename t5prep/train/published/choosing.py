@@ -27,10 +27,10 @@ def tensors(model: ModelFiles) -> dict[str, Stored]:
         if whole in model.names:
             return _read(model, whole, read)
         if f"{whole}.index.json" in model.names:
-            found: dict[str, Stored] = {}
+            tensors: dict[str, Stored] = {}
             for part in _parts(model, f"{whole}.index.json"):
-                found |= _read(model, part, read)
-            return found
+                tensors |= _read(model, part, read)
+            return tensors
     raise UsageError(f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.')
 
 
@@ -48,12 +48,12 @@ def _parts(model: ModelFiles, index: str) -> list[str]:
 def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, Stored]]) -> dict[str, Stored]:
     path = model.path(file)
     try:
-        found = read(path)
+        tensors = read(path)
     except UnreadableError as error:
         raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
     except OSError as error:
         raise UsageError(f"{model.name}: {file} cannot be read ({error.strerror}).") from error
-    return {name: _named(model, file, stored) for name, stored in found.items()}
+    return {name: _named(model, file, stored) for name, stored in tensors.items()}
 
 
 def _named(model: ModelFiles, file: str, stored: Stored) -> Stored:

@@ -15,20 +15,20 @@ def tensors(path: Path) -> dict[str, Stored]:
     """Return the tensors of a file by PyTorch's names. Raises UnreadableError."""
     import h5py
 
-    found: dict[str, Stored] = {}
+    tensors: dict[str, Stored] = {}
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
             pytorch, transposed = pytorch_name(name)
             stored = _stored(path, name, item)
-            found[pytorch] = stored.transposed if transposed else stored
+            tensors[pytorch] = stored.transposed if transposed else stored
 
     try:
         with h5py.File(path, "r") as file:
             file.visititems(visit)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise UnreadableError("it is cut short or no HDF5 file") from error
-    return found
+    return tensors
 
 
 def pytorch_name(name: str) -> tuple[str, bool]:

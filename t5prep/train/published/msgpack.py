@@ -67,19 +67,19 @@ def _value(data: memoryview, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _map(data: memoryview, at: int, count: int, depth: int) -> tuple[dict[Any, Any], int]:
-    found = {}
+    items = {}
     for _ in range(count):
         key, at = _value(data, at, depth + 1)
-        found[key], at = _value(data, at, depth + 1)
-    return found, at
+        items[key], at = _value(data, at, depth + 1)
+    return items, at
 
 
 def _list(data: memoryview, at: int, count: int, depth: int) -> tuple[list[Any], int]:
-    found = []
+    items = []
     for _ in range(count):
         value, at = _value(data, at, depth + 1)
-        found.append(value)
-    return found, at
+        items.append(value)
+    return items, at
 
 
 def _length(data: memoryview, at: int, size: int) -> tuple[int, int]:

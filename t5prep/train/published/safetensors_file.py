@@ -27,7 +27,7 @@ def tensors(path: Path) -> dict[str, Stored]:
     try:
         header = dict(json.loads(content))
         header.pop("__metadata__", None)
-        return {name: _tensor(path, said, 8 + length) for name, said in header.items()}
+        return {name: _tensor(path, entry, 8 + length) for name, entry in header.items()}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UnreadableError(f"its header is damaged ({type(error).__name__})") from error
 
@@ -53,10 +53,10 @@ def write(
         file.write(np.ascontiguousarray(narrowed(values(name), dtype)).data)
 
 
-def _tensor(path: Path, said: dict, values: int) -> Stored:
+def _tensor(path: Path, entry: dict, values: int) -> Stored:
     """Return one tensor; the values of all tensors begin at byte `values`."""
-    dtype, shape = DTYPES.get(said["dtype"], str(said["dtype"])), said["shape"]
-    begin, end = said["data_offsets"]
+    dtype, shape = DTYPES.get(entry["dtype"], str(entry["dtype"])), entry["shape"]
+    begin, end = entry["data_offsets"]
     if end - begin != size_of(dtype, shape):
         raise UnreadableError(f"a tensor of shape {tuple(shape)} has {end - begin:,} bytes")
     return in_file(path, dtype=dtype, shape=shape, offset=values + begin)

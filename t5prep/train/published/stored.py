@@ -104,7 +104,7 @@ def narrowed(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def _bytes_of(path: Path, offset: int, count: int, dtype: str) -> np.ndarray:
     """Return `count` values of a file, read and not mapped: pages of a map would count as memory until it is closed."""
-    found = np.fromfile(path, DTYPES[dtype], count, offset=offset)
-    if len(found) != count:
+    raw = np.fromfile(path, DTYPES[dtype], count, offset=offset)
+    if len(raw) != count:
         raise UnreadableError("it is cut short")
-    return found
+    return raw

@@ -25,10 +25,10 @@ def tensors(path: Path) -> dict[str, Stored]:
         state, place = _zip(file) if file.read(2) == b"PK" else _legacy(file)
     if not isinstance(state, dict):
         raise UnreadableError("it holds no dict of tensors")
-    found = {name: _tensor(path, cut, place) for name, cut in state.items() if isinstance(cut, Cut)}
-    if not found:
+    tensors = {name: _tensor(path, cut, place) for name, cut in state.items() if isinstance(cut, Cut)}
+    if not tensors:
         raise UnreadableError("it holds no tensors by name")
-    return found
+    return tensors
 
 
 def _zip(file: BinaryIO) -> tuple[Any, Place]:

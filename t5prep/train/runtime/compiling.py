@@ -62,11 +62,11 @@ def compile_step(
     """Return the step compiled for `layout`, or for the first of the `wider` ones that fits. Raises T5prepError."""
     while True:
         since = time.monotonic()
-        made = step_program(
+        lowered = step_program(
             shape, config, layout=layout, input_length=input_length, target_length=target_length, packed=packed
         )
         try:
-            run = compile_program(made.program, place=place, say=say)
+            run = compile_program(lowered.program, place=place, say=say)
         except DoesNotFitError as error:
             if (following := next(wider, None)) is None:
                 raise
@@ -75,4 +75,4 @@ def compile_step(
             del error
             continue
         say(f"The step is compiled ({duration(time.monotonic() - since)}).")
-        return CompiledStep(run, made.slot_shapes, made.program.digest), layout
+        return CompiledStep(run, lowered.slot_shapes, lowered.program.digest), layout

@@ -68,13 +68,13 @@ def _cpus(count: int) -> list[Any]:
             jax.config.update("jax_num_cpu_devices", count)
         except RuntimeError as error:  # no devices can be added once some are in use
             raise UsageError(f"{count} CPU devices were asked for after the first were in use: start anew.") from error
-    found = _devices("cpu", "The CPU cannot be used")
+    cpus = _devices("cpu", "The CPU cannot be used")
     if processes > 1:
-        own = {number: [one for one in found if one.process_index == number][:count] for number in range(processes)}
+        own = {number: [one for one in cpus if one.process_index == number][:count] for number in range(processes)}
         return [device for devices in own.values() for device in devices]
-    if len(found) < count:
-        raise UsageError(f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(found)}: change it.")
-    return found[:count]
+    if len(cpus) < count:
+        raise UsageError(f"{count} CPU devices were asked for, and XLA_FLAGS makes {len(cpus)}: change it.")
+    return cpus[:count]
 
 
 def _devices(platform: str, sentence: str) -> list[Any]:

@@ -42,8 +42,8 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
     """
     place = place or place_of()
     path = path_of(program, place)
-    if (kept := _load(path, program)) is not None:
-        return kept
+    if (programs := _load(path, program)) is not None:
+        return programs
     if say and (others := _made_otherwise(place, program)):
         say(f"{program.name} was compiled before by {others}; compiling it again by {_words(environment(program))}.")
     compiled = compile_now(program)
@@ -79,9 +79,9 @@ def save(compiled: Any, program: Program, path: str) -> str:
         content, _, _ = serialize_executable.serialize(compiled)
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
         return ""
-    said = {"program": program.name, "digest": program.digest, **environment(program)}
+    facts = {"program": program.name, "digest": program.digest, **environment(program)}
     try:
-        _write(f"{path}.json", json.dumps(said, indent=2).encode())
+        _write(f"{path}.json", json.dumps(facts, indent=2).encode())
         _write(f"{path}.executable", content)
         if "://" not in path:
             _prune(Path(path).parent)
@@ -98,7 +98,7 @@ def path_of(program: Program, place: str) -> str:
 def environment(program: Program) -> dict[str, Any]:
     """Return what decides a compiled program besides the program: versions, options, and the devices it is for."""
     devices = program.layout.devices
-    said: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "jax": jax.__version__,
         "jaxlib": importlib.metadata.version("jaxlib"),
         "platform": program.layout.platform,
@@ -107,10 +107,10 @@ def environment(program: Program) -> dict[str, Any]:
         "options": {name: os.environ[name] for name in _FLAGS if name in os.environ},
     }
     if program.layout.platform == "tpu":
-        said["libtpu"] = importlib.metadata.version("libtpu")
+        facts["libtpu"] = importlib.metadata.version("libtpu")
     if program.layout.platform == "cpu":
-        said["processor"] = _processor()
-    return said
+        facts["processor"] = _processor()
+    return facts
 
 
 def environment_digest(program: Program) -> str:
@@ -145,9 +145,9 @@ def _made_otherwise(place: str, program: Program) -> str:
     return ""
 
 
-def _words(said: dict[str, Any]) -> str:
-    versions = [f"{name} {said[name]}" for name in ("jax", "libtpu") if name in said]
-    return f"{' with '.join(versions)} for {len(said.get('order', []))} × {', '.join(said.get('devices', []))}"
+def _words(facts: dict[str, Any]) -> str:
+    versions = [f"{name} {facts[name]}" for name in ("jax", "libtpu") if name in facts]
+    return f"{' with '.join(versions)} for {len(facts.get('order', []))} × {', '.join(facts.get('devices', []))}"
 
 
 def _processor() -> str:
@@ -171,7 +171,7 @@ def _write(path: str, content: bytes) -> None:
 
 def _prune(folder: Path) -> None:
     """Delete the oldest programs of the cache beyond `MOST_KEPT`."""
-    kept = sorted(folder.glob("*.executable"), key=lambda path: path.stat().st_mtime)
-    for path in kept[:-MOST_KEPT]:
+    programs = sorted(folder.glob("*.executable"), key=lambda path: path.stat().st_mtime)
+    for path in programs[:-MOST_KEPT]:
         path.unlink(missing_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)

@@ -41,12 +41,12 @@ def look(layout: Layout) -> dict[str, Any]:
 def tiny_step(layout: Layout) -> float:
     """Return the loss of one training step of a tiny model, one row on each replica."""
     config = TrainConfig(batch=layout.replicas, dtype="float32", dropout=0.0)
-    made = step_program(TOY, config, layout=layout, input_length=8, target_length=4)
+    lowered = step_program(TOY, config, layout=layout, input_length=8, target_length=4)
     variables = Variables(
-        put_weights(random_weights(TOY), TOY, layout), zero_slots(made.slot_shapes, TOY, layout), put_step(0, layout)
+        put_weights(random_weights(TOY), TOY, layout), zero_slots(lowered.slot_shapes, TOY, layout), put_step(0, layout)
     )
     _, hosts = layout.row_reader
     ids = np.full([config.batch // hosts, 8], 5, np.int32)
     rows = put_rows({"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": ids[:, :4]}, layout)
-    *_, metrics = compile_now(made.program)(*variables, rows, np.float32(1e-3))
+    *_, metrics = compile_now(lowered.program)(*variables, rows, np.float32(1e-3))
     return float(np.asarray(metrics)[0])
