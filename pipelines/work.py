@@ -5,14 +5,15 @@ import dataclasses
 import hashlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from pipelines import staging
 from pipelines.staging import Job
 from t5prep import sources
-from t5prep.dataset import balance, manifest
+from t5prep.dataset import balance, block_index, manifest
+from t5prep.dataset.block_index import Index
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, paths
@@ -147,6 +148,13 @@ def hash_file(file: RawFile) -> str:
     return file.checksum if "://" in file.path else sources.sha256(file)
 
 
+def write_index(written: Iterable[WrittenShard], out: str) -> Index:
+    """Write the index of all shards, and return what the manifest says of it. Raises OutputError."""
+    ordered = sorted(written, key=lambda part: (part.spec.split, part.spec.number))
+    every = {part.spec.split: part.spec.every for part in ordered}
+    return block_index.write(out, (part.blocks for part in ordered), every=every)
+
+
 def no_example(spills: list[SortedSpill], *, place: str) -> str:
     """Return why there is no example at all, as a sentence; `place` is where the rejected rows are."""
     rows, blank = sum(spill.rows for spill in spills), sum(spill.blank for spill in spills)
@@ -174,7 +182,7 @@ def preload(work: PrepareBlock) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Write rejected.jsonl, and then the manifest that makes a directory of shards a dataset.
+    """Write rejected.jsonl and the index, and then the manifest that makes a directory of shards a dataset.
 
     `source` is without its files: those that were hashed are listed.
     """
@@ -217,6 +225,7 @@ class Finish:
             rejected_file=rejected,
             leaks=staging.evaluation_sets(self.job),
             rejected_for=reasons,
+            index=write_index(written, self.out),
             repeats=merged(repeats) if self.job.settings.dedup == "near" else None,
         )
         paths.write(paths.at(self.out, manifest.NAME), dataset.dumps().encode())

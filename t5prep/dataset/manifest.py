@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
-from cattrs.gen import make_dict_structure_fn
 
 from t5prep import __version__
 from t5prep.dataset.balance import RejectedFile, Rows
-from t5prep.dataset.near_duplicates import Cluster, NearDuplicates
+from t5prep.dataset.block_index import Index
+from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError
 from t5prep.io import gcs, paths, suggestions
@@ -139,6 +139,7 @@ class Manifest:
     filter_files: dict[str, str] = dataclasses.field(default_factory=dict)
     evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set to keep apart from
     near_duplicates: NearDuplicates | None = None  # None where they were not looked for
+    index: Index | None = None  # None where an older version prepared the dataset
     digest: str = ""
 
     def sealed(self) -> "Manifest":
@@ -153,6 +154,8 @@ class Manifest:
 _FIELDS = {field.name for field in dataclasses.fields(Manifest)}
 # What every version of a manifest says: without these it is not an older one but a broken one.
 _MARKS = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
+# What a manifest of this schema may lack, because an earlier version did not write it.
+_LATER = {"index"}
 _OLDER = "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
 
 
@@ -164,6 +167,8 @@ def digest(manifest: Manifest) -> str:
     facts = dataclasses.asdict(manifest)
     del facts["digest"], facts["created_by"], facts["source"]["uri"], facts["tokenizer"]["name"]
     del facts["settings"]["shards"]
+    if facts["index"] is None:
+        del facts["index"]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -190,7 +195,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
             "Upgrade t5prep, or prepare the dataset again."
         )
-    if (others := sorted(_FIELDS ^ facts.keys())) and facts.keys() >= _MARKS:
+    if (others := sorted(_FIELDS ^ (facts.keys() | _LATER))) and facts.keys() >= _MARKS:
         lacks = [name for name in others if name in _FIELDS]
         what = (
             f"it does not say {' and '.join(lacks)}"
@@ -277,24 +282,5 @@ def _inside(folder: Path) -> str:
 def _converter() -> cattrs.Converter:
     """Return a strict converter: a field too many or too few is an error, because a guess would train on wrong data."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for cls in (
-        SourceFile,
-        Source,
-        Tokenizer,
-        Feature,
-        Settings,
-        TaskFacts,
-        Shard,
-        Split,
-        Rows,
-        RejectedFile,
-        Cluster,
-        NearDuplicates,
-        Manifest,
-    ):
-        converter.register_structure_hook(
-            cls,
-            make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True),
-        )
     converter.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
     return converter

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from t5prep.dataset import manifest, shard_names
+from t5prep.dataset import block_index, manifest, shard_names
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import gcs, lock
 from t5prep.io.resumable_upload import Conflict, Upload
 
 # Files that a dataset's directory may hold besides its shards and its manifest.
-_BESIDE = ("rejected.jsonl", "report.html")
+_BESIDE = ("rejected.jsonl", "report.html", block_index.NAME)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import balance, manifest, shard_names
+from t5prep.dataset import balance, block_index, manifest, shard_names
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -36,6 +36,8 @@ def verify(
             f"{paths.at(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."
         )
     _check_rows(data, dataset)
+    if dataset.index:
+        block_index.read(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, progress=progress)
     return dataset

@@ -9,6 +9,7 @@ from typing import Any
 
 from t5prep import __version__
 from t5prep.dataset import balance, manifest
+from t5prep.dataset.block_index import Index
 from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
@@ -37,6 +38,7 @@ def assemble(
     spills: Sequence[SortedSpill],
     rejected_file: balance.RejectedFile,
     rejected_for: Mapping[str, int],
+    index: Index | None = None,
     repeats: Repeats | None = None,
     leaks: Leaks | None = None,
 ) -> manifest.Manifest:
@@ -88,6 +90,7 @@ def assemble(
         warnings=warnings,
         rows=rows,
         rejected_file=rejected_file,
+        index=index,
     ).sealed()
 
 

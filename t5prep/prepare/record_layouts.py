@@ -28,9 +28,10 @@ class Range(NamedTuple):
 
 
 class Built(NamedTuple):
-    """Hold finished records, and what is counted of them."""
+    """Hold finished records one after the other, the bytes of each (int[n]), and what is counted of them."""
 
     data: bytes
+    sizes: np.ndarray
     counts: record_counts.Counts
 
 
@@ -60,7 +61,8 @@ class AsSpilled:
         """Yield each range as it is."""
         for entries, data in ranges:
             parsed = _Parsed(entries, data)
-            yield Built(data, record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id))
+            counts = record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
+            yield Built(data, entries["size"], counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +88,8 @@ class PackedRows:
             parsed = _Parsed(entries, data)
             counts = record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
             counts = dataclasses.replace(counts, records=len(ids), joint=record_counts.joint(*filled))
-            yield Built(b"".join(write(ids, rows)), counts)
+            written = record_writer.Records.of(write(ids, rows))
+            yield Built(written.data, written.sizes, counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,7 @@ class HiddenSpans:
             entries["targets"] = entries["target_tokens"] = targets.shape[1]
             entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
             counts = record_counts.count(entries, labels=None, marked=False)
-            yield Built(written.data, dataclasses.replace(counts, examples=documents.taken()))
+            yield Built(written.data, written.sizes, dataclasses.replace(counts, examples=documents.taken()))
 
 
 class _Counted:

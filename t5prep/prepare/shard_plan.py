@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from t5prep.dataset import block_index
 from t5prep.errors import UsageError
 from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.shard_writer import ShardSpec
@@ -36,7 +37,8 @@ def plan_shards(spills: Iterable[SortedSpill], *, shards: int | None, drawn: boo
             _chosen(records[split], sizes[split]) if shards is None else max(1, round(shards * records[split] / most))
         )
         before = () if drawn else tuple(other for other in sorted(records) if _precedence(other) < _precedence(split))
-        specs += [ShardSpec(split, number, count, sizes[split] // count, before) for number in range(count)]
+        every = block_index.spacing(records[split])
+        specs += [ShardSpec(split, number, count, sizes[split] // count, before, every) for number in range(count)]
     return specs
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import shard_names, tfrecord
+from t5prep.dataset import block_index, shard_names, tfrecord
 from t5prep.dataset.manifest import Shard
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import placement, record_counts, references
@@ -33,6 +33,7 @@ class ShardSpec:
     """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
 
     `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
+    A block of the index has `every` records.
     """
 
     split: str
@@ -40,6 +41,7 @@ class ShardSpec:
     shards: int
     bytes: int
     before: tuple[str, ...] = ()
+    every: int = 64
 
     @property
     def name(self) -> str:
@@ -57,7 +59,7 @@ class WrittenShard(NamedTuple):
     """Hold a written shard, the counts of its records, and finished JSON lines of duplicates that were left out.
 
     `duplicates` are those of each source file, `reasons` why they are duplicates; `merged` rows are references of other
-    rows' records.
+    rows' records; `blocks` are its part of the index.
     """
 
     spec: ShardSpec
@@ -67,6 +69,7 @@ class WrittenShard(NamedTuple):
     duplicates: Mapping[str, int]
     reasons: Mapping[str, int]
     merged: int = 0
+    blocks: bytes = b""
 
 
 class _LeftOut:
@@ -74,8 +77,7 @@ class _LeftOut:
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
-        self.duplicates: collections.Counter[str] = collections.Counter()
-        self.reasons: collections.Counter[str] = collections.Counter()
+        self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
         self.merged = 0
 
     def add(self, reason: str, dropped: Iterable[tuple[str, bytes]]) -> None:
@@ -110,17 +112,19 @@ def write(
     that are left out because they repeat another one.
     """
     left_out = _LeftOut()
-    total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
+    total, counts, sha256, sizes = 0, record_counts.Counts(), hashlib.sha256(), [np.zeros(0, np.uint32)]
     ranges = _ranges(spec, spills, left_out, several=several, same=same, repeats=repeats, range_bytes=range_bytes)
     with paths.whole(paths.at(out, spec.name)) as file:
-        for data, counted in arrange(ranges):
+        for data, sizes_of, counted in arrange(ranges):
             file.write(data)
             sha256.update(data)
             total += len(data)
             counts += counted
+            sizes.append(sizes_of)
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
+    blocks = block_index.block_sizes(np.concatenate(sizes), every=spec.every).tobytes()
     lines, duplicates, reasons = b"".join(left_out.lines), dict(left_out.duplicates), dict(left_out.reasons)
-    return WrittenShard(spec, shard, counts, lines, duplicates, reasons, left_out.merged)
+    return WrittenShard(spec, shard, counts, lines, duplicates, reasons, left_out.merged, blocks)
 
 
 def _ranges(
@@ -151,10 +155,8 @@ def _ranges(
         order, dropped = _without_duplicates(order, entries, of, slices, keys=keys, same=same)
         left_out.add(f"duplicate {same}", dropped)
         for other in spec.before:
-            others = list(_slices(spills, other, start, stop))
-            order, dropped = _without_leaks(
-                order, entries, of, slices, others, f"duplicate {same}: the split {other} has it"
-            )
+            others, reason = list(_slices(spills, other, start, stop)), f"duplicate {same}: the split {other} has it"
+            order, dropped = _without_leaks(order, entries, of, slices, others, reason)
             left_out.add(f"duplicate {same}", dropped)
         begins, sizes = entries["begin"][order].tolist(), entries["size"][order].tolist()
         pieces = zip(of[order].tolist(), begins, sizes, strict=True)
