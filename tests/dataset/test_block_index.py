@@ -12,6 +12,8 @@ from preparing import prepared, questions, write_csv
 from t5prep.dataset import block_index, manifest, tfrecord
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
+from t5prep.prepare import memory_budget
+from t5prep.prepare.memory_budget import Budget
 
 SPLITS = {"train": 0.8, "validation": 0.2}
 
@@ -46,9 +48,12 @@ def test_each_block_begins_where_the_index_says(tmp_path: Path, layout: str) -> 
             assert sizes.tolist() == [sum(records[at : at + every]) for at in range(0, len(records), every)]
 
 
-def test_a_large_shard_is_written_in_ranges_and_indexed_as_one(tmp_path: Path, data: Path) -> None:
-    """Ranges of a few hundred bytes end inside blocks."""
-    prepared(data.parent / "rows.csv", tmp_path, tokenizer="sample:", shards=2, splits=SPLITS, memory=64 << 20)
+def test_a_large_shard_is_written_in_ranges_and_indexed_as_one(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranges of two kilobytes end inside blocks."""
+    monkeypatch.setattr(memory_budget, "share", lambda memory, workers: Budget(workers, 2 << 20, 2 << 10))
+    prepared(data.parent / "rows.csv", tmp_path, tokenizer="sample:", shards=2, splits=SPLITS)
     assert (tmp_path / "shards.index").read_bytes() == (data / "shards.index").read_bytes()
     assert (tmp_path / "manifest.json").read_bytes() == (data / "manifest.json").read_bytes()
 
