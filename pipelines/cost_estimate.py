@@ -37,9 +37,9 @@ class Estimate(NamedTuple):
 
 def estimate(work: PrepareBlock, *, source: Resolved) -> Estimate:
     """Return an estimate from timing the first block of the source. Raises SourceError."""
-    settings, corpus = work.job.settings, staging.definition(work.job).task.corpus
-    wanted = next(iter(row_limit.limited_files(source.files, dataclasses.replace(settings, limit=None), corpus)))
-    block = next(row_limit.scan(wanted, settings, corpus, block_bytes=SAMPLED_BYTES), None)
+    settings, task = work.job.settings, staging.task(work.job)
+    wanted = next(iter(row_limit.limited_files(source.files, dataclasses.replace(settings, limit=None), task)))
+    block = next(row_limit.scan(wanted, settings, task.task.corpus, block_bytes=SAMPLED_BYTES), None)
     total = sum(file.bytes for file in source.files)
     if block is None:
         return Estimate(0, total, 0.0, 0, 0.0)

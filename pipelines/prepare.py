@@ -17,7 +17,15 @@ from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.io import byte_sizes, paths
-from t5prep.prepare import evaluation_sets, leaks, memory_budget, output_folder, overwriting, task_settings
+from t5prep.prepare import (
+    evaluation_sets,
+    leaks,
+    memory_budget,
+    output_folder,
+    overwriting,
+    split_counts,
+    task_settings,
+)
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
@@ -69,6 +77,7 @@ def prepare(
     if runner == "dataflow" and (own := Chain(settings.filter).files()):
         raise UsageError(f"--filter with a file of yours ({next(iter(own))}) runs on this machine: --runner local")
     check(settings, chosen, source=source, tokenizer=loaded)
+    settings = split_counts.resolved(settings, chosen, source=source)
     if loaded.blocks.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.blocks.slow}", file=sys.stderr)
     against = None
@@ -139,7 +148,7 @@ def wired(
     elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes, spread=spread)
     spills, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
     repeats = spills | "FindRepeats" >> near_duplicates.FindRepeats(search.of_settings(settings), pool, spread)
-    specs = spills | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.splits is not None)
+    specs = spills | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.drawn_by_id)
     written = specs | "WriteShards" >> (
         transforms.ShuffleShards(write_shard, spills, repeats)
         if spread
@@ -181,7 +190,7 @@ def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: 
 
     Raises SourceError, UsageError or TokenizerError.
     """
-    wanted = task.columns.all
+    wanted = [*task.columns.all, *([settings.group_column] if settings.group_column else [])]
     if not source.files:
         raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
     for word in task.classes:
@@ -191,7 +200,7 @@ def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: 
                 f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
                 f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
             )
-    elements = parallel_files.match(source.files, task.task.corpus.pairs)
+    elements = parallel_files.match(source.files, task.pairs)
     if not settings.format and not task.task.corpus.format:
         formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
     first = elements[0]

@@ -90,7 +90,7 @@ def files(job: Job) -> list[RawFile]:
 
 def limited_files(job: Job) -> Iterator[LimitedFile]:
     """Yield the files and pairs of files that are to be read, and how far."""
-    yield from row_limit.limited_files(files(job), job.settings, definition(job).task.corpus)
+    yield from row_limit.limited_files(files(job), job.settings, task(job))
 
 
 def evaluation_sets(job: Job) -> Leaks | None:

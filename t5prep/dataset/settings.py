@@ -4,34 +4,17 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from t5prep.dataset.split_shares import parse_held_out, parse_splits
 from t5prep.errors import UsageError
 from t5prep.tasks.options import check, option, spelled
 from t5prep.tokens.truncation import MARKERS, POLICIES
 
 LAYOUTS = ("padded", "ragged", "packed")
 DEDUPS = ("none", "exact", "near")
-_SPLITS = "shares drawn by the id's hash [default: train=0.9,validation=0.1, unless files are splits themselves]"
-
-
-def parse_splits(text: str) -> dict[str, float]:
-    """Return `train=0.9,validation=0.1` as shares that add up to 1. Raises UsageError.
-
-    >>> parse_splits("train=0.9,validation=0.1")
-    {'train': 0.9, 'validation': 0.1}
-    """
-    example = "Write it like this: --splits train=0.9,validation=0.1"
-    shares: dict[str, float] = {}
-    for item in text.split(","):
-        name, _, share = item.strip().partition("=")
-        try:
-            shares[name] = float(share)
-        except ValueError:
-            raise UsageError(f'--splits "{text}": "{item}" is not name=share. {example}') from None
-        if not name.replace("_", "").replace("-", "").isalnum() or not 0 < shares[name] <= 1:
-            raise UsageError(f'--splits "{text}": "{item}" is not a name and a share between 0 and 1. {example}')
-    if len(shares) != text.count(",") + 1 or abs(sum(shares.values()) - 1) > 1e-6:
-        raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {example}')
-    return shares
+_SPLITS = (
+    "shares drawn by the id's hash, or numbers of rows, as in validation=15000 [default: train=0.9,validation=0.1, unless "
+    "files are splits themselves]"
+)
 
 
 def parse_shards(text: str) -> int | None:
@@ -65,6 +48,14 @@ class Settings:
         False, "keep newlines, each as the token <extra_id_2>, instead of a space", changes_tokens=True
     )
     splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)  # noqa: RUF009 - a field
+    held_out: float | None = option(
+        None,
+        "training rows that become validation where files are splits and none is that: a share or a number",
+        parse=parse_held_out,
+    )
+    group_column: str = option(
+        "", "a column: rows with one value of it stay in one split, as the questions on one page", changes_tokens=True
+    )
     # A digest of the text is kept beside its tokens, where the same text is to be found.
     dedup: str = option(
         "none",
@@ -103,6 +94,10 @@ class Settings:
         check(self)
         if self.masks and self.layout != "padded":
             raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
+        if self.held_out is not None and self.splits is not None:
+            raise UsageError(
+                "--held-out divides what the source gives to train, and --splits all rows: choose one of them"
+            )
 
     def __eq__(self, other: object) -> bool:
         """Return whether both make the same records of the same source with the same tokenizer."""
@@ -114,6 +109,11 @@ class Settings:
     def marked(self) -> bool:
         """Return whether a sentinel stands for the middle of an input that was cut."""
         return self.truncation == "head_tail" and self.marker != "none"
+
+    @property
+    def drawn_by_id(self) -> bool:
+        """Return whether a row's id alone decides its split, so that no id and no text can be in two."""
+        return self.splits is not None and not self.group_column
 
     def token_choices(self) -> dict[str, Any]:
         """Return the fields of which another value gives other tokens."""

@@ -19,6 +19,7 @@ from t5prep.prepare import placement
 from t5prep.prepare.near_duplicates import search, sketch
 from t5prep.prepare.near_duplicates.sketch import Sketch
 from t5prep.prepare.record_writer import RecordWriter, built_when_written
+from t5prep.prepare.split_draw import SplitDraw
 from t5prep.reading.blocks import Block
 from t5prep.tasks.task import Task
 
@@ -76,7 +77,7 @@ class BlockSorter:
         self, settings: Settings, task: Task, *, own_splits: Mapping[str, str], pad_id: int, unk_id: int
     ) -> None:
         self._settings = settings
-        self._own_splits = own_splits
+        self._draw = SplitDraw(settings, own_splits=own_splits)
         self._unk_id = unk_id
         self._search = search.of_settings(settings)
         self._several, self._whole = task.several_answers, task.never_cut
@@ -95,7 +96,7 @@ class BlockSorter:
         ]
         keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
         digests = placement.digests(keys, seed=self._settings.seed)
-        names, of = self._splits(kept, digests, block)
+        names, of = self._draw(kept, digests, file=block.file.name)
         positions = placement.positions(digests)
         order = np.lexsort((positions["low"], positions["high"], of))
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
@@ -147,21 +148,6 @@ class BlockSorter:
         high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
         table = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
         return sketch.sketch(table, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
-
-    def _splits(self, kept: pa.Table, digests: np.ndarray, block: Block) -> tuple[list[str], np.ndarray]:
-        """Return the sorted names of splits, and the number of each record's: by the task, else the file, else a draw."""
-        if block.file.name in self._own_splits:
-            drawn = [self._own_splits[block.file.name]] * len(kept)
-        elif self._settings.splits:
-            shares = list(self._settings.splits)
-            drawn = [shares[i] for i in placement.draw_splits(digests, shares=self._settings.splits)]
-        else:
-            drawn = ["train"] * len(kept)
-        own_splits = kept["split"].to_pylist()
-        names = sorted({own or draw for own, draw in zip(own_splits, drawn, strict=True)})
-        rank = {name: i for i, name in enumerate(names)}
-        of = (rank[own or draw] for own, draw in zip(own_splits, drawn, strict=True))
-        return names, np.fromiter(of, np.int64, len(kept))
 
     @staticmethod
     def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> list[list[str]]:

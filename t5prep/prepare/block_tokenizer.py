@@ -19,7 +19,7 @@ from t5prep.prepare.filters.chain import Chain, Filtered
 from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.near_duplicates.shingles import shingles
 from t5prep.prepare.token_cache import TokenCache
-from t5prep.reading import blocks, columns
+from t5prep.reading import blocks, columns, values
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
 from t5prep.tasks import columns as task_columns
@@ -73,6 +73,8 @@ class BlockTokenizer:
         template = task.template
         if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._columns.names):
             self._by_columns = ColumnTokenizer(template, settings, tokenizer)
+        self._group = settings.group_column
+        self._read = tuple(dict.fromkeys([*self._columns.names, *([self._group] if self._group else [])]))
         self._filters, self._leaks = Chain(settings.filter), leaks
         self._dedup, self._near_words = settings.dedup, settings.near_words
 
@@ -82,7 +84,7 @@ class BlockTokenizer:
             return TokenizedBlock(self._tokenize(block), found=False)
         if block.format.kind != "parquet":
             block = dataclasses.replace(block, data=blocks.content(block))  # read once
-        name = self._cache.name_of(block, columns=self._columns.names)
+        name = self._cache.name_of(block, columns=self._read)
         if (cached := self._cache.find(name)) is not None:
             return TokenizedBlock(cached, found=True)
         table = self._tokenize(block)
@@ -90,12 +92,11 @@ class BlockTokenizer:
         return TokenizedBlock(table, found=False)
 
     def _tokenize(self, block: Block) -> pa.Table:
-        if block.columns and (lacks := task_columns.missing(self._columns.all, block.columns)):
+        wanted = [*self._columns.all, *([self._group] if self._group else [])]
+        if block.columns and (lacks := task_columns.missing(wanted, block.columns)):
             raise SourceError(f"{block.file.name} has no column {lacks}")
         if self._by_columns is None:
-            return self._by_rows(
-                block, [row for row in blocks.read(block, columns=self._columns.names) if not row.blank]
-            )
+            return self._by_rows(block, [row for row in blocks.read(block, columns=self._read) if not row.blank])
         read = columns.read(block, columns=self._columns.names)
         table, described = self._by_columns(read.table, read.numbers - block.first_row)
         left = np.flatnonzero(~described)
@@ -120,6 +121,8 @@ class BlockTokenizer:
             return row.reason
         try:
             made = self._task.to_example(row.record)
+            if self._group:
+                values.text(row.record, self._group, "")  # raises Reject for a list
         except Reject as reject:
             return str(reject)
         except KeyError as error:
@@ -157,6 +160,11 @@ class BlockTokenizer:
         id = (row.record or {}).get(self._columns.id_name)
         return None if id is None else str(id)
 
+    def _group_of(self, row: Row) -> str | None:
+        """Return the group that a row belongs to, None where it has none."""
+        group = (row.record or {}).get(self._group) if self._group else None
+        return None if group in (None, "") else str(group)
+
     def _table(
         self,
         block: Block,
@@ -183,7 +191,8 @@ class BlockTokenizer:
             "tokens": [features.tokens for features in kept_features],
             "target_tokens": [features.target_tokens for features in kept_features],
             "markup": [features.markup for features in kept_features],
-            "same": [_digest(example) if self._dedup == "exact" else None for example in good],
+            "same": [text_digest(example) if self._dedup == "exact" else None for example in good],
+            "group": [self._group_of(row) for row in rows],
             "shingles": self._shingles(good),
             "changed": [one.changed or None for one in filtered],
         }
@@ -221,7 +230,7 @@ def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(ids))
 
 
-def _digest(example: Example) -> str:
+def text_digest(example: Example) -> str:
     """Return a digest of a text, as 32 hex digits."""
     text = folded(text_of(example.inputs))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

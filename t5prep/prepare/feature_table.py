@@ -3,7 +3,8 @@
 import pyarrow as pa
 
 # One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
-# input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are.
+# input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are. `group`
+# decides its split, where it has one, instead of its id.
 # `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
 SCHEMA = pa.schema(
     [
@@ -18,6 +19,7 @@ SCHEMA = pa.schema(
         ("target_tokens", pa.int32()),
         ("markup", pa.bool_()),
         ("same", pa.string()),
+        ("group", pa.string()),
         ("shingles", pa.list_(pa.uint64())),
         ("changed", pa.list_(pa.string())),
     ]

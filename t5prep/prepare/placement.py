@@ -33,9 +33,13 @@ def positions(digest: np.ndarray) -> np.ndarray:
 
 def draw_splits(digest: np.ndarray, *, shares: Mapping[str, float]) -> np.ndarray:
     """Return the index of each digest's split in `shares`, as `int64[n]`; shares add up to 1."""
-    uniform = np.ascontiguousarray(digest[:, :8]).view(">u8").reshape(-1).astype(np.float64) / 2.0**64
     edges = np.cumsum(list(shares.values()))
-    return np.minimum(np.searchsorted(edges, uniform, side="right"), len(edges) - 1)
+    return np.minimum(np.searchsorted(edges, uniform(digest), side="right"), len(edges) - 1)
+
+
+def uniform(digest: np.ndarray) -> np.ndarray:
+    """Return the part of digests that draws the split, as `float64[n]` in 0..1."""
+    return np.ascontiguousarray(digest[:, :8]).view(">u8").reshape(-1).astype(np.float64) / 2.0**64
 
 
 def shard_edges(shards: int) -> list[int]:

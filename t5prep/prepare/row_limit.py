@@ -8,6 +8,7 @@ from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import BLOCK_BYTES, Block
 from t5prep.reading.parallel_files import Pair
 from t5prep.sources import RawFile
+from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.task import Corpus
 
 
@@ -19,12 +20,12 @@ class LimitedFile:
     rows: int | None = None
 
 
-def limited_files(files: Sequence[RawFile], settings: Settings, corpus: Corpus) -> Iterator[LimitedFile]:
+def limited_files(files: Sequence[RawFile], settings: Settings, task: ChosenTask) -> Iterator[LimitedFile]:
     """Yield the files, paired, each with its share of the limit; with a limit, files are read until it is reached.
 
     Raises SourceError for a file that cannot be read or has no partner.
     """
-    elements = parallel_files.match(files, corpus.pairs)
+    elements = parallel_files.match(files, task.pairs)
     if settings.limit is None:
         yield from map(LimitedFile, elements)
         return
@@ -33,7 +34,7 @@ def limited_files(files: Sequence[RawFile], settings: Settings, corpus: Corpus) 
     for element in elements:
         split = own.get(parallel_files.files(element)[0].name, "")
         rows = 0
-        for block in scan(LimitedFile(element, left[split]), settings, corpus):
+        for block in scan(LimitedFile(element, left[split]), settings, task.task.corpus):
             rows += block.rows
         left[split] -= rows
         yield LimitedFile(element, rows)

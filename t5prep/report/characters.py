@@ -55,7 +55,7 @@ def _examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
         raise T5prepError(f"{dataset_manifest.task.file} defines the task, and it is not here.")
     chosen_task = registry.get(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
     source = sources.resolve(dataset_manifest.source.uri, include=chosen_task.files)
-    element = parallel_files.match(source.files, chosen_task.task.corpus.pairs)[0]
+    element = parallel_files.match(source.files, chosen_task.pairs)[0]
     known = {(file.name, file.bytes) for file in dataset_manifest.source.files}
     raw_files: tuple[RawFile, ...] = parallel_files.files(element)
     if any((file.name, file.bytes) not in known for file in raw_files):

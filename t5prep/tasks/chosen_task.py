@@ -32,6 +32,12 @@ class ChosenTask:
         return columns if isinstance(columns, Columns) else columns(self.options)
 
     @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Return the endings of files that belong together line by line. Raises UsageError for options that are no endings."""
+        pairs = self.task.corpus.pairs
+        return tuple(pairs(self.options) if callable(pairs) else pairs)
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Return the words of a classification, in the order of a confusion matrix."""
         classes = self.task.classes

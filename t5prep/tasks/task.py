@@ -21,12 +21,12 @@ class Corpus:
 
     `source` is read where --source is not given. `files` are patterns of the files that are read; `{name}` in one is
     replaced by an option's value. `pairs` are endings of files that belong together line by line (columns source and
-    target), and `format` is the format of files whose names do not tell it.
+    target) and may be a function of the options, and `format` is the format of files whose names do not tell it.
     """
 
     source: str = ""
     files: tuple[str, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
+    pairs: Sequence[tuple[str, str]] | Callable[[Any], Sequence[tuple[str, str]]] = ()
     format: str = ""
     licence: str = ""
     citation: str = ""

@@ -110,7 +110,7 @@ def by_task(manifest: Manifest | None) -> Asking:
         line_column=line,
         name=manifest.settings.task,
         files=this.files,
-        pairs=this.task.corpus.pairs,
+        pairs=this.pairs,
         format=this.task.corpus.format,
         whole=this.task.never_cut,
         classes=bool(this.classes),

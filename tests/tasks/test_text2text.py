@@ -1,14 +1,15 @@
 """What a protected template keeps, and what a map makes of labels."""
 
+import gzip
 import json
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from preparing import prepared, write_csv
+from preparing import by_id, prepared, write_csv
 
-from t5prep.errors import Reject, UsageError
+from t5prep.errors import Reject, SourceError, UsageError
 from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import Protected
@@ -119,3 +120,23 @@ def test_a_split_that_stays_empty_is_said(tmp_path):
     how = {"tokenizer": "sample:", "task": "text2text", "options": columns}
     made = prepared(tmp_path / "rows.csv", tmp_path / "out", splits={"train": 0.999, "validation": 0.001}, **how)
     assert any("no row fell into the split validation" in warning for warning in made.warnings)
+
+
+def test_two_files_of_lines_make_pairs_with_a_prefix_of_ones_own(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "train.en").write_text("".join(f"house {n}\n" for n in range(20)))
+    (source / "train.de.gz").write_bytes(gzip.compress("".join(f"Haus {n}\n" for n in range(20)).encode()))
+    options = {"line_pairs": ".en,.de", "inputs": "to German: {source}", "targets_column": "target"}
+    made = prepared(source, tmp_path / "out", task="text2text", tokenizer="sample:", options=options)
+    assert made.rows["train.en"].examples == 20
+    first = by_id(tmp_path / "out")["train.en:1"]
+    ids, labels = ([int(token) for token in first[name] if token > 0] for name in ("input_ids", "labels"))
+    assert (WORDS.decode(ids), WORDS.decode(labels)) == ("to German: house 0 </s>", "Haus 0 </s>")
+    with pytest.raises(UsageError, match=r"it is two endings of file names, as in \.en,\.de"):
+        prepared(
+            source, tmp_path / "no", task="text2text", tokenizer="sample:", options={**options, "line_pairs": ".en"}
+        )
+    (source / "train.de.gz").unlink()
+    with pytest.raises(SourceError, match=r"train\.en has no train\.de beside it"):
+        prepared(source, tmp_path / "no", task="text2text", tokenizer="sample:", options=options)

@@ -82,7 +82,7 @@ def of_settings(settings: Settings) -> Search | None:
     if settings.dedup != "near":
         return None
     bands = minhash.choose_bands(settings.near_hashes, settings.near_jaccard)
-    return Search(bands, settings.near_jaccard, drawn=settings.splits is not None)
+    return Search(bands, settings.near_jaccard, drawn=settings.drawn_by_id)
 
 
 def _by_sketch(nodes: np.ndarray) -> dict[int, np.ndarray]:

@@ -14,7 +14,7 @@ from t5prep.reading.rows import Record
 from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Task
+from t5prep.tasks.task import Corpus, Task
 from t5prep.tasks.template import Column, Field, Template
 
 
@@ -32,6 +32,9 @@ class Options:
     )
     empty_target: str = option(
         "", 'the target of rows that have none, as "no answer" for unanswerable questions; otherwise they are rejected'
+    )
+    line_pairs: str = option(
+        "", "endings of two files whose lines belong together, as in .en,.de: the columns are source and target"
     )
     protect: tuple[str, ...] = option(
         (), "a column of the template that truncation must never cut, nor then the template's own words"
@@ -184,11 +187,26 @@ def _target_columns(options: Options) -> list[str]:
     return [options.targets_column]
 
 
+def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:
+    """Return the endings of files that belong together. Raises UsageError for what is not two endings.
+
+    >>> line_pairs(Options(line_pairs=".en,.de"))
+    (('.en', '.de'),)
+    """
+    if not options.line_pairs:
+        return ()
+    endings = [ending.strip() for ending in options.line_pairs.split(",")]
+    if len(endings) != 2 or not all(endings) or endings[0] == endings[1]:
+        raise UsageError(f'--line-pairs "{options.line_pairs}": it is two endings of file names, as in .en,.de')
+    return ((endings[0], endings[1]),)
+
+
 TASK = Task(
     to_example=to_example,
     template=template,
     to_inputs=to_inputs,
     columns=columns,
     options=Options,
+    corpus=Corpus(pairs=line_pairs),
     classes=lambda options: tuple(dict.fromkeys(label_words(options).values())),
 )
