@@ -36,6 +36,7 @@ BASE = [
     "requests>=2.32,<3",
     "selectolax>=0.4,<2",
     "sentencepiece>=0.2.3,<0.3",  # 0.2.3 gives ids as arrays
+    "tokenizers>=0.21,<0.24",  # vocabularies of encoders (BERT, RoBERTa); encode_batch_fast is there from 0.20 on
     "urllib3>=2.2,<3",
 ]
 # What finds the language of a text, its model inside the package; only for `--filter language`.
@@ -111,7 +112,6 @@ setup(
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.12,<1",
-            "tokenizers>=0.21,<1",
         ],
     },
     entry_points={"console_scripts": ["t5prep = t5prep.cli:main"]},

@@ -73,13 +73,13 @@ def prepare(
     loaded = loading.load(tokenizer)
     task = task or registry.get(settings.task)
     chosen = task.choose(settings.options)
-    settings = task_settings.complete(settings, chosen)
+    settings = task_settings.with_tokenizer(task_settings.complete(settings, chosen), chosen, loaded)
     if runner == "dataflow" and (own := Chain(settings.filter).files()):
         raise UsageError(f"--filter with a file of yours ({next(iter(own))}) runs on this machine: --runner local")
     check(settings, chosen, source=source, tokenizer=loaded)
     settings = split_counts.resolved(settings, chosen, source=source)
-    if loaded.blocks.slow:
-        print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.blocks.slow}", file=sys.stderr)
+    if loaded.slow:
+        print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
     against = None
     if settings.decontaminate:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
@@ -193,7 +193,7 @@ def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: 
     wanted = [*task.columns.all, *([settings.group_column] if settings.group_column else [])]
     if not source.files:
         raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
-    for word in task.classes:
+    for word in task.classes if settings.target == "text" else ():
         pieces = tokenizer.encode(word)
         if len(pieces) + 1 > settings.target_length:
             raise TokenizerError(

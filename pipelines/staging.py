@@ -21,6 +21,7 @@ from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
+from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
 FILES, MODEL, TASK, LEAKS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz"
@@ -118,7 +119,7 @@ def task(job: Job) -> ChosenTask:
 
 @functools.lru_cache(maxsize=1)  # a process loads it once
 def _tokenizer(folder: str, name: str, digest: str) -> Tokenizer:
-    return Tokenizer(paths.read(paths.at(folder, MODEL)), name=name)
+    return loading.of_content(paths.read(paths.at(folder, MODEL)), name=name)
 
 
 @functools.lru_cache(maxsize=1)

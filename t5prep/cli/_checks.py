@@ -115,7 +115,7 @@ def _encoder() -> Finding:
     """Check whether the encoder in C is installed, and gives SentencePiece's ids with the sample's tokenizer."""
     from t5prep.tokens import loading
 
-    slow = loading.load("sample:").blocks.slow
+    slow = loading.load("sample:").slow
     if not slow:
         return Finding("encoder in C", "ok", "gives SentencePiece's ids")
     seen = f"SentencePiece does its work, to the same bytes, more slowly: {slow}"

@@ -23,7 +23,11 @@ def of_task(task: Task) -> list[click.Parameter]:
     return [
         # click takes a default of None as a default, and --source would not be required.
         _option("source", SOURCES, **({"default": task.corpus.source} if task.corpus.source else {"required": True})),
-        _option("tokenizer", "A spiece.model, its directory, a Hub name, or sample:", required=True),
+        _option(
+            "tokenizer",
+            "A spiece.model or tokenizer.json, a model's directory, a Hub name (T5 or BERT), or sample:",
+            required=True,
+        ),
         _option("out", "Where the dataset goes.", required=True),
         *(from_field(field, default=defaults.get(field.name, field.default)) for field in chosen),
         _option(

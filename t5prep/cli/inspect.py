@@ -39,6 +39,9 @@ def command(data: str, split: str, count: int, tokenizer: str | None, as_json: b
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(click.wrap_text(line, width=width - 2, initial_indent="  ", subsequent_indent="  "))
+            if what == "target" and dataset_manifest.settings.target == "class":
+                click.echo("    " + _output.colour(f"class {ids[0]}", dim=True))
+                continue
             for tokens, numbers in inspect_records.aligned(ids, loaded_tokenizer, width=width - 4):
                 click.echo("    " + tokens)
                 click.echo("    " + _output.colour(numbers, dim=True))

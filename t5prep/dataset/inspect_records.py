@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5prep.dataset import manifest, tfrecord
+from t5prep.dataset import manifest, targets, tfrecord
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
 from t5prep.io import paths
@@ -38,6 +38,9 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
             f'{data} has no split "{split}".{did_you_mean(split, dataset.splits)} It has {", ".join(dataset.splits)}.'
         )
     decode = functools.partial(newlines.decode, tokenizer=vocabulary, keep_newlines=dataset.settings.keep_newlines)
+    text_of_labels = functools.partial(
+        targets.text_of_labels, settings=dataset.settings, tokenizer=vocabulary, classes=dataset.task.classes
+    )
     names = [shard.name for shard in dataset.splits[split].shards]
     for record in itertools.islice(read(data, names), min(count, sys.maxsize)):
         features = tfrecord.parse(record)
@@ -48,7 +51,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
             input_ids=inputs,
             labels=labels,
             inputs=decode(inputs),
-            targets=decode([token for token in labels if token != IGNORED_LABEL]),
+            targets=text_of_labels([token for token in labels if token != IGNORED_LABEL]),
             references=[text.decode() for text in _bytes(features.get("references", []))],
         )
 

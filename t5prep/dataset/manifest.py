@@ -166,7 +166,7 @@ def digest(manifest: Manifest) -> str:
     """
     facts = dataclasses.asdict(manifest)
     del facts["digest"], facts["created_by"], facts["source"]["uri"], facts["tokenizer"]["name"]
-    del facts["settings"]["shards"]
+    facts["settings"] = manifest.settings.for_digest()
     if facts["index"] is None:
         del facts["index"]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

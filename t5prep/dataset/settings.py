@@ -9,6 +9,7 @@ from t5prep.errors import UsageError
 from t5prep.tasks.options import check, option, spelled
 from t5prep.tokens.truncation import MARKERS, POLICIES
 
+TARGETS = ("text", "class")
 LAYOUTS = ("padded", "ragged", "packed")
 DEDUPS = ("none", "exact", "near")
 _SPLITS = (
@@ -39,7 +40,13 @@ class Settings:
     task: str = dataclasses.field(metadata={"changes_tokens": True})
     options: dict[str, Any] = dataclasses.field(metadata={"changes_tokens": True})
     input_length: int = option(help="tokens of an input, EOS among them", least=4, changes_tokens=True)
-    target_length: int = option(help="tokens of a target, EOS among them", least=2, changes_tokens=True)
+    target_length: int = option(help="tokens of a target, EOS among them", least=1, changes_tokens=True)
+    target: str = option(
+        "text",
+        "what is learned: a text, or the number of one of the task's classes (always with an encoder's tokenizer)",
+        choices=TARGETS,
+        changes_tokens=True,
+    )
     truncation: str = option("head_tail", "what of a long input is kept", choices=POLICIES, changes_tokens=True)
     marker: str = option("extra_id_1", "what head_tail puts for the middle", choices=MARKERS, changes_tokens=True)
     layout: str = option("padded", "how records are laid out", choices=LAYOUTS)
@@ -92,6 +99,8 @@ class Settings:
     def __post_init__(self) -> None:
         """Raise UsageError for a value that cannot work with any task."""
         check(self)
+        if self.target == "text" and self.target_length < 2:
+            raise UsageError(f"--target-length {self.target_length}: it is at least 2")
         if self.masks and self.layout != "padded":
             raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
         if self.held_out is not None and self.splits is not None:
@@ -114,6 +123,14 @@ class Settings:
     def drawn_by_id(self) -> bool:
         """Return whether a row's id alone decides its split, so that no id and no text can be in two."""
         return self.splits is not None and not self.group_column
+
+    def for_digest(self) -> dict[str, Any]:
+        """Return the fields by name that a dataset's digest is made of."""
+        facts = dataclasses.asdict(self)
+        del facts["shards"]  # the shards themselves are in the digest
+        if self.target == "text":  # datasets from before there was a choice say nothing of it
+            del facts["target"]
+        return facts
 
     def token_choices(self) -> dict[str, Any]:
         """Return the fields of which another value gives other tokens."""

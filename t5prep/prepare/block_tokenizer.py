@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from t5prep.dataset import targets
 from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, TaskError
 from t5prep.prepare import column_tokenizer
@@ -27,7 +28,7 @@ from t5prep.tasks import task_file
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.example import Example, problem, text_of
 from t5prep.tasks.html import folded
-from t5prep.tokens.encoder import DocumentEncoder, Encoder, Features
+from t5prep.tokens.encoder import DocumentEncoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -58,16 +59,7 @@ class BlockTokenizer:
     ) -> None:
         self._task, self._columns, self._cache = task, task.columns, cache
         self._encode: Callable[[Sequence[Example]], list[Features | Reject]] = (
-            DocumentEncoder(tokenizer)
-            if task.spans
-            else Encoder(
-                tokenizer,
-                input_length=settings.input_length,
-                target_length=settings.target_length,
-                policy=settings.truncation,
-                marker=settings.marker,
-                keep_newlines=settings.keep_newlines,
-            )
+            DocumentEncoder(tokenizer) if task.spans else targets.encoder_of(settings, tokenizer, classes=task.classes)
         )
         self._by_columns = None
         template = task.template

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep import __version__
-from t5prep.dataset import balance, manifest
+from t5prep.dataset import balance, manifest, targets
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
@@ -22,7 +22,6 @@ from t5prep.prepare.shard_writer import WrittenShard
 from t5prep.sources import Resolved
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
-from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -62,7 +61,7 @@ def assemble(
     warnings = manifest_warnings.all_of(
         total,
         settings,
-        tokenizer,
+        label_name=functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes),
         splits=splits,
         rows_read=sum(spill.rows - spill.blank for spill in spills),
         rejected=rejected,
@@ -178,8 +177,8 @@ def _split(
     """Return what the manifest says of one split, from the counts of its shards."""
     joint = [[inputs, targets, number] for (inputs, targets), number in sorted(counts.joint.items())]
     before = [[bucket, number] for bucket, number in sorted(counts.before.items())]
-    text_of = functools.partial(newlines.decode, tokenizer=tokenizer, keep_newlines=settings.keep_newlines)
-    labels = {text_of(ids[:-1]): sum(number) for ids, number in sorted((counts.labels or {}).items())}
+    name_of = functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes)
+    labels = {name_of(ids): sum(number) for ids, number in sorted((counts.labels or {}).items())}
     lengths: dict[str, Any] = {"step": list(record_counts.STEPS), "joint": joint, "inputs_before": before}
     if settings.layout == "packed":
         lengths["packed"] = _packed(counts, settings)

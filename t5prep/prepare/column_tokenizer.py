@@ -25,6 +25,8 @@ class Described(NamedTuple):
 
 def usable(settings: Settings) -> bool:
     """Return whether these settings ask for nothing that only examples can give."""
+    if settings.target == "class":
+        return False
     asks = settings.filter or settings.decontaminate or settings.group_column
     return settings.dedup == "none" and not settings.keep_newlines and not asks
 

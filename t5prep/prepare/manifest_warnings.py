@@ -1,11 +1,10 @@
 """Warn of what a model would learn wrongly from a prepared dataset, each time with the option that mends it."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts, row_warnings
-from t5prep.tokens.tokenizer import Tokenizer
 
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
@@ -20,8 +19,8 @@ SPARE = 1.5
 def all_of(
     total: record_counts.Counts,
     settings: Settings,
-    tokenizer: Tokenizer,
     *,
+    label_name: Callable[[Sequence[int]], str],
     splits: Collection[str],
     rows_read: int,
     rejected: Mapping[str, int],
@@ -33,10 +32,11 @@ def all_of(
 
     `total` are the counts of all `splits` that have records, `rejected` the rows of each kind of reason, `rejected_for`
     those of each whole reason; `without_markup` is the option that takes markup out of the texts, or "".
+    `label_name` returns the name of a class by its label ids.
     """
     labelled = record_counts.is_classification(total)
     warnings = [
-        *(_markup(total, tokenizer, remedy=without_markup) if labelled else []),
+        *(_markup(total, label_name, remedy=without_markup) if labelled else []),
         *row_warnings.rejected_rows(rows_read, rejected, rejected_for),
         *([] if hides_spans else row_warnings.one_target(total.examples, total.labels)),
         *row_warnings.empty_splits(settings.splits or (), splits),
@@ -80,14 +80,13 @@ def _badly_packed(counts: record_counts.Counts, settings: Settings) -> list[str]
     ]
 
 
-def _markup(total: record_counts.Counts, tokenizer: Tokenizer, *, remedy: str) -> list[str]:
+def _markup(total: record_counts.Counts, label_name: Callable[[Sequence[int]], str], *, remedy: str) -> list[str]:
     """Warn of markup that gives the label away, in numbers; `remedy` is the option that takes the markup out."""
     labels = total.labels
     if not labels or (strength := record_counts.association(labels)) < STRONG_ASSOCIATION:
         return []
     shares = ", ".join(
-        f"{marked / (marked + plain):.0%} of {tokenizer.decode(ids[:-1])}"
-        for ids, (marked, plain) in sorted(labels.items())
+        f"{marked / (marked + plain):.0%} of {label_name(ids)}" for ids, (marked, plain) in sorted(labels.items())
     )
     return [
         f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "

@@ -13,6 +13,7 @@ from t5prep.tasks import options as task_options
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
 from t5prep.tokens import newlines, span_corruption
+from t5prep.tokens.tokenizer import Tokenizer
 
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 
@@ -30,6 +31,26 @@ def choose(definition: Definition, *, options: Mapping[str, Any], source: Resolv
     if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
         values["target_length"] = _target_length(chosen, values["input_length"])
     return complete(Settings(task=definition.name, options=dict(options), **values), chosen)
+
+
+def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Settings:
+    """Return the settings as a tokenizer decides them: a target is the number of a class for an encoder.
+
+    Raises UsageError for settings that classes do not go with.
+    """
+    if settings.target != "class" and not tokenizer.is_encoders:
+        return settings
+    if not task.classes:
+        why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
+        raise UsageError(
+            f"{why}, and {settings.task} has no classes to tell apart: prepare it for a T5 "
+            "(--tokenizer google-t5/t5-base), or take a task with classes (t5prep tasks)"
+        )
+    if settings.layout == "packed":
+        raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")
+    if settings.keep_newlines:
+        raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
+    return dataclasses.replace(settings, target="class", target_length=1, marker="none")
 
 
 def default_splits(source: Resolved) -> dict[str, float] | None:

@@ -157,7 +157,7 @@ def _pieces(
 ) -> dict[str, list[tokens.Piece]]:
     assert loaded_tokenizer is not None, "records are only drawn with a tokenizer"
     marker = loaded_tokenizer.sentinel(1) if record_sample.marked(dataset_manifest) else None
-    return {
-        "input": tokens.inputs(record.input_ids, loaded_tokenizer, marker=marker),
-        "target": tokens.labels(record.labels, loaded_tokenizer),
-    }
+    target = tokens.labels(record.labels, loaded_tokenizer)
+    if dataset_manifest.settings.target == "class":
+        target = [tokens.Piece(record.targets, "text", f"class {record.labels[0]}")]
+    return {"input": tokens.inputs(record.input_ids, loaded_tokenizer, marker=marker), "target": target}

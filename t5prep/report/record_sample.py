@@ -73,4 +73,4 @@ def marked(dataset_manifest: Manifest) -> bool:
 
 def _plain(text: str) -> str:
     """Return a decoded text without the control tokens, which look like markup."""
-    return re.sub(r"</s>|<extra_id_\d+>|<unused_\d+>", " ", text)
+    return re.sub(r"</?s>|<pad>|<extra_id_\d+>|<unused_\d+>", " ", text)

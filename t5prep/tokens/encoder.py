@@ -82,7 +82,7 @@ class Encoder:
 
     def _apart(self, inputs: str | tuple[Part, ...]) -> "_Apart":
         """Split an input into its fields, or the lines of these, each with the token that follows it."""
-        fields = _fields(inputs)
+        fields = fields_of(inputs)
         markup = any("<" in text and MARKUP.search(text) is not None for text in fields.texts)
         if self._newline is None:
             return _Apart(fields.texts, [self._eos] * len(fields.texts), fields.parts, fields.protected, markup)
@@ -144,7 +144,7 @@ class Encoder:
         eos = self._tokenizer.eos_id
         pieces: list[tuple[list[int], bool]] = []
         for field in fields:
-            texts = self._encode_texts([_text(part) for part in field])
+            texts = self._encode_texts([text_of_part(part) for part in field])
             pieces += [(ids.tolist(), isinstance(part, Protected)) for ids, part in zip(texts, field, strict=True)]
             pieces.append(([eos], True))
         fixed = sum(len(ids) for ids, protected in pieces if protected)
@@ -177,7 +177,7 @@ class DocumentEncoder:
 
     def __call__(self, examples: Sequence[Example]) -> list[Features | Reject]:
         """Return the features of each text, or a Reject for a text of spaces only."""
-        encoded = self._tokenizer.encode_all(["".join(_fields(example.inputs).texts) for example in examples])
+        encoded = self._tokenizer.encode_all(["".join(fields_of(example.inputs).texts) for example in examples])
         nothing = self._eos[:0]
         return [
             Features([ids, self._eos], nothing, len(ids) + 1, 0, markup=False) if len(ids) else Reject("empty text")
@@ -186,7 +186,7 @@ class DocumentEncoder:
 
 
 class _Apart(NamedTuple):
-    """Hold an input split for the tokenizer: texts, the token after each (int32[1]), and the rest of _Fields."""
+    """Hold an input split for the tokenizer: texts, the token after each (int32[1]), and the rest of Fields."""
 
     texts: list[str]
     after: list[np.ndarray]
@@ -195,7 +195,7 @@ class _Apart(NamedTuple):
     markup: bool
 
 
-class _Fields(NamedTuple):
+class Fields(NamedTuple):
     """Hold an input split at its EOS: the text and the parts of each field, and whether any part is protected."""
 
     texts: list[str]
@@ -203,20 +203,24 @@ class _Fields(NamedTuple):
     protected: bool
 
 
-def _fields(inputs: str | tuple[Part, ...]) -> _Fields:
+def fields_of(inputs: str | tuple[Part, ...]) -> Fields:
+    """Return an input split at its EOS."""
     if isinstance(inputs, str):
-        return _Fields([inputs], [[inputs]], False)
+        return Fields([inputs], [[inputs]], False)
     parts: list[list[Part]] = [[]]
     for part in inputs:
         if part is EOS:
             parts.append([])
         else:
             parts[-1].append(part)
-    texts = [field[0] if len(field) == 1 and type(field[0]) is str else "".join(map(_text, field)) for field in parts]
-    return _Fields(texts, parts, Protected in map(type, inputs))
+    texts = [
+        field[0] if len(field) == 1 and type(field[0]) is str else "".join(map(text_of_part, field)) for field in parts
+    ]
+    return Fields(texts, parts, Protected in map(type, inputs))
 
 
-def _text(part: Part) -> str:
+def text_of_part(part: Part) -> str:
+    """Return the text of a part, "" for EOS."""
     if isinstance(part, Protected):
         return part.text
     return part if isinstance(part, str) else ""

@@ -7,7 +7,8 @@ from pathlib import Path
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.io import model_files, suggestions
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import byte_vocabulary, unigram_json
+from t5prep.tokens import byte_vocabulary, encoder_files, unigram_json
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The file names of a SentencePiece model in directories of Hugging Face layout.
@@ -23,8 +24,13 @@ def load(name: str) -> Tokenizer:
     Raises TokenizerError.
 
     A file is a SentencePiece model or a `tokenizer.json`. ByT5 has neither; it is known by its `tokenizer_config.json`.
+    An encoder's tokenizer (BERT's, RoBERTa's, ...) may be a `vocab.txt`, or a `vocab.json` beside its `merges.txt`.
     """
     path = find(name)
+    if path.suffix in (".json", ".txt"):
+        own = encoder_files.tokenizer_json(model_files.in_directory(path.parent, name=name))
+        if own is not None:
+            return EncoderTokenizer(own, name=name)
     if path.name == CONFIG_NAME:
         return Tokenizer(byte_vocabulary.model(), name=name)
     try:
@@ -32,6 +38,11 @@ def load(name: str) -> Tokenizer:
     except OSError as error:
         raise TokenizerError(f"{path} cannot be read ({error.strerror}).") from error
     return Tokenizer(unigram_json.convert(content, name=name) if path.suffix == ".json" else content, name=name)
+
+
+def of_content(content: bytes, *, name: str) -> Tokenizer:
+    """Return the tokenizer of `Tokenizer.model`, as a run or a worker keeps it. Raises TokenizerError."""
+    return (EncoderTokenizer if content.startswith(b"{") else Tokenizer)(content, name=name)
 
 
 def find(name: str) -> Path:
@@ -63,7 +74,9 @@ def find(name: str) -> Path:
 
 def _file_of(files: ModelFiles) -> Path:
     """Return the file of a model from which its tokenizer is made. Raises TokenizerError where there is none."""
-    for name in (*MODEL_NAMES, JSON_NAME):
+    is_encoders = encoder_files.tokenizer_json(files) is not None
+    of_t5 = (*MODEL_NAMES, JSON_NAME)
+    for name in (JSON_NAME, encoder_files.WORDS, encoder_files.PAIRS) if is_encoders else of_t5:
         if name in files.names:
             return files.path(name)
     for name in (CONFIG_NAME, "config.json"):

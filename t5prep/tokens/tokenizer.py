@@ -17,6 +17,7 @@ import sentencepiece
 from t5prep.errors import TokenizerError
 from t5prep.tokens import model_proto, ragged
 from t5prep.tokens.block_encoder import BlockEncoder
+from t5prep.tokens.frame import Frame
 from t5prep.tokens.ragged import Ragged
 
 SENTINELS = 100
@@ -31,6 +32,9 @@ class Tokenizer:
 
     Raises TokenizerError when the bytes are no T5-like model.
     """
+
+    file_name = "spiece.model"  # what the file with `model` is called beside a trained model
+    is_encoders = False  # True for the tokenizers of BERT and the like (`encoder_tokenizer`)
 
     def __init__(self, model: bytes, *, name: str) -> None:
         try:
@@ -56,6 +60,7 @@ class Tokenizer:
                 f"{name} has no {missing} piece, so a T5 cannot use it. "
                 "Train one that has: t5prep tokenizer train --help"
             )
+        self.frame = Frame((), (self.eos_id,), (self.eos_id,))
         own = [self.processor.piece_to_id(piece) for piece in ("▁<extra_id_0>", "<extra_id_0>")]
         inside = [i for i in own if i != self.unk_id]
         self.is_bytes: bool = self.processor.is_byte(self.vocab_size - 1)
@@ -67,6 +72,8 @@ class Tokenizer:
         special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
         self._controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
         self.blocks = BlockEncoder(model, self.processor)
+        # Why texts are encoded by SentencePiece itself; "" where the faster encoder in C does it.
+        self.slow = self.blocks.slow
 
     def sentinel(self, number: int) -> int:
         """Return the id of `<extra_id_number>`: 32,099 − number in T5."""

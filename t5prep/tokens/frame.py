@@ -1,0 +1,43 @@
+"""Define the special tokens that a model expects around its texts, and put texts of one row between them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.tokens import truncation
+
+
+class Frame(NamedTuple):
+    """Hold the ids before the first text of a row, between two texts, and after the last one.
+
+    T5 has `</s>` between and after, BERT `[CLS]`, `[SEP]` and `[SEP]`, RoBERTa `<s>`, `</s></s>` and `</s>`.
+    """
+
+    first: tuple[int, ...]
+    between: tuple[int, ...]
+    last: tuple[int, ...]
+
+    def tokens(self, texts: int) -> int:
+        """Return how many special tokens a row of so many texts has.
+
+        >>> Frame((101,), (102,), (102,)).tokens(2)
+        3
+        """
+        return len(self.first) + len(self.between) * (texts - 1) + len(self.last)
+
+    def around(self, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the ids of the texts, int32[length] each, with the special tokens between them: pieces to concatenate."""
+        first, between, last = (np.array(ids, np.int32) for ids in self)
+        pieces = [first]
+        for number, ids in enumerate(texts):
+            pieces += [between, ids] if number else [ids]
+        return [*pieces, last]
+
+    def cut(self, texts: Sequence[np.ndarray], length: int, *, policy: str) -> list[np.ndarray]:
+        """Return what `around` returns of texts that are cut, so that all of it is at most `length` ids.
+
+        Texts share the room as `truncation.allot` says; the special tokens always stay.
+        """
+        rooms = truncation.allot([len(ids) for ids in texts], length - self.tokens(len(texts)))
+        return self.around([truncation.text(ids, room, policy=policy) for ids, room in zip(texts, rooms, strict=True)])

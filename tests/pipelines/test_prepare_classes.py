@@ -1,0 +1,63 @@
+"""Datasets for encoders: found by the tokenizer, class numbers as labels, and sentences for what cannot be."""
+
+import pytest
+
+from t5prep.dataset import inspect_records
+from t5prep.errors import UsageError
+from tests import encoders
+from tests.preparing import by_id, prepared, rejected
+
+ROWS = [(text, f"{number % 2}") for number, text in enumerate(encoders.SENTENCES[:10])]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("source") / "train.tsv"
+    path.write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in [*ROWS, ("hidden", "-1")]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return encoders.bert(tmp_path_factory.mktemp("bert") / "bert")
+
+
+def test_an_encoders_tokenizer_prepares_classes(source, bert, tmp_path):
+    from transformers import AutoTokenizer
+
+    made = prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", input_length=32, splits={"train": 1.0})
+    assert (made.settings.target, made.settings.target_length, made.settings.marker) == ("class", 1, "none")
+    assert made.task.classes == ["negative", "positive"]
+    assert made.splits["train"].labels == {"negative": 5, "positive": 5}
+    assert len(rejected(tmp_path / "out")) == 1
+    theirs = AutoTokenizer.from_pretrained(bert)
+    found = sorted(by_id(tmp_path / "out").items(), key=lambda item: int(item[0].rpartition(":")[2]))
+    for (text, label), (_, record) in zip(ROWS, found, strict=True):
+        assert record["input_ids"] == theirs(text, padding="max_length", max_length=32)["input_ids"]
+        assert record["labels"] == [int(label)]
+
+
+def test_inspect_shows_the_class(source, bert, tmp_path):
+    prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", splits={"train": 1.0})
+    shown = list(inspect_records.records(tmp_path / "out", split="train", count=20))
+    assert {(record.targets, tuple(record.labels)) for record in shown} == {("negative", (0,)), ("positive", (1,))}
+    assert all(record.inputs.startswith("[CLS] ") for record in shown)
+
+
+def test_a_t5_can_be_prepared_for_classes_too(source, tmp_path):
+    made = prepared(source, tmp_path / "out", tokenizer="sample:", task="sst2", target="class", splits={"train": 1.0})
+    assert made.features["labels"].shape == [1]
+    assert made.splits["train"].labels == {"negative": 5, "positive": 5}
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"task": "translate_en_ro"}, "has no classes"),
+        ({"layout": "packed"}, "--layout packed"),
+        ({"keep_newlines": True}, "--keep-newlines"),
+    ],
+)
+def test_what_no_classification_can_have_is_refused(source, bert, tmp_path, choices, said):
+    with pytest.raises(UsageError, match=said):
+        prepared(source, tmp_path / "out", tokenizer=bert, **{"task": "sst2", **choices})

@@ -1,0 +1,99 @@
+"""Encoders' tokenizers: the ids of transformers, from every form in which models are published."""
+
+import json
+
+import pytest
+
+from t5prep.errors import TokenizerError
+from t5prep.tokens import loading
+from t5prep.tokens.frame import Frame
+from t5prep.tokens.tokenizer import Tokenizer
+from tests import encoders
+
+TEXTS = [
+    *encoders.SENTENCES[:5],
+    "A Gorgeous movie!! (it's)",
+    "  two  blanks\tand\na line ",
+    "",
+    "🙂🙂 ﬁ\u200b\x00 ",
+    "naïve Ünïcödé 中文中",
+]
+
+
+@pytest.fixture(scope="module", params=["uncased", "cased", "roberta"])
+def folder(request, tmp_path_factory):
+    place = tmp_path_factory.mktemp("tokenizers") / request.param
+    return encoders.roberta(place) if request.param == "roberta" else encoders.bert(place, lowercase="un" in place.name)
+
+
+def test_ids_are_those_of_transformers(folder):
+    from transformers import AutoTokenizer
+
+    ours, theirs = loading.load(str(folder)), AutoTokenizer.from_pretrained(folder)
+    wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    assert [ids.tolist() for ids in ours.encode_all(TEXTS)] == wanted
+    assert (ours.size, ours.pad_id, ours.unk_id) == (len(theirs), theirs.pad_token_id, theirs.unk_token_id)
+
+
+def test_special_tokens_around_texts_are_those_of_transformers(folder):
+    from transformers import AutoTokenizer
+
+    ours, theirs = loading.load(str(folder)), AutoTokenizer.from_pretrained(folder)
+    first, second = ours.encode_all(["a movie", "charming"])
+    for texts, ids in ((["a movie"], [first]), (["a movie", "charming"], [first, second])):
+        assert [int(one) for piece in ours.frame.around(ids) for one in piece] == theirs(*texts)["input_ids"]
+
+
+def test_a_saved_tokenizer_json_gives_the_same_ids(folder, tmp_path):
+    from transformers import AutoTokenizer
+
+    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
+    ours, saved = loading.load(str(folder)), loading.load(str(tmp_path / "tokenizer.json"))
+    assert saved.frame == ours.frame
+    assert [a.tolist() for a in saved.encode_all(TEXTS)] == [b.tolist() for b in ours.encode_all(TEXTS)]
+
+
+def test_text_never_becomes_a_special_token(folder):
+    ours = loading.load(str(folder))
+    special = {ours.pad_id, ours.eos_id, *ours.frame.first}
+    for text in ("a [SEP] b [PAD] [CLS]", "a </s> b <pad> <s>"):
+        assert not special & set(ours.encode(text))
+
+
+def test_decoding_writes_special_tokens_and_leaves_padding_out(folder):
+    ours = loading.load(str(folder))
+    ids = [*ours.frame.first, *ours.encode("a charming movie"), *ours.frame.last, ours.pad_id]
+    begin, end = ours.piece(ours.frame.first[0]), ours.piece(ours.eos_id)
+    assert ours.decode(ids) == f"{begin} a charming movie {end}"
+
+
+def test_the_same_files_have_the_same_sha256_and_their_content_is_enough(folder):
+    ours = loading.load(str(folder))
+    again = loading.of_content(ours.model, name="again")
+    assert ours.sha256 == again.sha256 == loading.load(str(folder)).sha256
+    assert again.encode("a movie") == ours.encode("a movie")
+
+
+def test_a_t5s_tokenizer_stays_one():
+    ours = loading.load("sample:")
+    assert type(ours) is Tokenizer
+    assert ours.frame == Frame((), (ours.eos_id,), (ours.eos_id,))
+
+
+def test_a_vocabulary_without_special_tokens_is_one_sentence(tmp_path):
+    (tmp_path / "vocab.txt").write_text("a\nb\n")
+    with pytest.raises(TokenizerError, match="cannot be read"):
+        loading.load(str(tmp_path))
+
+
+def test_a_damaged_tokenizer_json_is_one_sentence(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (tmp_path / "tokenizer.json").write_text('{"added_tokens": []}')
+    with pytest.raises(TokenizerError, match="is no tokenizer of an encoder"):
+        loading.load(str(tmp_path))
+
+
+def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
+    with pytest.raises(TokenizerError, match="holds no tokenizer"):
+        loading.load(str(tmp_path))
