@@ -49,8 +49,7 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
             "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
             f"Get both: {install_command('train', 'plan')}"
         )
-    # TensorFlow only makes the program here: it needs no device, and its messages about its own build are hidden.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # TensorFlow only makes the program here: it needs no device.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     from t5prep.errors import UsageError
     from t5prep.plan import planner

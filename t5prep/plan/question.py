@@ -24,7 +24,7 @@ from t5prep.train.model.weight_layout import weight_layouts
 
 # Settings of a run that do not change the program of its step.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {"batch", "epochs", "metric", "model", "rates", "split", "steps", "weights"}
-NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup"}
+NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 
 
 @dataclasses.dataclass(frozen=True)

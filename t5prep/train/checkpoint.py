@@ -50,14 +50,11 @@ class State:
     schema: int = SCHEMA
 
     def judge(self, value: float) -> tuple[bool, int]:
-        """Return whether `value` is the best so far, and the number of evaluations since a better one.
-
-        An equal value counts as the best, because that checkpoint is trained longer.
-        """
+        """Return whether `value` is better than all before, and the number of evaluations since the best one."""
         if value != value:
             return False, self.stale + 1
-        if self.best is None or value == self.best:
-            return True, 0 if self.best is None else self.stale + 1
+        if self.best is None:
+            return True, 0
         better = value < self.best if self.metric in LOWER_IS_BETTER else value > self.best
         return better, 0 if better else self.stale + 1
 

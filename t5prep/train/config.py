@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train import metrics, unused
+from t5prep.train import evaluation_numbers, other_names, unused
+from t5prep.train.schedules import ENDLESS
+from t5prep.train.schedules import NAMES as SCHEDULES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +44,10 @@ class TrainConfig:
     # Optimizer
     optimizer: str = "adafactor"  # Raffel 2020 §3.1.2
     learning_rate: float = 1e-3  # constant, for fine-tuning (Raffel 2020 §3.5)
-    schedule: str = "constant"  # constant, warmup_constant, linear, inverse_sqrt, cosine
+    schedule: str = "constant"  # one of `schedules.NAMES`
     warmup: float = 0.0  # steps; below 1, a share of all steps
+    power: float = 1.0  # of polynomial; 1 is a straight line (transformers, get_polynomial_decay_schedule_with_warmup)
+    end_rate: float = 0.0  # the rate at which polynomial ends
     parameter_scale: bool = True  # Adafactor: the rate is relative to each weight's RMS (Shazeer & Stern 2018 §8)
     decay_rate: float = 0.8  # Adafactor's second moment: 1 - step^-0.8 (Shazeer & Stern 2018 §7.2)
     weight_decay: float = 0.0  # T5X adafactor.py; recipes set AdamW's usual 0.01
@@ -64,6 +68,7 @@ class TrainConfig:
     eval_split: str = "validation"
     eval_every: int = 0  # steps; 0: once an epoch
     eval_batch: int = 0  # 0: as `batch`
+    eval_rows: int = 0  # the first records of the split that are evaluated; 0: all
     metric: str = "auto"  # selects the best checkpoint; auto: accuracy where targets are one token, else loss
     patience: int = 0  # evaluations without a better metric until the run stops; 0: never
     generate: bool = False  # also generate at each evaluation and compute the task's metrics
@@ -80,19 +85,17 @@ class TrainConfig:
 FREE = frozenset(
     {
         *("data", "out", "tokenizer", "generate", "beams", "patience", "keep", "tensorboard"),
-        *("eval_split", "eval_every", "eval_batch", "save_every", "log_every"),
+        *("eval_split", "eval_every", "eval_batch", "eval_rows", "save_every", "log_every"),
         "shard",
     }
 )
 
-# Schedules that do not depend on the number of steps: a longer run has the same first steps as a shorter one.
-_ENDLESS = ("constant", "warmup_constant", "inverse_sqrt")
 _LENGTH = {"steps", "epochs"}
 
 _CHOICES = {
     "weights": ("pretrained", "random"),
     "optimizer": ("adafactor", "adamw"),
-    "schedule": ("constant", "linear", "warmup_constant", "inverse_sqrt", "cosine"),
+    "schedule": SCHEDULES,
     "dtype": ("auto", "bfloat16", "float32"),
 }
 
@@ -158,7 +161,8 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
         for key, value in source.items():
             if key not in known:
                 raise UsageError(
-                    f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
+                    other_names.name_here(key, value)
+                    or f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
                 )
             read[key] = _read(key, value, known[key])
         values = unused.without_overruled(values, read) | read
@@ -197,22 +201,29 @@ def _check(config: TrainConfig) -> None:
     for key, choices in _CHOICES.items():
         value = getattr(config, key)
         if value not in choices:
-            raise UsageError(f'{key} is "{value}".{did_you_mean(value, choices)} It can be {", ".join(choices)}.')
-    if config.metric not in ("auto", *metrics.NUMBERS):
+            ours = other_names.value_here(key, value)
+            meant = f" It is {ours} here: --set {key}={ours}" if ours else did_you_mean(value, choices)
+            raise UsageError(f'{key} is "{value}".{meant} It can be {", ".join(choices)}.')
+    if config.metric not in ("auto", *evaluation_numbers.ALL):
         raise UsageError(
-            f'metric is "{config.metric}".{did_you_mean(config.metric, metrics.NUMBERS)} '
-            f"It can be auto, {', '.join(metrics.NUMBERS)}."
+            f'metric is "{config.metric}".{did_you_mean(config.metric, evaluation_numbers.ALL)} '
+            f"It can be auto, {', '.join(evaluation_numbers.ALL)}."
         )
     for key in ("batch", "accumulate", "keep", "log_every", "beams"):
         if getattr(config, key) < 1:
             raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 1.")
-    for key in ("steps", "epochs", "warmup", "eval_every", "eval_batch", "patience", "save_every", "clip_norm"):
+    counts = ("steps", "epochs", "warmup", "eval_every", "eval_batch", "eval_rows", "patience", "save_every")
+    for key in (*counts, "clip_norm", "end_rate"):
         if getattr(config, key) < 0:
             raise UsageError(f"{key} is {getattr(config, key)}, and cannot be negative.")
     if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
         raise UsageError(f'shard is "{config.shard}". It can be auto, or a number of devices: --set shard=4')
     if not 0 <= config.seed < 2**31:  # dropout's masks are drawn from an int32
         raise UsageError(f"seed is {config.seed}, and must be at least 0 and below {2**31:,}.")
+    if config.power <= 0:
+        raise UsageError(f"power is {config.power}, and must be above 0.")
+    if config.end_rate > config.learning_rate:
+        raise UsageError(f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.")
     if not 0 <= config.dropout < 1:
         raise UsageError(f"dropout is {config.dropout}, and must be at least 0 and below 1.")
     if config.batch % config.accumulate:
@@ -236,5 +247,5 @@ def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[A
     A field that the other configuration does not have differs, too.
     """
     now = json.loads(dumps(ours))
-    free = FREE | (_LENGTH if ours.schedule in _ENDLESS else set())
+    free = FREE | (_LENGTH if ours.schedule in ENDLESS else set())
     return {key: (theirs.get(key), value) for key, value in now.items() if key not in free and theirs.get(key) != value}

@@ -7,7 +7,6 @@ Otherwise answers are generated. Only ids and one loss for each row leave the de
 
 import dataclasses
 import functools
-import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import metrics, run
 from t5prep.train.data import eval_batches, opening
+from t5prep.train.evaluation_numbers import DEFAULT_METRICS
 from t5prep.train.loss import token_losses
 from t5prep.train.model.generate import generate
 from t5prep.train.model.t5 import forward
@@ -30,9 +30,9 @@ from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows
 from t5prep.train.runtime.state import put_weights
+from t5prep.train.scored_rows import OneToken, ScoredRows, is_record
 
 MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
-DEFAULT_METRICS = ("squad", "rouge")  # for a task that names none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Evaluator:
     """Score one split of one dataset with the current weights; compiled once, and can be called many times.
 
     `generating`: generate answers where targets are longer than one token. `batch` is over all replicas.
-    `place`: the folder of the compiled programs.
+    `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
     Raises DatasetError where the split is missing, UsageError where the batch does not divide.
     """
 
@@ -72,11 +72,12 @@ class Evaluator:
         config: ModelConfig,
         *,
         layout: Layout,
-        data: str,
+        data: str | opening.Opened,
         split: str,
         batch: int,
         tokenizer: Tokenizer,
         dtype: tf.DType,
+        limit: int = 0,
         generating: bool = True,
         beams: int = 1,
         bootstrap: bool = False,
@@ -99,7 +100,14 @@ class Evaluator:
         # A task that names only loss and token accuracy (span corruption) has no answers to score.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
         self._generating = generating and of_answers and not self._packed
-        batches = functools.partial(eval_batches, data, split=split, batch=batch, with_ids=True, with_references=True)
+        # With targets of one token nothing is generated: one forward pass has the answers.
+        single = self._opened.target_length <= 2 or (
+            self._labels and all(len(tokenizer.encode(label)) == 1 for label in self._labels)
+        )
+        self._searching = self._generating and not single
+        batches = functools.partial(
+            eval_batches, self._opened, split=split, batch=batch, with_ids=True, with_references=True, limit=limit
+        )
         self._batches: Callable[[], Iterator[Rows]] = lambda: batches().as_numpy_iterator()
         score = functools.partial(_score, config=config, dtype=dtype)
         search = functools.partial(_search, config=config, dtype=dtype, length=self._opened.target_length, beams=beams)
@@ -108,9 +116,11 @@ class Evaluator:
 
     def __call__(self, weights: Mapping[str, Any], *, worst: int = 0) -> Evaluation:
         """Score every record with these weights on the devices. `worst`: how many of the wrong answers to keep."""
-        rows = _Rows(worst)
-        for batch, scored in each(self._score, weights, self._batches()):
+        rows, generated = ScoredRows(worst), []
+        for batch, scored in each(self._score_and_search if self._searching else self._score, weights, self._batches()):
             rows.add(batch, scored)
+            if self._searching:
+                generated += list(scored["answers"][is_record(batch)])
         labels, ids = np.concatenate(rows.labels), np.concatenate(rows.predicted)
         values: dict[str, Any] = metrics.perplexity(rows.losses, (labels != IGNORED_LABEL).sum(axis=1))
         values |= metrics.token_accuracy(labels, ids) | {"records": len(labels)}
@@ -118,7 +128,7 @@ class Evaluator:
         if not one_token and not self._generating:
             return Evaluation(values, [], [])
         if one_token:
-            speller = _OneToken(self._tokenizer, labels)
+            speller = OneToken(self._tokenizer, labels)
             answers = [speller.text(token) for token in ids[:, 0]]
             right = [speller.text(token) for token in labels[:, 0]]
             if len(set(right)) <= MOST_CLASSES:
@@ -126,8 +136,11 @@ class Evaluator:
             else:  # short answers, but no classes
                 values |= self._of_texts([[text] for text in right], answers)
             references: list[list[str]] = [[text] for text in right]
+        elif not self._searching:  # a label's text is one token, and a record has it in several
+            self._searching = True
+            return self(weights, worst=worst)
         else:
-            answers = [self._decode(row) for row in self._generated(weights)]
+            answers = [self._decode(row) for row in generated]
             references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
             values |= self._of_texts(references, answers)
             if self._labels and all(len(own) == 1 for own in references):  # classes whose names are several tokens
@@ -143,10 +156,10 @@ class Evaluator:
         ]
         return Evaluation(values, predictions, wrong)
 
-    def _generated(self, weights: Mapping[str, Any]) -> Iterator[np.ndarray]:
-        """Yield the ids of every record's answer."""
-        for batch, result in each(self._search, weights, self._batches(), columns=("input_ids", "attention_mask")):
-            yield from result["ids"][_is_record(batch)]
+    def _score_and_search(self, weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+        """Return the scores of a batch, and the ids of its generated `answers`, from one transfer of its rows."""
+        questions = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        return {**self._score(weights, batch), "answers": self._search(weights, questions)["ids"]}
 
     def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a target, without its EOS and padding."""
@@ -163,59 +176,6 @@ class Evaluator:
         if self._bootstrap:
             values |= metrics.rouge(references, answers, normalize="normalized_rouge" in self.wanted, bootstrap=True)
         return values
-
-
-class _Rows:
-    """Hold what is kept of every scored record, in the split's order."""
-
-    def __init__(self, worst: int) -> None:
-        self._worst = worst
-        self.ids: list[str] = []
-        self.references: list[list[str]] = []
-        self.labels: list[np.ndarray] = []
-        self.predicted: list[np.ndarray] = []
-        self.losses: list[float] = []
-        self.highest: list[tuple[float, int, list[int]]] = []  # (loss, row, inputs) of wrong rows; a heap
-
-    def add(self, batch: Mapping[str, np.ndarray], scored: Mapping[str, np.ndarray]) -> None:
-        mask = _is_record(batch)
-        labels, predicted = batch["labels"][mask], scored["ids"][mask]
-        first = len(self.losses)
-        self.labels.append(labels)
-        self.predicted.append(predicted)
-        self.losses += [float(loss) for loss in scored["loss"][mask]]
-        if batch["id"].ndim == 1:
-            self.ids += [id.decode() for id in batch["id"][mask]]
-        texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
-        self.references += [[text.decode() for text in own if text] for own in texts]
-        if not self._worst:
-            return
-        wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
-        inputs = batch["input_ids"][mask]
-        for row in np.flatnonzero(wrong):
-            entry = (self.losses[first + row], first + int(row), [int(token) for token in inputs[row] if token])
-            (heapq.heappush if len(self.highest) < self._worst else heapq.heappushpop)(self.highest, entry)
-
-
-class _OneToken:
-    """Decode single tokens: a label to its word, and any other token to a text that equals no label."""
-
-    def __init__(self, tokenizer: Tokenizer, labels: np.ndarray) -> None:
-        self._tokenizer = tokenizer
-        self._words = {int(token): tokenizer.decode([int(token)]) for token in np.unique(labels[:, 0])}
-
-    def text(self, token: int) -> str:
-        token = int(token)
-        if token in self._words:
-            return self._words[token]
-        word = self._tokenizer.decode([token])
-        return self._tokenizer.piece(token) if word in self._words.values() or not word else word
-
-
-def _is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return bool[batch]: true for records, false for the rows without labels that fill up the last batch."""
-    mask: np.ndarray = (batch["labels"] != IGNORED_LABEL).any(axis=1)
-    return mask
 
 
 def _score(

@@ -1,19 +1,22 @@
 """Move training batches from the shards to the devices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import train_batches
+from t5prep.train.data.opening import Opened
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import put_rows
 
 
-def device_batches(config: TrainConfig, *, layout: Layout, start_step: int, tokenizer: str) -> Iterator[dict[str, Any]]:
+def device_batches(
+    opened: Sequence[Opened], config: TrainConfig, *, layout: Layout, start_step: int
+) -> Iterator[dict[str, Any]]:
     """Yield every batch from `start_step` on, on the devices; each host reads its own rows."""
     host, hosts = layout.row_reader
     rows = train_batches(
-        config.data,
+        opened,
         split=config.split,
         global_batch=config.batch,
         seed=config.seed,
@@ -21,7 +24,6 @@ def device_batches(config: TrainConfig, *, layout: Layout, start_step: int, toke
         rates=config.rates or None,
         host=host,
         hosts=hosts,
-        tokenizer=tokenizer,
     )
     for batch in rows.as_numpy_iterator():
         yield put_rows(batch, layout)

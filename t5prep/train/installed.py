@@ -1,7 +1,6 @@
 """Check that what training needs is installed, before it is imported."""
 
 import importlib.util
-import os
 import sys
 
 from t5prep.errors import UsageError
@@ -9,7 +8,7 @@ from t5prep.io.installation import install_command
 
 
 def need_tensorflow() -> None:
-    """Raise UsageError, with the install command, where TensorFlow is missing; otherwise silence its start-up messages.
+    """Raise UsageError, with the install command, where TensorFlow is missing.
 
     The error says so where TensorFlow has no release for this Python.
     """
@@ -21,4 +20,3 @@ def need_tensorflow() -> None:
                 "makes an environment that has one."
             )
         raise UsageError(f"TensorFlow is not installed here. Install it with the trainer: {install_command('train')}")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors are raised; its log is about GPUs

@@ -187,24 +187,6 @@ METRICS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-# All numbers of an evaluation, by which the best checkpoint can be selected: of loss, classes and generated texts.
-NUMBERS = (
-    *(
-        "loss",
-        "perplexity",
-        "token_accuracy",
-        "accuracy",
-        *(f"{mean}_{name}" for mean in ("macro", "weighted") for name in ("precision", "recall", "f1")),
-        "em",
-        "f1",
-        "bleu",
-        "word_accuracy",
-        "char_accuracy",
-    ),
-    *("rouge1_f1", "rouge2_f1", "rougeL_f1", "rougeL_precision", "rougeL_recall"),
-)
-
-
 def compute(
     names: Iterable[str],
     *,

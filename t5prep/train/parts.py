@@ -18,7 +18,14 @@ def optimizer_of(config: TrainConfig) -> Optimizer:
 def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
     """Return the learning rate schedule over `steps`; a warmup below 1 is a share of them."""
     warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
-    return schedule(config.schedule, learning_rate=config.learning_rate, total_steps=steps, warmup_steps=warmup)
+    return schedule(
+        config.schedule,
+        learning_rate=config.learning_rate,
+        total_steps=steps,
+        warmup_steps=warmup,
+        power=config.power,
+        end_rate=config.end_rate,
+    )
 
 
 def dtype_of(name: str, *, platform: str) -> tf.DType:

@@ -1,7 +1,7 @@
 """Compute learning rates as functions of the step: step 0 is the first update, `total_steps - 1` the last.
 
 Warmup rises in equal steps and reaches the full rate at its last step, so no update has a rate of zero or one above the
-full rate; decay would reach zero one step after the last.
+full rate; decay would reach its end one step after the last.
 """
 
 import math
@@ -11,16 +11,32 @@ from t5prep.errors import UsageError, did_you_mean
 
 Schedule = Callable[[int], float]  # step → learning rate
 
-NAMES = ("constant", "warmup_constant", "linear", "inverse_sqrt", "cosine")
+NAMES = (
+    *("constant", "warmup_constant", "linear", "constantlinear", "cosine", "polynomial"),
+    *("inverse_sqrt", "warmup_inverse_sqrt"),
+)
+
+# Schedules that do not depend on the number of steps: a longer run has the same first steps as a shorter one.
+ENDLESS = ("constant", "warmup_constant", "inverse_sqrt", "warmup_inverse_sqrt")
 
 
-def schedule(name: str, *, learning_rate: float, total_steps: int, warmup_steps: int = 0) -> Schedule:
+def schedule(
+    name: str,
+    *,
+    learning_rate: float,
+    total_steps: int,
+    warmup_steps: int = 0,
+    power: float = 1.0,
+    end_rate: float = 0.0,
+) -> Schedule:
     """Return one of `NAMES`.
 
     constant: always `learning_rate`. warmup_constant: rises to it in `warmup_steps`, then stays. linear: warmup, then
-    falls in a straight line. cosine: warmup, then falls along half a cosine. inverse_sqrt: `learning_rate` for
-    `warmup_steps`, then falls with the square root of the step, as T5 was pre-trained (rate 0.01 and 10,000 steps;
-    Raffel et al. 2020, 3.1.2).
+    falls in a straight line. constantlinear: `learning_rate` for `warmup_steps`, then falls in a straight line (ttt).
+    cosine: warmup, then falls along half a cosine. polynomial: warmup, then falls to `end_rate` as the remaining share of
+    the steps to the power of `power`. inverse_sqrt: `learning_rate` for `warmup_steps`, then falls with the square root
+    of the step, as T5 was pre-trained (rate 0.01 and 10,000 steps; Raffel et al. 2020, 3.1.2). warmup_inverse_sqrt: the
+    same after a linear warmup (Vaswani et al. 2017, 5.3; T5X's linear_warmup * rsqrt_decay).
 
     Raises UsageError for another name, or a warmup that is longer than the training.
 
@@ -41,14 +57,16 @@ def schedule(name: str, *, learning_rate: float, total_steps: int, warmup_steps:
     def rate(step: int) -> float:
         rise = min(1.0, (step + 1) / warmup)
         left = min(max((total_steps - step) / remaining, 0.0), 1.0)
-        if name == "constant":
-            return learning_rate
-        if name == "warmup_constant":
-            return learning_rate * rise
-        if name == "linear":
-            return learning_rate * min(rise, left)
-        if name == "cosine":
-            return learning_rate * min(rise, 0.5 - 0.5 * math.cos(math.pi * left))
-        return learning_rate / math.sqrt(max(step + 1, warmup) / warmup)
+        root = math.sqrt(max(step + 1, warmup) / warmup)
+        return {
+            "constant": learning_rate,
+            "warmup_constant": learning_rate * rise,
+            "linear": learning_rate * min(rise, left),
+            "constantlinear": learning_rate * left,
+            "cosine": learning_rate * min(rise, 0.5 - 0.5 * math.cos(math.pi * left)),
+            "polynomial": min(learning_rate * rise, end_rate + (learning_rate - end_rate) * left**power),
+            "inverse_sqrt": learning_rate / root,
+            "warmup_inverse_sqrt": learning_rate * rise / root,
+        }[name]
 
     return rate

@@ -64,9 +64,12 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     opened = opening.open_all(config.data, split=config.split)
     manifests = [one.manifest for one in opened]
     unused.check_data(config, manifests)
+    evaluated = [
+        opening.open_split(one, split=config.eval_split) for one in opened if config.eval_split in one.manifest.splits
+    ]
     tokenizer = run.open_tokenizer(manifests[0], name=config.tokenizer)
     data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
-    in_epoch = steps_per_epoch(config.data, split=config.split, global_batch=config.batch)
+    in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
         raise UsageError("How long? --set epochs=3, or --set steps=10000.")
@@ -110,17 +113,17 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
         Evaluator(
             shape,
             layout=layout,
-            data=one.data,
+            data=one,
             split=config.eval_split,
             batch=config.eval_batch or config.batch,
+            limit=config.eval_rows,
             tokenizer=tokenizer,
             dtype=dtype_of(config.dtype, platform=layout.platform),
             generating=config.generate,
             beams=config.beams,
             place=place,
         )
-        for one in opened
-        if config.eval_split in one.manifest.splits
+        for one in evaluated
     ]
     eval_every = (config.eval_every or min(in_epoch, steps)) if evaluators else 0
     save_every = config.save_every or eval_every or min(in_epoch, steps)
@@ -159,7 +162,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
         return state
 
     with _Signals() as signals:
-        batches = device_batches(config, layout=layout, start_step=state.step, tokenizer=tokenizer.sha256)
+        batches = device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=logged, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         if state.step and due(state.step, eval_every) and not state.metrics:  # it stopped before its evaluation

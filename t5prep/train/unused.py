@@ -5,18 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep.dataset.manifest import Manifest
-from t5prep.errors import UsageError
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.train import evaluation_numbers, schedules
 
 # Setting → the setting that decides whether it has an effect, and the values with which it has.
 COUNTS_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "parameter_scale": ("optimizer", ("adafactor",)),
     "decay_rate": ("optimizer", ("adafactor",)),
     **dict.fromkeys(("weight_decay", "beta1", "beta2", "epsilon"), ("optimizer", ("adamw",))),
-    "warmup": ("schedule", ("warmup_constant", "linear", "inverse_sqrt", "cosine")),
+    "warmup": ("schedule", tuple(name for name in schedules.NAMES if name != "constant")),
+    **dict.fromkeys(("power", "end_rate"), ("schedule", ("polynomial",))),
     "beams": ("generate", (True,)),
 }
 # Settings of an evaluation; a dataset without the split is not evaluated.
-OF_EVALUATION = ("patience", "generate", "metric", "eval_batch")
+OF_EVALUATION = ("patience", "generate", "metric", "eval_batch", "eval_rows")
 
 
 def without_overruled(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,15 +45,13 @@ def check(config: Any) -> None:
 
 
 def check_data(config: Any, manifests: Sequence[Manifest]) -> None:
-    """Raise UsageError for a setting that has no effect with these datasets."""
-    if not any(config.eval_split in dataset.splits for dataset in manifests):
-        for key in OF_EVALUATION:
-            if key in _set(config):
-                has = ", ".join(sorted({split for dataset in manifests for split in dataset.splits}))
-                raise UsageError(
-                    f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
-                    f' "{config.eval_split}" to evaluate (it has {has}). Name one with --set eval_split=…, or leave it out.'
-                )
+    """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
+    evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
+    if not evaluated:
+        _refuse_settings_of_evaluation(config, manifests)
+    if config.metric != "auto":
+        for dataset in evaluated:
+            _check_metric(config, dataset)
     if config.generate and all(dataset.settings.layout == "packed" for dataset in manifests):
         raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
     if config.generate and all(dataset.settings.target_length <= 2 for dataset in manifests):
@@ -59,6 +59,35 @@ def check_data(config: Any, manifests: Sequence[Manifest]) -> None:
             "generate does nothing where targets are one token: each evaluation has the answers already."
             " Leave it out: --set generate=false"
         )
+
+
+def _refuse_settings_of_evaluation(config: Any, manifests: Sequence[Manifest]) -> None:
+    """Raise UsageError for an evaluation split that was asked for, or a setting that needs one: no dataset has it."""
+    splits = sorted({split for dataset in manifests for split in dataset.splits})
+    has = f"it has {', '.join(splits)}"
+    if "eval_split" in _set(config):
+        raise UsageError(
+            f'eval_split is "{config.eval_split}", and the data has no such split ({has}).'
+            f"{did_you_mean(config.eval_split, splits)} Name one with --set eval_split=…, or leave it out."
+        )
+    for key in OF_EVALUATION:
+        if key in _set(config):
+            raise UsageError(
+                f"{key} is {getattr(config, key)}, and does nothing: the data has no split"
+                f' "{config.eval_split}" to evaluate ({has}). Name one with --set eval_split=…, or leave it out.'
+            )
+
+
+def _check_metric(config: Any, dataset: Manifest) -> None:
+    """Raise UsageError where an evaluation of the dataset will not have the number that selects the best checkpoint."""
+    has = evaluation_numbers.possible(dataset, split=config.eval_split, generate=config.generate)
+    if config.metric in has:
+        return
+    generated = evaluation_numbers.possible(dataset, split=config.eval_split, generate=True)
+    way = "Generate answers: --set generate=true" if config.metric in generated else "Choose one of these, or auto."
+    raise UsageError(
+        f"metric is {config.metric}, and an evaluation of {dataset.settings.task} has only {', '.join(has)}. {way}"
+    )
 
 
 def _set(config: Any) -> list[str]:

@@ -46,6 +46,7 @@ def main() -> None:
     from t5prep import sources
     from t5prep.dataset.settings import Settings
     from t5prep.train import config as configs
+    from t5prep.train.data import opening
     from t5prep.train.feeding import device_batches
     from t5prep.train.loop import Stepper
     from t5prep.train.runtime.devices import open_layout
@@ -54,14 +55,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         data = Path(place) / "sample"
         settings = Settings(task="so_quality", options={}, input_length=512, target_length=2, splits={"train": 1.0})
-        made = prepare(settings, source=sources.resolve("sample:"), tokenizer="sample:", out=data, workers=1, kept=None)
+        prepare(settings, source=sources.resolve("sample:"), tokenizer="sample:", out=data, workers=1, kept=None)
         config = configs.build(configs.read_recipe("tiny"), {"data": (str(data),)})
         device = concurrent.futures.ThreadPoolExecutor(1)  # one after the other, as a device computes
 
         def step(*_):
             return None, None, None, Ended(device.submit(time.sleep, SECONDS))
 
-        batches = device_batches(config, layout=open_layout(), start_step=0, tokenizer=made.tokenizer.sha256)
+        opened = opening.open_all(config.data, split=config.split)
+        batches = device_batches(opened, config, layout=open_layout(), start_step=0)
         stepper = Stepper(
             step, Variables({}, {}, None), batches, rate=lambda _: 1e-3, wanted=lambda number: number % 10 == 0
         )

@@ -64,7 +64,9 @@ def test_lower_is_better_for_losses_and_nan_is_never_best(tmp_path: Path) -> Non
     assert checkpoints.best(str(tmp_path))[1].step == 3
     assert _state(1, metric="loss", best=0.5).judge(0.4) == (True, 0)
     assert _state(1, metric="loss", best=0.5, stale=1).judge(0.6) == (False, 2)
-    assert _state(1, best=0.5, stale=1).judge(0.5) == (True, 2)  # as good, and trained longer; patience goes on
+    assert _state(1, best=0.5, stale=1).judge(0.5) == (False, 2)  # as good is not better, and patience goes on
+    assert _state(1, metric="em").judge(0.0) == (True, 0)  # the first value is the best of one
+    assert _state(1, metric="em", best=0.0).judge(0.0) == (False, 1)
     assert _state(1, best=0.5).judge(float("nan")) == (False, 1)
 
 

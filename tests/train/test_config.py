@@ -8,7 +8,7 @@ import toy_dataset
 
 from t5prep.errors import UsageError
 from t5prep.train import config as configs
-from t5prep.train import unused
+from t5prep.train import evaluation_numbers, other_names, unused
 
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:
@@ -58,12 +58,37 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
         ({"batch": 6, "accumulate": 4}, "4 equal parts"),
         ({"steps": 5, "epochs": 1}, "Both steps and epochs"),
         ({"data": "a,b", "rates": "1"}, "one for each"),
+        ({"lr": "3e-4"}, 'no setting "lr": it is learning_rate here. Write --set learning_rate=3e-4'),
+        ({"num_train_epochs": 3}, "Write --set epochs=3"),
+        ({"gradient_accumulation_steps": "4"}, "all parts of an accumulation). Write --set accumulate=4"),
+        ({"per_device_train_batch_size": "8"}, "it is batch here (batch counts the rows of a step over all devices"),
+        ({"eval_steps": "500"}, "Write --set eval_every=500"),
+        ({"save_steps": "500"}, "Write --set save_every=500"),
+        ({"fp16": "true"}, "(float16 overflows in T5, bfloat16 does not). Write --set dtype=bfloat16"),
+        ({"bf16": True}, "Write --set dtype=bfloat16"),
+        ({"bf16": "false"}, "Write --set dtype=float32"),
+        ({"warmup_ratio": "0.1"}, "a share of all steps). Write --set warmup=0.1"),
+        ({"evaluation_strategy": "epoch"}, "Write --set eval_every=0"),
+        ({"lr_scheduler_type": "constant_with_warmup"}, "Write --set schedule=warmup_constant"),
+        ({"schedule": "warmuplinear"}, "It is linear here: --set schedule=linear"),
+        ({"dtype": "fp16"}, "It is bfloat16 here"),
+        ({"schedule": "polynomial", "power": 0}, "power is 0.0, and must be above 0"),
+        ({"schedule": "polynomial", "end_rate": 1}, "above the learning_rate"),
     ],
 )
 def test_mistakes(values: dict, said: str) -> None:
     with pytest.raises(UsageError) as raised:
         configs.build(values)
     assert said in str(raised.value)
+
+
+def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> None:
+    ours = {field.name for field in dataclasses.fields(configs.TrainConfig)}
+    assert {name for name, _ in other_names.NAMES.values()} <= ours
+    assert not ours & other_names.NAMES.keys()
+    for key, values in other_names.VALUES.items():
+        for theirs, value in values.items():
+            assert getattr(configs.build({key: value}), key) == value, theirs
 
 
 def test_unknown_recipes_files_and_settings(tmp_path) -> None:
@@ -99,6 +124,10 @@ def test_what_may_change_between_two_starts() -> None:
         ({"optimizer": "adamw", "parameter_scale": False}, "parameter_scale is False, and does nothing"),
         ({"optimizer": "adamw", "decay_rate": 0.5}, "--set optimizer=adafactor"),
         ({"warmup": 10}, "does nothing with schedule=constant"),
+        (
+            {"power": 2},
+            "power is 2.0, and does nothing with schedule=constant. Leave it out, or --set schedule=polynomial",
+        ),
         ({"beams": 4}, "beams is 4, and does nothing with generate=false. Leave it out, or --set generate=true"),
         ({"data": "a", "rates": "1"}, "does nothing with a single dataset"),
     ],
@@ -125,6 +154,14 @@ def test_another_optimizer_than_the_recipes_takes_its_settings_away() -> None:
         ({"patience": 3}, ["train"], {}, 'patience is 3, and does nothing: the data has no split "validation"'),
         ({"generate": True}, ["train"], {}, "generate is True"),
         ({"metric": "loss"}, ["train"], {}, "metric is loss"),
+        ({"eval_rows": 9}, ["train"], {}, "eval_rows is 9"),
+        (
+            {"eval_split": "validatoin"},
+            ["train", "validation"],
+            {},
+            "no such split .it has train, validation.. Did you mean",
+        ),
+        ({"eval_split": "train"}, ["train"], {}, ""),
         ({"generate": True}, ["train", "validation"], {"layout": "packed"}, "packed"),
         ({"generate": True}, ["train", "validation"], {"target_length": 2}, "one token"),
         ({"generate": True}, ["train", "validation"], {}, ""),
@@ -142,3 +179,52 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
         return
     with pytest.raises(UsageError, match=said):
         unused.check_data(config, [made])
+
+
+@pytest.mark.parametrize(
+    ("metric", "task", "longest", "generate", "said"),
+    [
+        (
+            "em",
+            ["squad"],
+            8,
+            False,
+            "metric is em, and an evaluation of .* has only loss, perplexity, token_accuracy. Gen",
+        ),
+        ("em", ["squad"], 8, True, ""),
+        ("bleu", ["squad"], 8, True, "Choose one of these, or auto"),
+        ("accuracy", ["classification"], 8, False, "--set generate=true"),
+        ("accuracy", ["classification"], 4, False, ""),  # perhaps of one token
+        ("em", ["token_accuracy"], 8, True, "has only loss, perplexity, token_accuracy. Choose"),
+        ("rougeL_f1", [], 8, True, ""),
+        ("word_accuracy", ["diacritics"], 8, True, ""),
+        ("loss", ["squad"], 8, False, ""),
+        ("auto", ["squad"], 8, False, ""),
+    ],
+)
+def test_a_metric_that_no_evaluation_will_have_is_refused(
+    tmp_path, metric: str, task: list, longest: int, generate: bool, said: str
+) -> None:
+    made = toy_dataset.write(tmp_path, {"train": [4], "validation": [4]})
+    split = dataclasses.replace(made.splits["validation"], lengths={"step": [16, 4], "joint": [[16, longest, 4]]})
+    made = dataclasses.replace(
+        made,
+        task=dataclasses.replace(made.task, metrics=task),
+        settings=dataclasses.replace(made.settings, target_length=8),
+        splits={**made.splits, "validation": split},
+    )
+    config = configs.build({"metric": metric, "generate": generate})
+    if not said:
+        unused.check_data(config, [made])
+        return
+    with pytest.raises(UsageError, match=said):
+        unused.check_data(config, [made])
+
+
+def test_the_numbers_of_each_metric_are_those_that_it_computes() -> None:
+    metrics = pytest.importorskip("t5prep.train.metrics")
+    pytest.importorskip("rouge_score")
+    assert evaluation_numbers.OF_METRIC.keys() == metrics.METRICS.keys()
+    for name, numbers in evaluation_numbers.OF_METRIC.items():
+        values = metrics.compute([name], references=["a b", "c"], predictions=["a b", "d"])
+        assert {key for key, value in values.items() if isinstance(value, float)} == set(numbers), name

@@ -18,11 +18,25 @@ from t5prep.train.schedules import NAMES, schedule
         ("linear", 8, [0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2]),
         ("cosine", 4, [0.5, 1, 1.5, 2, 2, 1.7071, 1, 0.2929]),
         ("inverse_sqrt", 4, [2, 2, 2, 2, 1.7889, 1.6330, 1.5119, 1.4142]),
+        ("warmup_inverse_sqrt", 4, [0.5, 1, 1.5, 2, 1.7889, 1.6330, 1.5119, 1.4142]),
+        ("constantlinear", 4, [2, 2, 2, 2, 2, 1.5, 1, 0.5]),
+        ("polynomial", 4, [0.5, 1, 1.5, 2, 2, 1.5, 1, 0.5]),
     ],
 )
 def test_rates(name, warmup, rates):
     rate = schedule(name, learning_rate=2.0, total_steps=8, warmup_steps=warmup)
     assert [float(rate(step)) for step in range(8)] == pytest.approx(rates, abs=1e-4)
+
+
+@pytest.mark.parametrize(("power", "end"), [(1.0, 0.0), (2.0, 0.1), (0.5, 1.0)])
+def test_polynomial_is_that_of_transformers(power, end):
+    """`get_polynomial_decay_schedule_with_warmup`, which counts the updates made: ours counts the one to make."""
+    rate = schedule("polynomial", learning_rate=2.0, total_steps=12, warmup_steps=3, power=power, end_rate=end)
+    for made in range(3, 12):
+        theirs = (2.0 - end) * (1 - (made - 3) / (12 - 3)) ** power + end
+        assert rate(made) == pytest.approx(theirs)
+    assert [rate(step) for step in range(3)] == pytest.approx([2 / 3, 4 / 3, 2.0])
+    assert rate(12) == pytest.approx(end)
 
 
 @pytest.mark.parametrize("name", NAMES)

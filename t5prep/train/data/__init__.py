@@ -17,7 +17,7 @@ __all__ = ["eval_batches", "steps_per_epoch", "train_batches"]
 
 
 def train_batches(
-    data: str | Sequence[str],
+    data: str | Sequence[str | Opened],
     *,
     split: str = "train",
     global_batch: int,
@@ -78,7 +78,7 @@ def train_batches(
 
 
 def eval_batches(
-    data: str,
+    data: str | Opened,
     *,
     split: str = "validation",
     batch: int,
@@ -87,16 +87,19 @@ def eval_batches(
     with_ids: bool = False,
     with_references: bool = False,
     tokenizer: str | None = None,
+    limit: int = 0,
 ) -> tf.data.Dataset:
     """Return every record of a split once, in the order of its shards, as batches of `batch / hosts` rows.
 
-    The last batches are filled up with rows that the loss ignores: their labels are all -100, their `id` is "". Each
-    host gets a contiguous part. `with_references` adds string[rows, most], "" where a record has fewer (a task with one
-    right answer writes none: then the column is empty). Raises DatasetError and UsageError.
+    `limit` takes only that many records, the first ones: records lie in random order. The last batches are filled up
+    with rows that the loss ignores: their labels are all -100, their `id` is "". Each host gets a contiguous part.
+    `with_references` adds string[rows, most], "" where a record has fewer (a task with one right answer writes none: then
+    the column is empty). Raises DatasetError and UsageError.
     """
     _check_rows(batch, host=host, hosts=hosts)
     opened = open_split(data, split=split, tokenizer=tokenizer)
     rows, records = batch // hosts, sum(opened.counts)
+    records = min(limit or records, records)
     part = -(-records // batch) * rows
     begin, end = min(host * part, records), min((host + 1) * part, records)
     filling = tf.data.Dataset.from_tensors(features.blank(opened)).repeat(part - (end - begin))
@@ -107,7 +110,7 @@ def eval_batches(
     return _served(whole.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
 
-def steps_per_epoch(data: str | Sequence[str], *, split: str = "train", global_batch: int) -> int:
+def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train", global_batch: int) -> int:
     """Return after how many steps every record was seen: all datasets' records divided by the batch, rounded up."""
     opened = open_all([data] if isinstance(data, str) else data, split=split)
     return -(-sum(sum(one.counts) for one in opened) // global_batch)

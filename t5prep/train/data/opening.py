@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from t5prep.dataset.manifest import Manifest, Split, load
 from t5prep.errors import DatasetError, UsageError, did_you_mean
@@ -11,13 +11,17 @@ from t5prep.io import gcs, paths
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """Describe one split whose shards are complete. `paths` and `counts` leave out shards without records."""
+    """Describe one split whose shards are complete. `paths` and `counts` leave out shards without records.
+
+    `sizes` holds the bytes of the shards of all splits that are there, by name.
+    """
 
     data: str
     manifest: Manifest
     split: Split
     paths: tuple[str, ...]
     counts: tuple[int, ...]
+    sizes: Mapping[str, int] = dataclasses.field(repr=False, compare=False)
 
     @property
     def input_length(self) -> int:
@@ -35,13 +39,17 @@ class Opened:
         return shape[0] if shape else None
 
 
-def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened:
+def open_split(data: str | Opened, *, split: str, tokenizer: str | None = None) -> Opened:
     """Open a split after checking its dataset: manifest, split, tokenizer, the size of every shard.
 
-    `tokenizer` is the SHA-256 of the SentencePiece model that the ids must come from; None checks nothing.
-    Raises DatasetError.
+    `data` that is opened already, with any split, is not read again. `tokenizer` is the SHA-256 of the SentencePiece
+    model that the ids must come from; None checks nothing. Raises DatasetError.
     """
-    dataset = load(data)
+    if isinstance(data, Opened):
+        dataset, sizes, data = data.manifest, data.sizes, data.data
+    else:
+        dataset = load(data)
+        sizes = _sizes(data, [shard.name for own in dataset.splits.values() for shard in own.shards])
     if split not in dataset.splits:
         raise DatasetError(
             f'{data} has no split "{split}", only {", ".join(dataset.splits)}.{did_you_mean(split, dataset.splits)} '
@@ -53,7 +61,6 @@ def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened
             f"another tokenizer ({tokenizer[:12]}…). Prepare it again with the model's: --tokenizer MODEL"
         )
     shards = dataset.splits[split].shards
-    sizes = _sizes(data, [shard.name for shard in shards])
     for shard in shards:
         if sizes.get(shard.name) != shard.bytes:
             there = f"{sizes[shard.name]:,} bytes" if shard.name in sizes else "missing"
@@ -70,10 +77,11 @@ def open_split(data: str, *, split: str, tokenizer: str | None = None) -> Opened
         split=dataset.splits[split],
         paths=tuple(paths.at(data, shard.name) for shard in full),
         counts=tuple(shard.records for shard in full),
+        sizes=sizes,
     )
 
 
-def open_all(data: Sequence[str], *, split: str, tokenizer: str | None = None) -> list[Opened]:
+def open_all(data: Sequence[str | Opened], *, split: str, tokenizer: str | None = None) -> list[Opened]:
     """Open the datasets of a mixture by `open_split`, and check that they agree on tokenizer, layout and lengths.
 
     Raises DatasetError and UsageError.

@@ -46,6 +46,10 @@ def check_batch(config: TrainConfig, replicas: int) -> None:
         raise UsageError(
             f"A batch of {config.batch} cannot be cut into {replicas} replicas × accumulate={config.accumulate}."
         )
+    if config.eval_batch % replicas:
+        raise UsageError(
+            f"eval_batch is {config.eval_batch}, and cannot be cut into {replicas} replicas: take a multiple of {replicas}."
+        )
 
 
 def compile_step(
