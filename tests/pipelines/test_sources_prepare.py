@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from servers.gcs_emulator import put
 from servers.internet import Internet
 from servers.kaggle import zip_of
 
@@ -67,13 +68,13 @@ def test_a_streamed_hub_corpus_gives_the_bytes_of_the_files_on_disk(
 
 
 @pytest.mark.slow
-def test_every_source_gives_the_bytes_of_the_files_on_disk(internet: Internet, tmp_path: Path):
-    internet.bucket.objects = {f"corpora/so/{name}": body for name, body in CSV.items()}
+def test_every_source_gives_the_bytes_of_the_files_on_disk(internet: Internet, bucket: str, tmp_path: Path):
+    put(bucket, {f"so/{name}": body for name, body in CSV.items()})
     sources = {
         "kaggle": internet.kaggle.publish("imoore/60k", CSV, version=3),
         "zenodo": internet.zenodo.publish(5, {"so.zip": zip_of(CSV)}),
         "hub": internet.hub.publish("a/so", CSV),
-        "bucket": "gs://corpora/so",
+        "bucket": f"{bucket}/so",
         "web": internet.page("example.org/so.zip", zip_of(CSV)),
     }
     near = prepared("so_quality", local(CSV, tmp_path / "files"), tmp_path / "near", "--fresh")

@@ -390,6 +390,14 @@ def front(emulator: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
     front.close()
 
 
+def put(bucket: str, objects: dict[str, bytes]) -> None:
+    """Upload objects into a bucket, `gs://NAME`, with Google's own client."""
+    from t5prep.io import gcs
+
+    for name, body in objects.items():
+        gcs.client().bucket(bucket.removeprefix("gs://")).blob(name).upload_from_string(body)
+
+
 @pytest.fixture
 def bucket(front: Front, emulator: int) -> str:
     """An empty bucket, as gs://NAME."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from servers.gcs import Bucket
 from servers.http import Answer, Request, Server, file_answer
 from servers.hub import Hub
 from servers.kaggle import Kaggle
@@ -29,13 +28,12 @@ class Internet:
     def __init__(self, server: Server, environment: dict[str, str]):
         self.server, self.environment = server, environment
         self.zenodo, self.kaggle, self.hub = Zenodo(), Kaggle(), Hub(cdn=f"http://localhost:{server.port}")
-        self.bucket = Bucket()
         self.pages: dict[str, Answer] = {}
         server.apps = {
             "zenodo.org": self.zenodo,
             "api.kaggle.com": self.kaggle,
             "storage.googleapis.com": self.kaggle.storage,
-            "127.0.0.1": self._loopback,
+            "127.0.0.1": self.hub,
             "localhost": self.hub.storage,
             "example.org": self._page,
             "mirror.example.net": self._page,
@@ -48,10 +46,6 @@ class Internet:
 
     def _page(self, request: Request) -> Answer:
         return self.pages.get(request.host + request.path, Answer(404))
-
-    def _loopback(self, request: Request) -> Answer:
-        """The Hub (HF_ENDPOINT) and the storage emulator (STORAGE_EMULATOR_HOST) are reached without a proxy."""
-        return self.bucket(request) if request.path.startswith(("/storage/", "/download/")) else self.hub(request)
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +68,6 @@ def internet(
         "REQUESTS_CA_BUNDLE": str(authority),
         "SSL_CERT_FILE": str(authority),
         "HF_ENDPOINT": f"http://127.0.0.1:{server.port}",
-        "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{server.port}",
         "HOME": str(home),
         "HF_HOME": str(home / "huggingface"),
         "HF_HUB_DISABLE_TELEMETRY": "1",
