@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,24 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextlib.contextmanager
+def whole_directory(out: Path) -> Iterator[Path]:
+    """Yield a directory beside `out` to fill; rename it to `out` at the end. Raises OutputError where `out` exists."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
+    place = out.with_name(f"{UNFINISHED}{out.name}-{os.getpid()}")
+    try:
+        place.mkdir(parents=True)
+        yield place
+        if out.exists():
+            out.rmdir()
+        os.replace(place, out)
+    except OSError as error:
+        raise OutputError(explain(error, out)) from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def write_scratch(path: Path, data: bytes) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from t5prep.errors import SourceError
-from t5prep.io import cache_folder
+from t5prep.io import atomic_files, cache_folder
 from t5prep.sources.download import Fetched
 
 _PATIENCE = 5.0  # seconds of waiting for the lock before a line says why
@@ -86,7 +86,5 @@ def _keep(place: Path, name: str, part: Path, fetched: Fetched) -> Blob:
     part.chmod(0o444)
     part.replace(blob.path)
     ref = place / "refs" / f"{name}.json"
-    draft = ref.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps({"sha256": blob.sha256, "bytes": blob.bytes}) + "\n")
-    draft.replace(ref)
+    atomic_files.write_whole(ref, (json.dumps({"sha256": blob.sha256, "bytes": blob.bytes}) + "\n").encode())
     return blob

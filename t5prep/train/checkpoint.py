@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from t5prep import __version__
 from t5prep.errors import DatasetError, OutputError, UsageError
-from t5prep.io import byte_sizes
+from t5prep.io import atomic_files, byte_sizes
 from t5prep.train import config as configs
 from t5prep.train.runtime import hosts
 
@@ -212,10 +212,7 @@ def write_text(path: str, text: str) -> None:
         with tf.io.gfile.GFile(path, "w") as file:
             file.write(text)
         return
-    draft = f"{path}.part"
-    Path(draft).write_text(text, encoding="utf-8")
-    _to_disk(draft)
-    os.replace(draft, path)
+    atomic_files.write_whole(Path(path), text.encode())
     _to_disk(os.path.dirname(path))
 
 

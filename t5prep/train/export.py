@@ -3,17 +3,12 @@
 The best checkpoint is exported unless another is named. The directory appears complete or not at all.
 """
 
-import contextlib
 import json
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.tokens import huggingface_files
 from t5prep.train import card, run
@@ -32,7 +27,7 @@ def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float3
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
-    with _whole_directory(Path(out)) as place:
+    with atomic_files.whole_directory(Path(out)) as place:
         shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # the names in transformers 5 and 4
         if opened.tokenizer:
             huggingface_files.write(place, opened.tokenizer, config=shape)
@@ -75,7 +70,7 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
         return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
 
     signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
-    with _whole_directory(Path(out)) as place:
+    with atomic_files.whole_directory(Path(out)) as place:
         serving = tf.function(serve, input_signature=signature)
         tf.saved_model.save(module, str(place), signatures={"serving_default": serving})
         if opened.tokenizer:
@@ -85,24 +80,6 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
 
 def _card(opened: run.Model, out: str, licence: str) -> bytes:
     return card.model_card(opened, name=Path(out).absolute().name, licence=licence).encode()
-
-
-@contextlib.contextmanager
-def _whole_directory(out: Path) -> Iterator[Path]:
-    """Yield a directory beside `out` to fill; rename it to `out` at the end. Raises OutputError where `out` exists."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
-    place = out.with_name(f"{atomic_files.UNFINISHED}{out.name}-{os.getpid()}")
-    try:
-        place.mkdir(parents=True)
-        yield place
-        if out.exists():
-            out.rmdir()
-        os.replace(place, out)
-    except OSError as error:
-        raise OutputError(atomic_files.explain(error, out)) from error
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
