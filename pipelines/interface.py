@@ -12,7 +12,7 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import byte_sizes, cache_folder
-from t5prep.prepare import task_settings
+from t5prep.prepare import source_check, task_settings
 from t5prep.prepare.memory_budget import DEFAULT
 from t5prep.tasks import registry
 from t5prep.tasks.registry import Definition
@@ -75,7 +75,9 @@ def prepare(
     place = source or definition.task.corpus.source
     if not place:
         raise UsageError(f"{task} has no source of its own. Say where the rows are: --source mine.csv")
-    resolved = sources.resolve(place, include=definition.choose(options).files)
+    chosen = definition.choose(options)
+    kind = settings.get("format") or definition.task.corpus.format
+    resolved = source_check.without_documents(sources.resolve(place, include=chosen.files), kind=kind)
     return run(
         task_settings.choose(definition, options=options, source=resolved, **settings),
         source=resolved,

@@ -15,7 +15,7 @@ from pipelines.local_progress import LocalProgress
 from pipelines.work import Finish, PrepareBlock, WriteShard, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
-from t5prep.errors import SourceError, TokenizerError, UsageError
+from t5prep.errors import UsageError
 from t5prep.io import byte_sizes, paths
 from t5prep.prepare import (
     evaluation_sets,
@@ -23,18 +23,16 @@ from t5prep.prepare import (
     memory_budget,
     output_folder,
     overwriting,
+    source_check,
     split_counts,
     task_settings,
 )
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
-from t5prep.reading import blocks, formats, parallel_files
 from t5prep.reading.blocks import Block
-from t5prep.sources import RawFile, Resolved
-from t5prep.tasks import columns as task_columns
+from t5prep.sources import Resolved
 from t5prep.tasks import registry
-from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
@@ -73,10 +71,14 @@ def prepare(
     loaded = loading.load(tokenizer)
     task = task or registry.get(settings.task)
     chosen = task.choose(settings.options)
-    settings = task_settings.with_tokenizer(task_settings.complete(settings, chosen), chosen, loaded)
+    settings = task_settings.complete(settings, chosen)
     if runner == "dataflow" and (own := Chain(settings.filter).files()):
         raise UsageError(f"--filter with a file of yours ({next(iter(own))}) runs on this machine: --runner local")
-    check(settings, chosen, source=source, tokenizer=loaded)
+    source = source_check.without_documents(source, kind=settings.format or chosen.task.corpus.format)
+    settings = source_check.with_label_names(settings, source=source)
+    chosen = task.choose(settings.options)
+    settings = task_settings.with_tokenizer(settings, chosen, loaded)
+    source_check.check(settings, chosen, source=source, tokenizer=loaded)
     settings = split_counts.resolved(settings, chosen, source=source)
     if loaded.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
@@ -183,40 +185,6 @@ def _first(work: PrepareBlock, *, block_bytes: int) -> Iterator[Any]:
     parts = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
     elements = itertools.chain.from_iterable(parts)
     return itertools.takewhile(lambda element: not isinstance(element, Block) or element.data is None, elements)
-
-
-def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
-    """Check before any work what would make all of it vain: a missing column, a class word that does not fit.
-
-    Raises SourceError, UsageError or TokenizerError.
-    """
-    wanted = [*task.columns.all, *([settings.group_column] if settings.group_column else [])]
-    if not source.files:
-        raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
-    for word in task.classes if settings.target == "text" else ():
-        pieces = tokenizer.encode(word)
-        if len(pieces) + 1 > settings.target_length:
-            raise TokenizerError(
-                f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
-                f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
-            )
-    elements = parallel_files.match(source.files, task.pairs)
-    if not settings.format and not task.task.corpus.format:
-        formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
-    first = elements[0]
-    parts = parallel_files.scan(
-        first, kind=settings.format, encoding=settings.encoding, otherwise=task.task.corpus.format
-    )
-    columns = _columns(next(parts, None))
-    if columns and (missing := task_columns.missing(wanted, columns)):
-        raise SourceError(f"{parallel_files.files(first)[0].name} has no column {missing}")
-
-
-def _columns(block: Block | None) -> Sequence[str]:
-    if block is None or block.columns:
-        return block.columns if block else ()
-    first = next((row.record for row in blocks.read(block) if row.record), None)
-    return tuple(first or ())
 
 
 def _identity(settings: Settings, task: Definition, source: Resolved, tokenizer: Tokenizer) -> output_folder.Identity:

@@ -11,7 +11,7 @@ from pipelines import engines
 from pipelines.prepare import prepare
 from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
-from t5prep.prepare import task_settings
+from t5prep.prepare import source_check, task_settings
 from t5prep.tasks import registry
 
 
@@ -21,6 +21,7 @@ def prepared(
     """A dataset with the given choices; those not given are the command line's."""
     name = choices.pop("task", "so_quality")
     resolved = sources.resolve(str(source), include=choices.pop("include", ()))
+    resolved = source_check.without_documents(resolved, kind=choices.get("format", ""))
     how = {
         key: choices.pop(key)
         for key in ("kept", "fresh", "overwrite", "memory", "runner", "arguments")

@@ -95,6 +95,9 @@ class Settings:
     limit: int | None = option(None, "read only so many rows (of each split, where files are splits)", least=1)
     format: str = option("", "where file names do not say it: csv, tsv, jsonl, parquet or text", changes_tokens=True)
     encoding: str = option("utf-8", "of text files", changes_tokens=True)
+    records: str = option(
+        "", "where JSON documents have their rows, as in data[].paragraphs[].qas[]", changes_tokens=True
+    )
 
     def __post_init__(self) -> None:
         """Raise UsageError for a value that cannot work with any task."""

@@ -45,7 +45,12 @@ def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: 
     left = file.rows
     if left == 0:
         return
-    how = {"kind": settings.format, "encoding": settings.encoding, "otherwise": corpus.format}
+    how = {
+        "kind": settings.format,
+        "encoding": settings.encoding,
+        "otherwise": corpus.format,
+        "records": settings.records,
+    }
     for block in parallel_files.scan(file.element, **how, block_bytes=block_bytes):
         if left is None:
             yield block

@@ -7,7 +7,7 @@ from typing import Any
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.prepare.filters.chain import Chain
-from t5prep.reading import split_files
+from t5prep.reading import json_documents, split_files
 from t5prep.sources import Resolved
 from t5prep.tasks import options as task_options
 from t5prep.tasks.chosen_task import ChosenTask
@@ -66,6 +66,8 @@ def complete(settings: Settings, task: ChosenTask) -> Settings:
     if task.spans:
         _check_spans(settings, task)
     Chain(settings.filter)
+    if settings.records:
+        json_documents.check_path(settings.records)
     return dataclasses.replace(settings, options=task_options.plain(task.options))
 
 

@@ -11,7 +11,17 @@ from collections.abc import Iterator, Sequence
 
 from t5prep import sources
 from t5prep.errors import BalanceError, SourceError
-from t5prep.reading import csv_rows, encodings, formats, line_rows, parquet_rows, row_ends, text_block
+from t5prep.reading import (
+    csv_rows,
+    encodings,
+    formats,
+    json_documents,
+    line_rows,
+    nested,
+    parquet_rows,
+    row_ends,
+    text_block,
+)
 from t5prep.reading.encodings import Readable
 from t5prep.reading.formats import Format
 from t5prep.reading.parquet_rows import Part
@@ -68,6 +78,11 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
         if not encodings.keeps_structure(format.encoding):
             inline, reader = True, encodings.Recoded(reader, format.encoding)
             format = dataclasses.replace(format, encoding="utf-8", written=codecs.lookup(format.encoding).name)
+        if format.kind == "jsonl" and (format.records or json_documents.is_array(head[len(mark) :])):
+            yield from _of_document(reader, file, format, size=block_bytes)
+            return
+        if format.kind == "jsonl" and json_documents.is_object(head[len(mark) :]):
+            json_documents.refuse_object(reader, encoding=format.encoding, name=file.name)
         yield from _cut(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
 
 
@@ -94,9 +109,10 @@ def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
 def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
     if block.format.kind == "parquet":
         part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
-        wanted = [column for column in block.columns if not columns or column in columns]
+        needed = nested.roots(columns)
+        wanted = [column for column in block.columns if not columns or column in needed]
         with sources.open_random(block.file) as file:
-            yield from parquet_rows.read(file, part, name=block.file.name, columns=wanted, check_types=bool(columns))
+            yield from parquet_rows.read(file, part, name=block.file.name, columns=wanted, checked=columns)
         return
     yield from text_block.rows(
         content(block),
@@ -130,6 +146,20 @@ def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
                 f'{block.file.name} has {block.columns.count(name)} columns named "{name}", and which one is meant cannot '
                 "be told. Give each a name of its own in the first line of the file."
             )
+
+
+def _of_document(reader: Readable, file: RawFile, format: Format, *, size: int) -> Iterator[Block]:
+    """Yield the rows of one JSON document as blocks of JSON lines, each of about `size` bytes."""
+    lines, held, first, offset = [], 0, 1, 0
+    form = dataclasses.replace(format, records="")
+    for line in json_documents.lines(reader, format.records, encoding=format.encoding, name=file.name):
+        lines.append(line)
+        held += len(line)
+        if held >= size:
+            yield Block(file, form, (), first, len(lines), offset, held, b"".join(lines))
+            first, offset, lines, held = first + len(lines), offset + held, [], 0
+    if lines:
+        yield Block(file, form, (), first, len(lines), offset, held, b"".join(lines))
 
 
 def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline: bool, size: int) -> Iterator[Block]:

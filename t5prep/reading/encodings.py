@@ -65,7 +65,7 @@ class Recoded:
 
 # The first bytes of files that are not text, and what to do with such files.
 _NO_TEXT = {
-    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it (zstd -d), or pack it by gzip",
+    b"\x28\xb5\x2f\xfd": "packed by zstd: let its name end in .zst",
     b"\x1f\x8b": "packed by gzip: let its name end in .gz",
     b"BZh": "packed by bzip2: let its name end in .bz2",
     b"\xfd7zXZ": "packed by xz: let its name end in .xz",

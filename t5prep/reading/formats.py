@@ -1,6 +1,7 @@
 """List the file formats, and detect the format of a file by its name."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from t5prep.errors import UsageError
@@ -17,7 +18,13 @@ SUFFIXES = {
     ".text": "text",
 }
 KINDS = ("csv", "tsv", "jsonl", "parquet", "text")
-PACKED = (".gz", ".bz2", ".xz")
+# Documents that lie beside data.
+_ABOUT = re.compile(
+    r"(^|/)(licen[cs]e|copying|notice|readme|citation|changelog|authors|contributing|(sha\d+|md5)sums?)(\.txt)?$"
+    r"|\.(md|rst|pdf|bib|cff|html?)$",
+    re.IGNORECASE,
+)
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +33,14 @@ class Format:
 
     TSV has no quoting (GLUE's files and IANA's registration have none).
 
-    `written` is the encoding of the file itself, where its blocks have been recoded to `encoding`.
+    `written` is the encoding of the file itself, where its blocks have been recoded to `encoding`. `records` is the path
+    to the rows of a JSON document, "" for JSON lines and for an array.
     """
 
     kind: str
     encoding: str = "utf-8"
     written: str = ""
+    records: str = ""
 
     @property
     def quoted(self) -> bool:
@@ -52,6 +61,17 @@ def detect(name: str, *, kind: str = "", encoding: str = "utf-8") -> Format:
     if not known:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
     return Format(known, encoding)
+
+
+def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str], list[str]]:
+    """Return the names of files with rows, and those of documents about them; none are documents where `kind` is given.
+
+    >>> without_documents(["LICENSE", "a.csv", "README.txt", "notes"])
+    (['a.csv', 'notes'], ['LICENSE', 'README.txt'])
+    """
+    documents = [name for name in names if _ABOUT.search(name)] if not kind else []
+    rows = [name for name in names if name not in set(documents)]
+    return (rows, documents) if any(_kind(name) for name in rows) else (list(names), [])
 
 
 def check_names(names: Sequence[str], *, uri: str) -> None:

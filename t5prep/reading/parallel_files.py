@@ -61,11 +61,18 @@ def files(element: RawFile | Pair) -> tuple[RawFile, ...]:
 
 
 def scan(
-    element: RawFile | Pair, *, kind: str, encoding: str, otherwise: str = "", block_bytes: int = BLOCK_BYTES
+    element: RawFile | Pair,
+    *,
+    kind: str,
+    encoding: str,
+    otherwise: str = "",
+    records: str = "",
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Block]:
     """Yield the blocks of a file (blocks.scan), or of the paired lines of two files.
 
-    `kind` is the format as the user names it, or ""; `otherwise` is the format of files whose names do not tell it.
+    `kind` is the format as the user names it, or ""; `otherwise` is the format of files whose names do not tell it;
+    `records` is the path to the rows of JSON documents.
     Raises SourceError where one file of a pair has more lines.
     """
     if isinstance(element, Pair):
@@ -73,7 +80,9 @@ def scan(
     else:
         says = unpacked_name(element.name).lower().endswith(tuple(formats.SUFFIXES))
         form = formats.detect(element.name, kind=kind or ("" if says else otherwise), encoding=encoding)
-        yield from blocks.scan(element, form, block_bytes=block_bytes)
+        if records and form.kind != "jsonl":
+            raise SourceError(f"--records is for JSON documents, and {element.name} is {form.kind}.")
+        yield from blocks.scan(element, dataclasses.replace(form, records=records), block_bytes=block_bytes)
 
 
 def _scan_pair(pair: Pair, *, encoding: str, block_bytes: int) -> Iterator[Block]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from t5prep.errors import SourceError
-from t5prep.reading import values
+from t5prep.reading import nested, values
 from t5prep.reading.rows import Record, Row
 
 # The size of a part of a row group. Each part decodes the group from its beginning, so parts are larger than blocks.
@@ -65,14 +65,20 @@ def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) ->
         raise SourceError(f"{name} cannot be read ({error}). Fetch it again.") from error
 
 
-def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], check_types: bool) -> Iterator[Row]:
-    """Yield the rows of a part with these columns; `check_types` rejects values that are no text (values.not_text)."""
+def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], checked: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of a part with these columns; in those that are `checked`, a value that is no text is a reason.
+
+    Columns that lead into others (`answers.text`) are added to the rows.
+    """
     number = part.first
     for batch in batches(file, part, name=name, columns=columns):
         for record in _records(batch):
             if isinstance(record, str):
                 yield Row(number, None, record)
-            elif reason := values.nul(record) or (values.not_text(record, columns) if check_types else ""):
+                number += 1
+                continue
+            record = nested.with_paths(record, checked)
+            if reason := values.nul(record) or (values.not_text(record, checked) if checked else ""):
                 yield Row(number, None, reason)
             else:
                 yield Row(number, record)

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from t5prep.reading import csv_by_arrow, csv_rows, line_rows, values
+from t5prep.reading import csv_by_arrow, csv_rows, line_rows, nested, values
 from t5prep.reading.formats import Format
 from t5prep.reading.rows import Row
 
@@ -52,6 +52,7 @@ def rows(
         elif not row:
             yield Row(number, None)
         else:
+            row = nested.with_paths(row, check_types)
             reason = values.damage(row, format, broken=broken) if suspicious else ""
             reason = reason or (values.not_text(row, check_types) if check_types else "")
             yield Row(number, None if reason else row, reason)

@@ -66,6 +66,7 @@ def _examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
         kind=dataset_manifest.settings.format,
         encoding=dataset_manifest.settings.encoding,
         otherwise=chosen_task.task.corpus.format,
+        records=dataset_manifest.settings.records,
     )
 
     def examples() -> Iterator[Example]:

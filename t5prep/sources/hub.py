@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from t5prep.errors import SourceError
-from t5prep.sources import archives, local
+from t5prep.sources import archives, hub_card, local
 from t5prep.sources import cache as caches
 from t5prep.sources.download import Download
 from t5prep.sources.grammar import Place
@@ -66,7 +66,9 @@ def resolve(
     found = checked(files, place.uri, include=include, offered=offered)
     if any("/partial-" in file.name for file in found):
         print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
-    return Resolved(place.uri, info.sha, found, licence=licence, citation=citation)
+    facts = info.card_data.to_dict() if info.card_data else {}
+    names = hub_card.class_names(facts, place.part)
+    return Resolved(place.uri, info.sha, found, licence=licence, citation=citation, class_names=names)
 
 
 def _info(place: Place, revision: str | None, token: str | None, *, absent: Any = None) -> Any:

@@ -11,7 +11,7 @@ from t5prep.sources.grammar import Place
 from t5prep.sources.http import Checksum
 from t5prep.sources.raw import glob_pattern
 
-_DATA = re.compile(r"\.(parquet|csv|tsv|jsonl?|ndjson|txt|source|target)(\.(gz|bz2|xz))?$|\.zip$", re.IGNORECASE)
+_DATA = re.compile(r"\.(parquet|csv|tsv|jsonl?|ndjson|txt|source|target)(\.(gz|bz2|xz|zst))?$|\.zip$", re.IGNORECASE)
 _ABOUT = re.compile(r"(^|/)(\.|README|LICEN[CS]E|dataset_infos?\.json|requirements)", re.IGNORECASE)
 
 

@@ -21,6 +21,7 @@ from t5prep.sources.redact import quiet_logs
 _UNPACK: dict[str, Callable[[BinaryIO], BinaryIO]] = {
     ".gz": cast(Callable[[BinaryIO], BinaryIO], lambda raw: gzip.GzipFile(fileobj=raw)),
     ".bz2": cast(Callable[[BinaryIO], BinaryIO], bz2.BZ2File),
+    ".zst": cast(Callable[[BinaryIO], BinaryIO], lambda raw: _Zstd(raw)),
     ".xz": cast(Callable[[BinaryIO], BinaryIO], lzma.LZMAFile),
 }
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
@@ -39,7 +40,7 @@ def unpacked_name(name: str) -> str:
 
 
 def open_stream(file: RawFile) -> BinaryIO:
-    """Return the bytes of a file or a zip member from its start, unpacked where its name ends in .gz, .bz2 or .xz.
+    """Return the bytes of a file or a zip member from its start, unpacked where its name ends in .gz, .bz2, .xz or .zst.
 
     Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
     """
@@ -119,6 +120,28 @@ def _check_status(file: RawFile, status: os.stat_result) -> None:
             f"{file.path} was changed while it was read: it has {status.st_size:,} bytes now. Let it be written to its "
             "end, and run this again."
         )
+
+
+class _Zstd:
+    """Unpack a stream that Zstandard packed, by Arrow: Python has no reader of it before 3.14."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        import pyarrow
+
+        self._raw = raw
+        self._stream = pyarrow.CompressedInputStream(raw, "zstd")
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most `size` bytes. Raises EOFError for a stream that is damaged or ends too early."""
+        try:
+            return bytes(self._stream.read(size))
+        except OSError as error:
+            raise EOFError(str(error)) from error
+
+    def close(self) -> None:
+        """Close the packed stream too."""
+        self._stream.close()
+        self._raw.close()
 
 
 class _Bounded(io.RawIOBase):

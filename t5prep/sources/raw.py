@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from t5prep.errors import SourceError
@@ -33,13 +33,16 @@ class RawFile:
 
 @dataclasses.dataclass(frozen=True)
 class Resolved:
-    """Hold a pinned source: the URI asked for (without credentials), revision, files, licence and citation."""
+    """Hold a pinned source: the URI asked for (without credentials), revision, files, licence, citation, and names of classes.
+
+    `class_names` are those of columns that hold numbers, as a Hub dataset's card gives them."""
 
     uri: str
     revision: str
     files: tuple[RawFile, ...]
     licence: str
     citation: str
+    class_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def wanted(name: str, include: Sequence[str]) -> bool:

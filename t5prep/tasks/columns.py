@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from t5prep.errors import did_you_mean
+from t5prep.reading import nested
 
 # A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
 # end means that the column may be missing.
@@ -55,7 +56,7 @@ def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
     """
     for column in columns:
         alternatives = (column,) if isinstance(column, str) else column
-        if not any(name in ("", *there) for name in alternatives):
+        if not any(name in ("", *there) or nested.root(name) in there for name in alternatives):
             quoted = " or ".join(f'"{name}"' for name in alternatives)
             return f"{quoted}; it has {', '.join(there)}.{did_you_mean(alternatives[0], there)}"
     return ""

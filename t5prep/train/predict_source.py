@@ -20,7 +20,7 @@ from t5prep.train.predict_file import AnswerFile
 from t5prep.train.predict_formats import Writer
 from t5prep.train.rows_to_predict import STDIN, Rows
 
-_MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"PAR1": ".parquet"}
+_MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,14 +26,23 @@ def test_a_place_inside_the_source_is_refused(tmp_path: Path) -> None:
     assert prepare(folder, tmp_path / "out").exit_code == 0
 
 
-def test_a_licence_beside_the_rows_is_named_with_a_glob_that_works(tmp_path: Path) -> None:
+def test_a_licence_beside_the_rows_is_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    write_csv(folder / "rows.csv", questions(9))
+    (folder / "LICENSE").write_text("Do what you like.\n")
+    done = prepare(folder, tmp_path / "out")
+    assert (done.exit_code, "not read, because they are about the data: LICENSE" in done.stderr) == (0, True)
+
+
+def test_a_stranger_beside_the_rows_is_named_with_a_glob_that_works(tmp_path: Path) -> None:
     folder = tmp_path / "my corpus"
     (folder / "deep").mkdir(parents=True)
     write_csv(folder / "deep" / "rows.csv", questions(9))
-    (folder / "LICENSE").write_text("Do what you like.\n")
+    (folder / "notes").write_text("Do what you like.\n")
     refused = prepare(folder, tmp_path / "out")
     assert refused.exit_code == 1
-    assert "the name LICENSE does not say what format it is in" in refused.stderr
+    assert "the name notes does not say what format it is in" in refused.stderr
     (glob,) = shlex.split(refused.stderr.partition("--source ")[2])
     assert prepare(glob, tmp_path / "out").exit_code == 0
 

@@ -93,7 +93,8 @@ def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
         "dedup": "exact", "near_words": 3, "near_jaccard": 0.7, "near_hashes": 64, "filter": ("words",),
         "decontaminate": ("a",), "decontaminate_words": 8,
         "held_out": 0.1, "group_column": "page",
-        "shards": 3, "seed": 1, "target": "class", "limit": 9, "format": "csv", "encoding": "latin-1",
+        "shards": 3, "seed": 1, "target": "class", "limit": 9, "records": "a[]", "format": "csv",
+        "encoding": "latin-1",
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Settings)}
     key = token_cache.key(chosen, tokenizer="t5", code="1")

@@ -10,7 +10,7 @@ from t5prep.reading.formats import Format
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        (b"\x28\xb5\x2f\xfd\x04\x00\x99", "a.txt.zst is packed by zstd: unpack it (zstd -d), or pack it by gzip"),
+        (b"\x28\xb5\x2f\xfd\x04\x00\x99", "packed by zstd: let its name end in .zst"),
         (b"\x1f\x8b\x08\x00\xff\xff", "packed by gzip: let its name end in .gz"),
         (b"PK\x03\x04\x14\xff\xfe", "a zip archive or a spreadsheet"),
         (b"PAR1\x15\x04\xff\x80", "Parquet: say --format parquet"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,7 +104,15 @@ def test_include_without_a_match_tells_what_there_is(tree: Path):
         resolve(str(tree), include="x.csv")
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
+def zstd(data: bytes) -> bytes:
+    """Two frames, as parallel packers write them."""
+    codec, half = pyarrow.Codec("zstd"), len(data) // 2
+    return b"".join(codec.compress(part).to_pybytes() for part in (data[:half], data[half:]))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress), ("zst", zstd)]
+)
 def test_packed_files_are_unpacked_as_they_are_read(suffix: str, pack, tmp_path: Path):
     body = os.urandom(1000) * 300
     (tmp_path / f"a.jsonl.{suffix}").write_bytes(pack(body))
@@ -113,9 +122,9 @@ def test_packed_files_are_unpacked_as_they_are_read(suffix: str, pack, tmp_path:
     assert file.bytes == (tmp_path / file.name).stat().st_size
 
 
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
 def test_a_packed_file_that_was_cut_is_said_to_be_damaged(suffix: str, tmp_path: Path):
-    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[suffix]
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstd}[suffix]
     (tmp_path / f"a.{suffix}").write_bytes(pack(os.urandom(5000))[:-900])
     (file,) = resolve(str(tmp_path)).files
     with pytest.raises(SourceError, match="damaged"):

@@ -1,0 +1,201 @@
+"""Read one JSON document as rows: an array of objects, or arrays inside of objects, named by a path.
+
+The rows become JSON lines, so that all that follows reads them as such.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from t5prep.errors import SourceError, UsageError
+from t5prep.reading.encodings import Readable
+
+# A document that is read by a path is held in memory whole.
+LARGEST_BYTES = 512 << 20
+_CHUNK = 1 << 20
+_ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
+_STEP = re.compile(r"[^.\[\]]+(\[\])?|\[\]")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_ARRAY = "[]"
+
+
+def is_array(head: bytes) -> bool:
+    """Check whether the beginning of a file is that of one array of objects, and not of JSON lines.
+
+    >>> is_array(b'[{"a": 1},'), is_array(b'[{"a": 1}]'), is_array(b'[{"a": 1}]\\n[{"a": 2}]'), is_array(b"[1]")
+    (True, True, False, False)
+    """
+    if not _ARRAY_OF_OBJECTS.match(head):
+        return False
+    first, _, rest = head.strip().partition(b"\n")
+    return not (rest.strip() and _is_whole(first))
+
+
+def is_object(head: bytes) -> bool:
+    """Check whether the beginning of a file is that of one object written in several lines."""
+    first, _, rest = head.lstrip().partition(b"\n")
+    return bool(re.fullmatch(rb'\{\s*("[^"]*"\s*:\s*[\[{]?\s*)?', first.rstrip())) and rest.strip()[:1] in (
+        b'"',
+        b"{",
+        b"[",
+    )
+
+
+def refuse_object(reader: Readable, *, encoding: str, name: str) -> None:
+    """Raise SourceError for a document that is one object, with the path to its rows where it has some."""
+    document = _whole(reader, encoding=encoding, name=name)
+    path = suggest(document) if isinstance(document, Mapping) else ""
+    where = f'--records "{path}"' if path else "--records NAME[]"
+    raise SourceError(f"{name} is one JSON document, not JSON lines. Say where its rows are: {where}")
+
+
+def check_path(path: str) -> None:
+    """Raise UsageError for what is no path to rows."""
+    steps = path.split(".")
+    if not all(_STEP.fullmatch(step) for step in steps) or not steps[-1].endswith(_ARRAY) or _ARRAY in steps[1:]:
+        raise UsageError(
+            f'--records "{path}": it is the way to an array of rows, each array marked by [], as in data[].paragraphs[].qas[]'
+        )
+
+
+def lines(reader: Readable, path: str, *, encoding: str, name: str) -> Iterator[bytes]:
+    """Yield each row of a document as one line of JSON, in its encoding. Raises SourceError for what is no such document.
+
+    A row is an object of the last array of the path; it also has the texts and numbers of the objects around it. Where
+    two have a field of one name, the inner one has it, and the outer one's is named after its array: `data.id`.
+    """
+    if path in ("", _ARRAY):
+        for element in _elements(reader, encoding=encoding, name=name):
+            yield element.encode(encoding, "surrogateescape") + b"\n"
+        return
+    count = 0
+    for record in _walk(_whole(reader, encoding=encoding, name=name), path.split("."), []):
+        count += 1
+        yield json.dumps(record).encode(encoding) + b"\n"
+    if not count:
+        raise SourceError(f"{name} has no rows at --records {path}.")
+
+
+def suggest(record: Mapping[str, Any]) -> str:
+    """Return the longest path to an array of objects inside of an object, as `data[].paragraphs[].qas[]`, or "".
+
+    >>> suggest({"version": "1", "data": [{"title": "a", "paragraphs": [{"qas": [{"question": "b"}], "context": "c"}]}]})
+    'data[].paragraphs[].qas[]'
+    """
+    best = ""
+    for key, value in record.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping) and _STEP.fullmatch(key):
+            deeper = suggest(value[0])
+            path = f"{key}[].{deeper}" if deeper else f"{key}[]"
+            # Small objects inside of a row (the text and the place of an answer) are rather a column of it.
+            if deeper or "question" not in record:
+                best = max(best, path, key=lambda text: text.count(_ARRAY))
+    return best
+
+
+def _walk(
+    value: Any, steps: list[str], around: list[tuple[str, Mapping[str, Any]]], *, name: str = ""
+) -> Iterator[Any]:
+    """Yield the rows that the steps lead to. `around` are the objects around `value`, each with the name of its array."""
+    if not steps:
+        yield _merged(value, around) if isinstance(value, Mapping) else value
+        return
+    key = steps[0].removesuffix(_ARRAY)
+    inner = value
+    if key:
+        if not isinstance(value, Mapping) or key not in value:
+            return
+        inner = value[key]
+        fields = {field: own for field, own in value.items() if field != key and _is_plain(own)}
+        around = [*around, (name, fields)]
+    is_array = steps[0].endswith(_ARRAY) and isinstance(inner, list)
+    for one in inner if is_array else [inner]:
+        yield from _walk(one, steps[1:], around, name=key)
+
+
+def _merged(row: Mapping[str, Any], around: list[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return a row with the fields of the objects around it, the outermost last."""
+    record = dict(row)
+    for name, fields in reversed(around):
+        for field, own in fields.items():
+            known_as = f"{name}.{field}" if name and field in record else field
+            record.setdefault(known_as, own)
+    return record
+
+
+def _is_whole(line: bytes) -> bool:
+    """Check whether a line is JSON by itself."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_plain(field: Any) -> bool:
+    """Check whether a field is a text, a number, or a list of texts."""
+    return not isinstance(field, dict | list) or (
+        isinstance(field, list) and all(isinstance(one, str) for one in field)
+    )
+
+
+def _whole(reader: Readable, *, encoding: str, name: str) -> Any:
+    """Return the value of a whole document. Raises SourceError."""
+    data = bytearray()
+    while chunk := reader.read(_CHUNK):
+        data += chunk
+        if len(data) > LARGEST_BYTES:
+            raise SourceError(
+                f"{name} is one JSON document of more than {LARGEST_BYTES >> 20} MiB. Turn its rows into JSON lines first."
+            )
+    try:
+        return json.loads(data.decode(encoding, "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{name} is not one JSON document: {error}.") from None
+
+
+def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
+    """Yield each value of one array as it is written, in one line. Only so much of the document is held as one value needs."""
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    decode = json.JSONDecoder().raw_decode
+    text, place, count, wanted, ended = "", 0, 0, _CHUNK, False
+    while True:
+        place = _after_space(text, place)
+        if place < len(text) and count == 0 and text[place] == "[":
+            place = _after_space(text, place + 1)
+            count = 1
+        if place < len(text) and text[place] == "]":
+            if text[place + 1 :].strip() or reader.read(1).strip():
+                raise SourceError(f"{name} goes on after the end of its array of rows.")
+            return
+        try:
+            _, end = decode(text, place)
+            after = _after_space(text, end)
+            if after == len(text) and not ended:
+                raise ValueError("the next character decides whether the value is whole")
+            if text[after : after + 1] not in (",", "]"):
+                raise SourceError(f"{name} is not one JSON document: after its row {count:,} comes no comma.")
+        except (ValueError, RecursionError) as error:
+            if ended:
+                raise SourceError(
+                    f"{name} is not one JSON document: row {count:,} of its array is broken ({error})."
+                ) from None
+            if len(text) - place > LARGEST_BYTES:
+                raise SourceError(f"{name} is not one JSON document: row {count:,} of its array has no end.") from None
+            chunk = reader.read(wanted)
+            ended = not chunk
+            text, place = text[place:] + decoder.decode(chunk, ended), 0
+            # For a value longer than a chunk the buffer doubles, so that the time to find its end stays linear.
+            wanted = max(_CHUNK, len(text))
+            continue
+        yield text[place:end].replace("\r", " ").replace("\n", " ")
+        count += 1
+        place = after + (text[after] == ",")
+
+
+def _after_space(text: str, place: int) -> int:
+    """Return where the space that begins at a place ends."""
+    found = _SPACE.match(text, place)
+    return found.end() if found else place

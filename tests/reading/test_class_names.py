@@ -1,0 +1,100 @@
+"""Names of numbered classes are used by themselves: from a Parquet file's metadata, or from a Hub dataset's card."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from preparing import prepared
+
+from t5prep.errors import SourceError
+from t5prep.reading import class_names
+from t5prep.sources import hub_card
+
+NAMES = ["World", "Sports", "Sci/Tech"]
+COLUMNS = {"inputs_column": "text", "targets_column": "label"}
+HOW = {"task": "text2text", "tokenizer": "sample:", "splits": {"train": 1.0}, "target_length": 16}
+
+
+def news(path: Path, *, names: list[str] | None = None, labels: pa.DataType = pa.int64()) -> Path:  # noqa: B008 - a type
+    """A Parquet file as `datasets` writes it."""
+    table = pa.table({"text": [f"news {n}" for n in range(9)], "label": pa.array([n % 3 for n in range(9)], labels)})
+    feature = {"names": names or NAMES, "_type": "ClassLabel"}
+    facts = {"info": {"features": {"text": {"dtype": "string", "_type": "Value"}, "label": feature}}}
+    pyarrow.parquet.write_table(table.replace_schema_metadata({"huggingface": json.dumps(facts)}), path)
+    return path
+
+
+def test_a_parquet_file_names_its_classes(tmp_path: Path) -> None:
+    made = prepared(news(tmp_path / "a.parquet"), tmp_path / "out", options=COLUMNS, **HOW)
+    assert made.settings.options["label_map"] == "0=World,1=Sports,2=Sci/Tech"
+    assert made.task.classes == NAMES
+    assert sum(made.splits["train"].labels.values()) == 9
+    assert {"World", "Sports"} < set(made.splits["train"].labels)
+    assert prepared(tmp_path / "a.parquet", tmp_path / "out", options=COLUMNS, **HOW) == made
+
+
+def test_a_map_of_ones_own_is_used_instead(tmp_path: Path) -> None:
+    options = {**COLUMNS, "label_map": "0=a,1=b,2=c"}
+    made = prepared(news(tmp_path / "a.parquet"), tmp_path / "out", options=options, **HOW)
+    assert made.task.classes == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"), [(["a, b", "c=d", "e"], pa.int64()), (["a", "a", "b"], pa.int64()), (NAMES, pa.string())]
+)
+def test_what_cannot_be_a_map_stays_a_number(tmp_path: Path, names: list[str], labels: pa.DataType) -> None:
+    source = news(tmp_path / "a.parquet", names=names, labels=pa.int64())
+    if labels == pa.string():
+        table = pyarrow.parquet.read_table(source)
+        pyarrow.parquet.write_table(table.set_column(1, "label", table["label"].cast(labels)), source)
+    made = prepared(source, tmp_path / "out", options=COLUMNS, **HOW)
+    assert made.settings.options["label_map"] == ""
+    assert made.splits["train"].examples == 9
+
+
+@pytest.mark.parametrize("metadata", [None, {"huggingface": "no json"}, {"huggingface": "[]"}, {"huggingface": "{}"}])
+def test_metadata_without_names_is_no_error(metadata: dict | None) -> None:
+    schema = pa.schema([("label", pa.int64())], metadata=metadata)
+    assert class_names.of_schema(schema, "label") == []
+
+
+def test_a_card_names_the_classes_of_a_config() -> None:
+    def info(config: str, *names: str) -> dict:
+        numbered = {str(n): name for n, name in enumerate(names)}
+        return {"config_name": config, "features": [{"name": "label", "dtype": {"class_label": {"names": numbered}}}]}
+
+    card = {"dataset_info": [info("one", "a", "b"), info("two", *"abcdefghijkl")]}
+    assert hub_card.class_names(card, "two") == {"label": tuple("abcdefghijkl")}
+    assert hub_card.class_names(card, "three") == {}
+    assert hub_card.class_names({"dataset_info": {"features": [{"name": "x", "dtype": "string"}]}}) == {}
+    assert hub_card.class_names({"dataset_info": "broken"}) == {}
+
+
+def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("train", "test"):
+        (source / f"{name}.csv").write_text("text,label\n" + "".join(f"{name} {n},yes\n" for n in range(4)))
+    (source / "LICENSE").write_text("MIT")
+    (source / "README.txt").write_text("read me")
+    (source / "paper.pdf").write_bytes(b"%PDF")
+    made = prepared(source, tmp_path / "out", options=COLUMNS, **{**HOW, "splits": None})
+    assert {name: split.records for name, split in made.splits.items()} == {"train": 4, "test": 4}
+    assert sorted(made.rows) == ["test.csv", "train.csv"]
+    assert "not read, because they are about the data: LICENSE, README.txt, paper.pdf" in capsys.readouterr().err
+    (source / "notes").write_text("anything else is asked about")
+    with pytest.raises(Exception, match="the name notes does not say what format it is in"):
+        prepared(source, tmp_path / "other", options=COLUMNS, **HOW)
+
+
+def test_what_zstandard_packed_is_read(tmp_path: Path) -> None:
+    rows = "text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(5000))
+    packed = pa.Codec("zstd").compress(rows.encode()).to_pybytes()
+    (tmp_path / "rows.csv.zst").write_bytes(packed)
+    made = prepared(tmp_path / "rows.csv.zst", tmp_path / "out", options=COLUMNS, **HOW)
+    assert made.rows["rows.csv.zst"].examples == 5000
+    (tmp_path / "rows.csv.zst").write_bytes(packed[:-20])
+    with pytest.raises(SourceError, match=r"rows\.csv\.zst is damaged"):
+        prepared(tmp_path / "rows.csv.zst", tmp_path / "half", options=COLUMNS, **HOW)
