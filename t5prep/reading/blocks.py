@@ -73,15 +73,16 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
         if mark:
             format = dataclasses.replace(format, encoding=encodings.BYTE_ORDER_MARKS[mark])
         encodings.check(head[len(mark) :], format, name=file.name)
+        beginning = head[len(mark) :].decode(format.encoding, "replace").encode() if format.kind == "jsonl" else b""
         reader: Readable = encodings.Prepended(stream, head[len(mark) :])
         inline = bool(file.member) or "://" in file.path or file.name.lower().endswith(formats.PACKED)
         if not encodings.keeps_structure(format.encoding):
             inline, reader = True, encodings.Recoded(reader, format.encoding)
             format = dataclasses.replace(format, encoding="utf-8", written=codecs.lookup(format.encoding).name)
-        if format.kind == "jsonl" and (format.records or json_documents.is_array(head[len(mark) :])):
+        if format.kind == "jsonl" and (format.records or json_documents.is_array(beginning)):
             yield from _of_document(reader, file, format, size=block_bytes)
             return
-        if format.kind == "jsonl" and json_documents.is_object(head[len(mark) :]):
+        if format.kind == "jsonl" and json_documents.is_object(beginning):
             json_documents.refuse_object(reader, encoding=format.encoding, name=file.name)
         yield from _cut(reader, file, format, origin=len(mark), inline=inline, size=block_bytes)
 

@@ -67,8 +67,8 @@ def resolve(
     if any("/partial-" in file.name for file in found):
         print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
     facts = info.card_data.to_dict() if info.card_data else {}
-    names = hub_card.class_names(facts, place.part)
-    return Resolved(place.uri, info.sha, found, licence=licence, citation=citation, class_names=names)
+    labels = hub_card.class_names(facts, place.part)
+    return Resolved(place.uri, info.sha, found, licence=licence, citation=citation, class_names=labels)
 
 
 def _info(place: Place, revision: str | None, token: str | None, *, absent: Any = None) -> Any:

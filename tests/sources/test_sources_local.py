@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,7 +105,7 @@ def test_include_without_a_match_tells_what_there_is(tree: Path):
 
 def zstd(data: bytes) -> bytes:
     """Two frames, as parallel packers write them."""
-    codec, half = pyarrow.Codec("zstd"), len(data) // 2
+    codec, half = pa.Codec("zstd"), len(data) // 2
     return b"".join(codec.compress(part).to_pybytes() for part in (data[:half], data[half:]))
 
 
