@@ -94,7 +94,7 @@ def writer(weights: Mapping[str, Any]) -> Callable[[str], None]:
     from t5prep.train import checkpoint_tensors
     from t5prep.train.runtime.state import Variables
 
-    variables = Variables(jax.device_put(dict(weights)), {}, jax.numpy.int32(0))
+    variables = Variables(jax.device_put(dict(weights)), {name: {} for name in weights}, jax.numpy.int32(0))
     return functools.partial(checkpoint_tensors.write, variables=variables)
 
 

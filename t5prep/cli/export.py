@@ -20,9 +20,12 @@ from t5prep.cli import _device, _output
     show_default=True,
     help="Of a Hugging Face directory's weights, which are rounded to it.",
 )
+@click.option("--merge", is_flag=True, help="Of a run with adapters (LoRA): a whole model instead of peft's adapters.")
 @click.option("--license", "licence", default="", help="The model's licence as the Hub names it, such as apache-2.0.")
 @_output.as_json
-def command(model: str, out: str, form: str, which: str, beams: int, dtype: str, licence: str, as_json: bool) -> None:
+def command(
+    model: str, out: str, form: str, which: str, beams: int, dtype: str, merge: bool, licence: str, as_json: bool
+) -> None:
     """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel (ids in, ids out).
 
     \b
@@ -33,7 +36,7 @@ def command(model: str, out: str, form: str, which: str, beams: int, dtype: str,
     from t5prep.train import export
 
     if form == "hf":
-        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype, licence=licence)
+        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype, licence=licence, merge=merge)
     else:
         checkpoint = export.export_saved_model(model, out=out, which=which, beams=beams)
     if as_json:

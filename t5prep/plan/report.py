@@ -5,9 +5,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from t5prep.io import byte_sizes
 from t5prep.plan.chips import GIB
 from t5prep.plan.lengths import Choice
 from t5prep.plan.question import Answer, Question
+from t5prep.train import parts
+from t5prep.train.model.lora import parameters
+from t5prep.train.model.weight_layout import weight_layouts
 
 A_MODEL = "the compiler's own model of the chip, not a measurement"
 
@@ -57,6 +61,8 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "input_length": question.input_length,
         "target_length": question.target_length,
         "packed": question.packed,
+        "lora": question.settings.lora,
+        "checkpoint_bytes": parts.checkpoint_bytes(question.settings, question.shape),
     }
 
 
@@ -68,6 +74,7 @@ def lines(answer: Answer, *, model: str) -> list[str]:
     options += [f"accumulate {settings.accumulate}"] if settings.accumulate > 1 else []
     options += ["remat"] if settings.remat else []
     options += ["packed"] if question.packed else []
+    options += [f"lora {settings.lora}"] if settings.lora else []
     text = [
         f"{model} on {tpu.name}: batch {settings.batch}, {question.rows} row{'s'[: question.rows != 1]} on each of "
         f"{_devices(question)}; {question.input_length} + {question.target_length} tokens; " + ", ".join(options)
@@ -95,9 +102,24 @@ def lines(answer: Answer, *, model: str) -> list[str]:
             f"  exchange      {compiled.exchanged_bytes / 1e6:,.1f} MB that a device gets from others in a step; "
             "the compiler estimates no time for it"
         )
+    if settings.lora:
+        text.append(lora_line(question))
     if chip.note:
         text.append(f"  note          {chip.note}")
     return text
+
+
+def lora_line(question: Question) -> str:
+    """Return the line of what adapters save, next to training all weights by the same optimizer."""
+    settings, whole = question.settings, dataclasses.replace(question.settings, lora=0)
+    with_adapters, without = (parts.checkpoint_bytes(one, question.shape) for one in (settings, whole))
+    weights = weight_layouts(question.shape).values()
+    slots = without - 4 * sum(math.prod(layout.shape) for layout in weights)
+    return (
+        f"  adapters      {parameters(parts.shape_of(settings, question.shape))}; a checkpoint is "
+        f"{byte_sizes.text(with_adapters)} instead of {byte_sizes.text(without)}; all weights would have "
+        f"{byte_sizes.text(slots)} of optimizer state"
+    )
 
 
 def _devices(question: Question) -> str:

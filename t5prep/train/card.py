@@ -8,6 +8,8 @@ from t5prep.train.run import Model
 
 _TOLD = [
     "model",
+    "lora",
+    "lora_alpha",
     "batch",
     "steps",
     "epochs",
@@ -37,11 +39,15 @@ def model_card(model: Model, *, name: str, licence: str = "") -> str:
         split = model.state.config.get("eval_split", "validation")
         parts += ["## Metrics", _table(f"{split}, step {model.state.step}", shown)] if shown else []
         settings = {key: model.state.config[key] for key in _TOLD if model.state.config.get(key)}
+        if "lora" not in settings:
+            settings.pop("lora_alpha", None)
         parts += ["## Training", _table("setting", settings), _versions(model.state.versions)]
     return "\n\n".join(parts) + "\n"
 
 
 def _what(model: Model) -> str:
+    if model.adapter:
+        return _adapter(model)
     base = model.state.config.get("model") if model.state else None
     weights = "random weights" if model.state and model.state.config.get("weights") == "random" else f"`{base}`"
     begun = f", trained by t5prep from {weights}" if model.state else ""
@@ -53,6 +59,21 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
 model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
 ```{"" if model.config.tie_word_embeddings else UNTIED}"""
+
+
+def _adapter(model: Model) -> str:
+    own = model.adapter
+    assert own is not None
+    base = card_header.base_model(model) or own.base
+    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of `{base}`, a T5, trained by t5prep.
+
+```python
+from peft import PeftModel
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained("{base}"), "THIS_MODEL")
+```"""
 
 
 def _lineage(dataset: Manifest) -> str:

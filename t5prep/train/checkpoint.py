@@ -1,7 +1,7 @@
 """Write and find the checkpoints of a run, local or gs://: each complete or absent; the last few and the best are kept.
 
 RUN/checkpoints/00001200/
-  state.index, state.data-...   TensorFlow's own checkpoint: weights, optimizer, step (`checkpoint_tensors`)
+  state.index, state.data-...   TensorFlow's own checkpoint: trained weights, optimizer, step (`checkpoint_tensors`)
   checkpoint.json               written last, so a directory without it is not a checkpoint: what a restart must know
 
 The step is also the position in the data: the reader's order is a pure function of (seed, step), so nothing else is
@@ -48,6 +48,7 @@ class State:
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: versions())
     files: dict[str, int] = dataclasses.field(default_factory=dict)  # name → bytes
     schema: int = SCHEMA
+    base: str = ""  # digest of the weights that adapters were trained beside (`adapters.digest`); "": all are trained
 
     def judge(self, value: float) -> tuple[bool, int]:
         """Return whether `value` is better than all before, and the number of evaluations since the best one."""
@@ -162,7 +163,9 @@ def describe(run: str, *, state: State, keep: int) -> None:
         raise OutputError(f"The checkpoint {path} cannot be written: {reason(error)}") from error
 
 
-def check(path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, Any]], tokenizer: str) -> None:
+def check(
+    path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, Any]], tokenizer: str, base: str = ""
+) -> None:
     """Raise UsageError or DatasetError unless this checkpoint continues the same run: settings, data, versions."""
     start_anew = "start another run from its weights with --model RUN --out NEW"
     different = configs.differing(config, state.config)
@@ -177,6 +180,10 @@ def check(path: str, state: State, *, config: configs.TrainConfig, data: list[di
     if state.tokenizer != tokenizer:
         raise DatasetError(
             f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, the data is made with {tokenizer[:12]}…."
+        )
+    if state.base != base:
+        raise UsageError(
+            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {start_anew}."
         )
     if state.versions != versions():
         was, now = (

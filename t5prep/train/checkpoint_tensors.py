@@ -54,7 +54,7 @@ def restore(path: str, variables: Variables) -> Variables:
             f"and should be {wanted.get(odd, 'missing')}."
         )
     arrays = iter([_read_array(path, name, array) for name, array in _named(variables)])
-    weights = {name: next(arrays) for name in variables.weights}
+    weights = variables.weights | {name: next(arrays) for name in variables.slots}
     slots = {name: {slot: next(arrays) for slot in own} for name, own in variables.slots.items()}
     return Variables(weights, slots, next(arrays))
 
@@ -103,9 +103,9 @@ def _parts(variables: Variables) -> Iterator[tuple[str, str, Any]]:
 
 
 def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
-    """Yield every tensor with its name in the checkpoint."""
-    for name, array in variables.weights.items():
-        yield _key("weights", name), array
+    """Yield every tensor with its name in the checkpoint; weights without slots are not trained and not in it."""
+    for name in variables.slots:
+        yield _key("weights", name), variables.weights[name]
     for name, own in variables.slots.items():
         for slot, array in own.items():
             yield _key("slots", name, slot), array

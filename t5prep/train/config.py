@@ -41,6 +41,10 @@ class TrainConfig:
     accumulate: int = 1  # number of micro-batches of a batch, computed one after the other
     seed: int = 0
 
+    # Adapters (LoRA) instead of all weights
+    lora: int = 0  # rank of the adapters; 0: all weights are trained
+    lora_alpha: float = 16.0  # adapters are multiplied by lora_alpha / lora
+
     # Optimizer
     optimizer: str = "adafactor"  # Raffel 2020 §3.1.2
     learning_rate: float = 1e-3  # constant, for fine-tuning (Raffel 2020 §3.5)
@@ -212,7 +216,7 @@ def _check(config: TrainConfig) -> None:
     for key in ("batch", "accumulate", "keep", "log_every", "beams"):
         if getattr(config, key) < 1:
             raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 1.")
-    counts = ("steps", "epochs", "warmup", "eval_every", "eval_batch", "eval_rows", "patience", "save_every")
+    counts = ("steps", "epochs", "lora", "warmup", "eval_every", "eval_batch", "eval_rows", "patience", "save_every")
     for key in (*counts, "clip_norm", "end_rate"):
         if getattr(config, key) < 0:
             raise UsageError(f"{key} is {getattr(config, key)}, and cannot be negative.")
@@ -226,6 +230,8 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.")
     if not 0 <= config.dropout < 1:
         raise UsageError(f"dropout is {config.dropout}, and must be at least 0 and below 1.")
+    if config.lora_alpha <= 0:
+        raise UsageError(f"lora_alpha is {config.lora_alpha}, and must be above 0.")
     if config.batch % config.accumulate:
         raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
     if config.rates and len(config.rates) != len(config.data):

@@ -3,15 +3,17 @@
 The best checkpoint is exported unless another is named. The directory appears complete or not at all.
 """
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from t5prep.errors import UsageError
 from t5prep.io import atomic_files
 from t5prep.tokens import huggingface_files
-from t5prep.train import card, run
+from t5prep.train import adapters, card, card_header, run
 from t5prep.train.model.generate import generate
 from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict import answer_length
@@ -20,13 +22,21 @@ from t5prep.train.predict import answer_length
 ROWS = 8
 
 
-def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float32", licence: str = "") -> str:
+def export_hf(
+    model: str, *, out: str, which: str = "best", dtype: str = "float32", licence: str = "", merge: bool = False
+) -> str:
     """Write config, safetensors, tokenizer, generation config, model card and manifests; return the checkpoint's name.
 
+    A run with adapters (LoRA) gives adapters in the layout of peft, or with `merge` a whole model.
     dtype: float32, bfloat16 or float16, to which the weights are rounded; licence: see `card.model_card`.
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
+    if merge and not opened.adapter:
+        raise UsageError(f"{model} was not trained with adapters, so nothing is to be merged: leave --merge out.")
+    opened = dataclasses.replace(opened, adapter=None if merge else opened.adapter)
+    if opened.adapter:
+        base = _base_for_others(opened)
     with atomic_files.whole_directory(Path(out)) as place:
         shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # the names in transformers 5 and 4
         if opened.tokenizer:
@@ -37,12 +47,15 @@ def export_hf(model: str, *, out: str, which: str = "best", dtype: str = "float3
             "pad_token_id": opened.config.pad_token_id,
             "max_new_tokens": answer_length(opened.settings.target_length),
         }
-        _write_json(place / "config.json", shape)
         _write_json(place / "generation_config.json", generation)
         for number, made in enumerate(opened.manifests):
             atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
         atomic_files.write_whole(place / "README.md", _card(opened, out, licence))
-        save_weights(place, opened.config, opened.weights, dtype=dtype)
+        if opened.adapter:
+            adapters.write(place, opened.adapter, base=base, dtype=dtype)
+        else:
+            _write_json(place / "config.json", shape)
+            save_weights(place, opened.config, opened.weights, dtype=dtype)
     return opened.name
 
 
@@ -76,6 +89,18 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
         if opened.tokenizer:
             atomic_files.write_whole(place / "assets" / huggingface_files.MODEL_NAME, opened.tokenizer.model)
     return opened.name
+
+
+def _base_for_others(opened: run.Model) -> str:
+    """Return the name under which others find the model that adapters belong to. Raises UsageError."""
+    settings = opened.state.config if opened.state else {}
+    base = opened.adapter.base if opened.adapter else ""
+    alone = "random weights, which nobody else has" if settings.get("weights") == "random" else ""
+    if run.is_run(base):
+        alone = f"the run {base}, which only t5prep reads"
+    if alone:
+        raise UsageError(f"The adapters of {opened.name} belong to {alone}: export a whole model with --merge.")
+    return str(Path(base).absolute()) if Path(base).exists() else card_header.base_model(opened) or base
 
 
 def _card(opened: run.Model, out: str, licence: str) -> bytes:

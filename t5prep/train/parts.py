@@ -1,18 +1,40 @@
 """Build the parts of a training step that a configuration names, for `runtime.programs`."""
 
+import dataclasses
+import math
+
 import tensorflow as tf
 
 from t5prep.train.config import TrainConfig
+from t5prep.train.model.lora import trained_layouts
+from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.optimizer import Adafactor, AdamW, Optimizer
 from t5prep.train.schedules import Schedule, schedule
 from t5prep.train.step import StepOptions
 
 
+def shape_of(config: TrainConfig, shape: ModelConfig) -> ModelConfig:
+    """Return a model's shape with the dropout and the adapters of a run."""
+    alpha = config.lora_alpha if config.lora else 0.0
+    return dataclasses.replace(shape, dropout_rate=config.dropout, lora_rank=config.lora, lora_alpha=alpha)
+
+
 def optimizer_of(config: TrainConfig) -> Optimizer:
-    """Return the optimizer with its settings."""
+    """Return the optimizer with its settings.
+
+    Adapters begin at zero, so a rate relative to their size would never move them: with them the rate is absolute.
+    """
     if config.optimizer == "adafactor":
-        return Adafactor(decay_rate=config.decay_rate, multiply_by_parameter_scale=config.parameter_scale)
+        scaled = config.parameter_scale and not config.lora
+        return Adafactor(decay_rate=config.decay_rate, multiply_by_parameter_scale=scaled)
     return AdamW(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon, weight_decay=config.weight_decay)
+
+
+def checkpoint_bytes(config: TrainConfig, shape: ModelConfig) -> int:
+    """Return the size of a checkpoint of a run: what is trained and the optimizer's slots, in float32."""
+    optimizer, layouts = optimizer_of(config), trained_layouts(shape_of(config, shape)).values()
+    shapes = [size for own in layouts for size in (own.shape, *optimizer.slot_shapes(own).values())]
+    return 4 * sum(map(math.prod, shapes))
 
 
 def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:

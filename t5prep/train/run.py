@@ -23,14 +23,16 @@ from t5prep.io import model_files
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
+from t5prep.train import adapters, checkpoint_tensors
 from t5prep.train import checkpoint as checkpoints
-from t5prep.train import checkpoint_tensors
 from t5prep.train import config as configs
+from t5prep.train.adapters import Adapter
 from t5prep.train.checkpoint import State, write_text
 from t5prep.train.config import TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, load_weights, random_weights
+from t5prep.train.published import peft_file
 from t5prep.train.runtime import hosts
 
 # How inputs are prepared for a model without a manifest.
@@ -61,6 +63,7 @@ class Model:
     tokenizer: Tokenizer | None = None
     manifests: tuple[Manifest, ...] = ()
     state: State | None = None
+    adapter: Adapter | None = None  # already in the weights
 
     @property
     def settings(self) -> Settings:
@@ -111,17 +114,36 @@ def open_model(name: str, *, which: str = "best") -> Model:
     """
     if not is_run(name):
         files = model_files.find(name)
+        if peft_file.CONFIG_NAME in files.names:
+            base = open_model(peft_file.base_of(files))
+            config, weights, adapter = adapters.read_published(files, base.config, base.weights)
+            words = _tokenizer_in(name) or base.tokenizer
+            return Model(name, config, weights, words, _manifests_of(files), adapter=adapter)
         config, weights = load_weights(files)
         return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
     path, state = checkpoints.choose(name, which=which)
+    words = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
+    manifests = manifests_of_run(name)
+    if adapters.are_in(state):
+        config, weights, adapter = adapters.read(path, state, *_base_of(name, state))
+        return Model(path, config, weights, words, manifests, state, adapter)
     # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
     config = dataclasses.replace(
         ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}"),
         tie_word_embeddings=not checkpoint_tensors.has_weight(path, "lm_head"),
     )
     weights = checkpoint_tensors.read_weights(path, weight_layouts(config))
-    opened = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
-    return Model(path, config, weights, opened, manifests_of_run(name), state)
+    return Model(path, config, weights, words, manifests, state)
+
+
+def _base_of(name: str, state: State) -> tuple[ModelConfig, dict[str, np.ndarray]]:
+    """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
+    config = configs.build(state.config)
+    shape = ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    try:
+        return start_from(config, ids=shape.vocab_size)[:2]
+    except UsageError as error:
+        raise UsageError(f"{name} holds adapters of the model {config.model}, which it needs. {error}") from error
 
 
 def weight_bytes(model: Model) -> int:

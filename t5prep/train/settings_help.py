@@ -15,6 +15,8 @@ HELP: Final[dict[str, str]] = {
     "epochs": "how often all records are seen; 0: steps decide",
     "accumulate": "parts that a batch is computed in, one after the other: less memory",
     "seed": "of the order of the data, of dropout, and of random weights",
+    "lora": "train adapters of this rank (LoRA), such as 8; 0: all weights",
+    "lora_alpha": "adapters are multiplied by lora_alpha / lora",
     "optimizer": "adafactor (as T5 was trained) or adamw",
     "learning_rate": "the rate at its highest; of adafactor relative to each weight's size",
     "schedule": "how the rate goes on: constant, linear, cosine, inverse_sqrt and others",

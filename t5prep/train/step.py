@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.loss import Sums, summed_loss
+from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.model.sums import row_and_column_sums
 from t5prep.train.model.t5 import forward
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.optimizer import Optimizer
 
 Batch = Mapping[str, tf.Tensor]
@@ -67,17 +67,18 @@ class TrainStep:
             own = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
             return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, own)
 
-        zeros = {name: tf.zeros_like(weight) for name, weight in weights.items()}
+        zeros = {name: tf.zeros_like(weights[name]) for name in trained_layouts(self.config)}
         begin = (tf.constant(0), (zeros, Sums(*[tf.constant(0.0)] * 3)))
         return tf.while_loop(lambda part, _: part < parts, add_part, begin, maximum_iterations=parts)[1]
 
     def part_gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor) -> tuple[Tensors, Sums]:
         """Return the gradients of the summed loss of one micro-batch, and its sums."""
         options = self.options
+        trained = {name: weights[name] for name in trained_layouts(self.config)}
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(weights)
+            tape.watch(trained)
             scores = forward(
-                weights,
+                merged(weights, self.config),
                 self.config,
                 batch,
                 dtype=options.dtype,
@@ -85,7 +86,7 @@ class TrainStep:
                 remat=options.remat,
             )
             sums = summed_loss(scores, batch["labels"], label_smoothing=options.label_smoothing, z_loss=options.z_loss)
-        gradients = tape.gradient(sums.loss, weights)
+        gradients = tape.gradient(sums.loss, trained)
         return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}, sums
 
     def update(
@@ -109,8 +110,8 @@ class TrainStep:
         norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
         if self.options.clip_norm is not None:
             factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))
-        new_weights, new_slots = {}, {}
-        for name, layout in weight_layouts(self.config).items():
+        new_weights, new_slots = dict(weights), {}
+        for name, layout in trained_layouts(self.config).items():
             new_weights[name], new_slots[name] = self.optimizer.update(
                 weights[name],
                 gradients[name],

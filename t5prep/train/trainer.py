@@ -11,16 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from t5prep.errors import T5prepError, TokenizerError, UsageError
+from t5prep.train import adapters, checkpoint_tensors, run, unused
 from t5prep.train import checkpoint as checkpoints
-from t5prep.train import checkpoint_tensors, run, unused
 from t5prep.train.checkpoint import State
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import opening, steps_per_epoch
 from t5prep.train.evaluate import Evaluation, Evaluator
 from t5prep.train.feeding import device_batches
 from t5prep.train.loop import Stepper
-from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.parts import dtype_of, schedule_of
+from t5prep.train.model.lora import adapter_layouts, parameters
+from t5prep.train.model.weights import draw
+from t5prep.train.parts import dtype_of, schedule_of, shape_of
 from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
@@ -78,18 +79,19 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
     config = dataclasses.replace(config, dtype=dtype_of(config.dtype, platform=layout.platform).name)
     shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size)
-    shape = dataclasses.replace(shape, dropout_rate=config.dropout)
+    shape = shape_of(config, shape)
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(
             f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
             f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ..."
         )
-    state = State(
-        step=0, config=dataclasses.asdict(config), data=data, tokenizer=tokenizer.sha256, metric=config.metric
-    )
+    base = adapters.digest(initial) if config.lora else ""
+    initial |= draw(adapter_layouts(shape), seed=config.seed)
+    identity: dict[str, Any] = {"data": data, "tokenizer": tokenizer.sha256, "base": base}
+    state = State(step=0, config=dataclasses.asdict(config), metric=config.metric, **identity)
     newest = checkpoints.last(config.out)
     if newest:
-        checkpoints.check(*newest, config=config, data=data, tokenizer=tokenizer.sha256)
+        checkpoints.check(*newest, config=config, **identity)
         state = dataclasses.replace(newest[1], config=state.config, data=data)
         say(f"Going on with {config.out} at step {state.step:,}.")
     run.check_begin(config.out)
@@ -133,9 +135,8 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares)) / sum(shares)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
-    parameters = sum(math.prod(own.shape) for own in weight_layouts(shape).values())
     say(
-        f"{parameters:,} parameters; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
+        f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
         f"{layout.words}, {config.dtype}."
     )
 

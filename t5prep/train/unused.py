@@ -40,6 +40,8 @@ def check(config: Any) -> None:
             raise UsageError(
                 f"{key} is {getattr(config, key)}, and does nothing with {by}={value}. Leave it out, or --set {by}={others}."
             )
+    if "lora_alpha" in _set(config) and not config.lora:
+        raise UsageError(f"lora_alpha is {config.lora_alpha}, and does nothing without adapters: --set lora=8")
     if len(config.rates) == 1:
         raise UsageError(f"rates is {config.rates[0]}, and does nothing with a single dataset. Leave it out.")
 

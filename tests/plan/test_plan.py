@@ -253,6 +253,18 @@ def test_the_real_step_is_planned(tiny):
     assert "not a measurement" in again.stdout
 
 
+def test_adapters_are_planned_with_what_they_save():
+    """By hand: 144 matrices of 768 x 768 in attention and 48 of 768 x 3,072, each with two of rank 8."""
+    pytest.importorskip("tensorflow")
+    adapters = 8 * (144 * (768 + 768) + 48 * (768 + 3072))
+    settings = {"lora": 8, "optimizer": "adamw"}
+    question = planner.questions(model="t5-base", tpus=["v5e"], batches=[4], settings=[settings])[0]
+    line = report.lora_line(question)
+    assert f"{adapters:,} parameters in adapters of 222,903,552" in line
+    assert "a checkpoint is 38.9 MB instead of 2.7 GB; all weights would have 1.8 GB of optimizer state" in line
+    assert f"{12 * adapters / 1e6:.1f} MB" == "38.9 MB"
+
+
 def train(*arguments: str):
     return CliRunner().invoke(main, ["train", "--out", "nowhere", *arguments])
 

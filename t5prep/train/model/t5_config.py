@@ -13,6 +13,7 @@ from t5prep.errors import UsageError, did_you_mean
 
 MODEL_TYPES = ("t5", "mt5", "umt5")
 FEED_FORWARDS = ("relu", "gated-gelu")
+OF_ADAPTERS = frozenset({"lora_rank", "lora_alpha"})  # fields that are in no config.json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,7 @@ class ModelConfig:
 
     `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
+    `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are no part of the model that others read.
     """
 
     vocab_size: int = 32128
@@ -41,6 +43,8 @@ class ModelConfig:
     eos_token_id: int = 1
     decoder_start_token_id: int = 0
     model_type: Literal["t5", "mt5", "umt5"] = "t5"
+    lora_rank: int = 0  # 0: no adapters
+    lora_alpha: float = 0.0
 
     @property
     def inner_dim(self) -> int:
@@ -79,7 +83,7 @@ class ModelConfig:
                 f" trained: choose one of those.{hint}"
             )
         values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
-        fields = {field.name for field in dataclasses.fields(cls)}
+        fields = {field.name for field in dataclasses.fields(cls)} - OF_ADAPTERS
         values |= {name: value for name, value in config.items() if name in fields and value is not None}
         if model_type != "t5":
             values |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
@@ -106,7 +110,7 @@ class ModelConfig:
             raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
         for field in dataclasses.fields(cls):
             value, least = getattr(config, field.name), 0 if field.name.endswith("_id") else 1
-            if field.type is int and (type(value) is not int or value < least):
+            if field.name not in OF_ADAPTERS and field.type is int and (type(value) is not int or value < least):
                 raise UsageError(
                     f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
                 )
@@ -114,7 +118,7 @@ class ModelConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
-        values = dataclasses.asdict(self)
+        values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OF_ADAPTERS}
         if self.model_type != "t5":
             del values["scale_decoder_outputs"]
         return {

@@ -70,9 +70,14 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[ModelConfig, dict[str,
 
 
 def random_weights(config: ModelConfig, *, seed: int = 0) -> dict[str, np.ndarray]:
-    """Weights as T5 begins, in our layout: normal, of each tensor's own deviation; the same for the same seed."""
+    """Return weights as T5 begins, in our layout: normal, of each tensor's own deviation; the same for a seed."""
+    return draw(weight_layouts(config), seed=seed)
+
+
+def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndarray]:
+    """Return random values for variables: normal, of each tensor's own deviation; ones for norms."""
     weights = {}
-    for name, layout in weight_layouts(config).items():
+    for name, layout in layouts.items():
         if layout.stddev is None:
             weights[name] = np.ones(layout.shape, np.float32)
             continue
@@ -98,8 +103,17 @@ def save_weights(
     weights: arrays or variables in our layout; dtype: float32, bfloat16 or float16, to which values are rounded.
     `config.json` is the exporter's: `config.to_json()`. Raises OutputError.
     """
+    path = Path(directory) / WEIGHTS_NAME
+    write_layouts(path, weight_layouts(config), weights, dtype=dtype)
+    return path
+
+
+def write_layouts(
+    path: Path, layouts: Mapping[str, WeightLayout], weights: Mapping[str, Any], *, dtype: str = "float32"
+) -> None:
+    """Write variables of these layouts as safetensors, whole or not at all. Raises OutputError."""
     places = {}
-    for name, layout in weight_layouts(config).items():
+    for name, layout in layouts.items():
         for row, tensor in enumerate(layout.tensors):
             places[tensor] = (name, layout, row)
 
@@ -112,11 +126,9 @@ def save_weights(
         value = np.asarray(weights[name], np.float32).reshape(-1, *layout.shape[layout.stacked_axes :])[row]
         return value.T if layout.transposed else value
 
-    path = Path(directory) / WEIGHTS_NAME
     with atomic_files.whole(path) as file:
         shapes = {tensor: shape(layout) for tensor, (_, layout, _) in places.items()}
         safetensors_file.write(file, shapes, values, dtype=dtype)
-    return path
 
 
 def _files(model: str | Path | ModelFiles) -> ModelFiles:

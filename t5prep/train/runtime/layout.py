@@ -12,8 +12,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from t5prep.errors import UsageError
+from t5prep.train.model.lora import A, B, variable_layouts
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
+from t5prep.train.model.weight_layout import WeightLayout
 
 ROWS, PARTS = "data", "shard"  # the mesh's axes
 
@@ -32,6 +33,7 @@ SPLIT = {
     "wi": ("width", 3),  # [layers, 1 or 2, d_model, d_ff]
     "wo": ("width", 1),  # [layers, d_ff, d_model]
 }
+SPLIT_BY_INPUT = frozenset({"out", "wo"})  # of these A is split, of the other matrices B
 # The axis of the weight that an optimizer slot lacks (`optimizer.Adafactor.slot_shapes`).
 MISSING_AXIS = {"rows": -1, "columns": -2}
 
@@ -98,14 +100,14 @@ class Layout:
         """Return the sharding of every variable of a model."""
         return {
             name: self._along(split_axis(name, config, self.shard), len(layout.shape))
-            for name, layout in weight_layouts(config).items()
+            for name, layout in variable_layouts(config).items()
         }
 
     def slots(
         self, config: ModelConfig, shapes: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, dict[str, NamedSharding]]:
         """Return the sharding of every optimizer slot: its weight's, without the axis that the slot lacks."""
-        layouts = weight_layouts(config)
+        layouts = variable_layouts(config)
         return {
             name: {
                 slot: self._along(slot_axis(slot, layouts[name], split_axis(name, config, self.shard)), len(shape))
@@ -139,8 +141,13 @@ def split_axis(name: str, config: ModelConfig, shard: int) -> int | None:
     >>> split_axis("encoder.kv", ModelConfig(), 4), split_axis("encoder.norms", ModelConfig(), 4)
     (3, None)
     >>> split_axis("encoder.kv", ModelConfig(num_heads=6), 4)  # heads are not cut
+    >>> split_axis("encoder.kv.lora_a", ModelConfig(), 4), split_axis("encoder.kv.lora_b", ModelConfig(), 4)
+    (None, 3)
     """
-    what, axis = SPLIT.get(name.rpartition(".")[2], ("", None))
+    matrix = name.removesuffix(A).removesuffix(B)
+    what, axis = SPLIT.get(matrix.rpartition(".")[2], ("", None))
+    if matrix != name and name.endswith(A) != (matrix.rpartition(".")[2] in SPLIT_BY_INPUT):
+        return None
     size = {"vocabulary": config.vocab_size, "heads": config.num_heads, "width": config.d_ff}.get(what, 1)
     return axis if shard > 1 and size % shard == 0 else None
 

@@ -13,9 +13,9 @@ from jax.sharding import PartitionSpec
 
 from t5prep.train.config import TrainConfig
 from t5prep.train.loss import Sums
+from t5prep.train.model.lora import merged, trained_layouts, variable_layouts
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.parts import dtype_of, optimizer_of, options_of
+from t5prep.train.parts import dtype_of, optimizer_of, options_of, shape_of
 from t5prep.train.runtime.embedding import embed
 from t5prep.train.runtime.layout import ROWS, Layout
 from t5prep.train.runtime.lowered import Lowered, lower, specs
@@ -75,18 +75,20 @@ def step_program(
 
     `auto` precision is float32 on a CPU, else bfloat16.
     """
-    shape = dataclasses.replace(shape, dropout_rate=config.dropout)
-    optimizer, layouts = optimizer_of(config), weight_layouts(shape)
+    shape = shape_of(config, shape)
+    optimizer, layouts = optimizer_of(config), trained_layouts(shape)
     step = TrainStep(shape, optimizer, options_of(config, dtype=dtype_of(config.dtype, platform=layout.platform)))
     slot_shapes = {name: optimizer.slot_shapes(own) for name, own in layouts.items()}
-    weights = specs({name: own.shape for name, own in layouts.items()})
+    weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
     slots, number, rate = specs(slot_shapes), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
     rows = batch_specs(
         config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
     )
     gradients = lower(step.gradients, weights, rows, number)
     # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
-    widened = gradients.outputs if layout.replicas == 1 else (weights, gradients.outputs[1])
+    widened = (
+        gradients.outputs if layout.replicas == 1 else ({name: weights[name] for name in layouts}, gradients.outputs[1])
+    )
     update = lower(step.update, weights, slots, *widened, number, rate)
     placed = (layout.weights(shape), layout.slots(shape, slot_shapes), layout.everywhere)
     whole = {name: tf.TensorSpec([config.batch, *spec.shape[1:]], spec.dtype) for name, spec in rows.items()}
@@ -114,12 +116,12 @@ def rows_program(
 
     Each replica computes its own rows; every device has all results.
     """
-    weights = specs({name: own.shape for name, own in weight_layouts(shape).items()})
+    weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
     own = {
         name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
         for name, spec in batch.items()
     }
-    run = _function(lower(function, weights, own), layout)
+    run = _function(lower(lambda weights, rows: function(merged(weights, shape), rows), weights, own), layout)
     if layout.replicas > 1:
         whole, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(

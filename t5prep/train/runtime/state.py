@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from t5prep.train.model.lora import variable_layouts
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.runtime.layout import Layout
 
 Index = tuple[slice, ...]
@@ -43,7 +43,7 @@ def put_weights(weights: Mapping[str, Any], shape: ModelConfig, layout: Layout) 
         return lambda index: np.asarray(whole[index], np.float32)
 
     return {
-        name: place(reader(weights[name]), own.shape, shardings[name]) for name, own in weight_layouts(shape).items()
+        name: place(reader(weights[name]), own.shape, shardings[name]) for name, own in variable_layouts(shape).items()
     }
 
 

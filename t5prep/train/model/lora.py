@@ -1,0 +1,97 @@
+"""Train two small matrices beside each large one (LoRA, Hu et al. 2021), for a model of any architecture.
+
+An adapter of the matrix W, [in, out], is A, [in, rank], and B, [rank, out]. The model computes with W + scale * A B and
+never sees the adapters; W itself stays as it is. Every linear layer gets one: those of attention and of feed-forward.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
+
+A, B = ".lora_a", ".lora_b"  # what is added to a variable's name
+# peft's names of the same matrices: `base_model.model.NAME_OF_THE_LAYER.lora_A.weight`.
+PREFIX, PEFT_A, PEFT_B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+
+
+def adapter_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+    """Return the variables of the adapters, by name; none where `lora_rank` is 0.
+
+    A begins normal with the variance of peft's uniform one (1 / (3 * in)), B as zeros (Hu et al. 2021, section 4.1).
+    """
+    layouts = {}
+    for name, layout in weight_layouts(config).items() if config.lora_rank else ():
+        if not layout.transposed:  # an embedding, a norm or a bias
+            continue
+        *stack, inputs, outputs = layout.shape
+        stems = [PREFIX + tensor.removesuffix(".weight") for tensor in layout.tensors]
+        for suffix, shape, deviation, theirs in (
+            (A, (inputs, config.lora_rank), (3 * inputs) ** -0.5, PEFT_A),
+            (B, (config.lora_rank, outputs), 0.0, PEFT_B),
+        ):
+            tensors = tuple(stem + theirs for stem in stems)
+            layouts[name + suffix] = WeightLayout((*stack, *shape), layout.stacked_axes, deviation, tensors, True)
+    return layouts
+
+
+def variable_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+    """Return every variable that a device holds, by name: the model's and the adapters'."""
+    return weight_layouts(config) | adapter_layouts(config)
+
+
+def trained_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+    """Return the variables that training changes, by name: the adapters, or without adapters all."""
+    return adapter_layouts(config) or weight_layouts(config)
+
+
+def parameters(config: ModelConfig) -> str:
+    """Return how many parameters a model has and how many of them are trained, in words."""
+    whole, trained = (
+        sum(math.prod(own.shape) for own in layouts.values())
+        for layouts in (weight_layouts(config), trained_layouts(config))
+    )
+    return f"{trained:,} parameters in adapters of {whole:,}" if config.lora_rank else f"{whole:,} parameters"
+
+
+def merged(weights: Mapping[str, Any], config: ModelConfig) -> dict[str, Any]:
+    """Return the weights that the model computes with, by its own names; tensors of TensorFlow."""
+    if not config.lora_rank:
+        return dict(weights)
+    scale = config.lora_alpha / config.lora_rank
+    return {
+        name: _sum(weights[name], weights[name + A], weights[name + B], scale) if name + A in weights else weights[name]
+        for name in weight_layouts(config)
+    }
+
+
+def merge_arrays(weights: dict[str, np.ndarray], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
+    """Add scale * A B to each matrix that has an adapter, in place, one matrix of a stack after the other."""
+    for name in [name.removesuffix(A) for name in adapters if name.endswith(A)]:
+        stack = math.prod(weights[name].shape[:-2])
+        parts = (array.reshape(stack, *array.shape[-2:]) for array in (weights[name], *_pair(adapters, name)))
+        for whole, a, b in zip(*parts, strict=True):
+            whole += np.float32(scale) * (a @ b)
+
+
+def _pair(adapters: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, np.ndarray]:
+    return adapters[name + A], adapters[name + B]
+
+
+def _sum(whole: tf.Tensor, a: tf.Tensor, b: tf.Tensor, scale: float) -> tf.Tensor:
+    """Return whole + scale * a b. The gradient may come in bfloat16, as the model gives it, and is widened here."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def add(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            wide = scale * tf.cast(upstream, tf.float32)
+            return tf.matmul(wide, b, transpose_b=True), tf.matmul(a, wide, transpose_a=True)
+
+        return whole + scale * tf.matmul(a, b), gradient
+
+    added: tf.Tensor = add(a, b)
+    return added
