@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from t5prep.dataset import shard_names, tfrecord
+from t5prep.dataset import block_index, shard_names, tfrecord
 from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, TaskFacts, Tokenizer
 from t5prep.dataset.settings import Settings
 from t5prep.train.data import order
@@ -15,11 +15,20 @@ SHA = "f" * 64
 
 
 def write(
-    out: Path, counts: dict[str, list[int]], *, layout: str = "padded", name: str = "toy", length: int = INPUT
+    out: Path,
+    counts: dict[str, list[int]],
+    *,
+    layout: str = "padded",
+    name: str = "toy",
+    length: int = INPUT,
+    every: int = 0,
 ) -> Manifest:
-    """A dataset whose splits have shards of these many records. Record n of a split has the id `name/split/n`."""
+    """A dataset whose splits have shards of these many records. Record n of a split has the id `name/split/n`.
+
+    With an index of blocks of `every` records, or (0) without, as earlier versions made it.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    splits = {}
+    splits, blocks = {}, []
     for split, shards in counts.items():
         number, written = 0, []
         for shard, records in enumerate(shards):
@@ -29,6 +38,8 @@ def write(
                 framed.append(tfrecord.frame(record(f"{name}/{split}/{number}", number, layout=layout, length=length)))
                 number += 1
             content = b"".join(framed)
+            sizes = np.fromiter(map(len, framed), np.int64)
+            blocks.append((split, shard, block_index.block_sizes(sizes, every=every or 1).tobytes()))
             path.write_bytes(content)
             written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
         splits[split] = Split(number, {"inputs": 0, "targets": 0}, {}, 0.0, {}, {}, written)
@@ -44,6 +55,9 @@ def write(
         splits=splits,
         rejected={},
         warnings=[],
+        index=block_index.write(str(out), (part for *_, part in sorted(blocks)), every=dict.fromkeys(counts, every))
+        if every
+        else None,
     ).sealed()
     (out / "manifest.json").write_text(manifest.dumps(), encoding="utf-8")
     return manifest

@@ -161,6 +161,15 @@ def read(uri: str) -> bytes:
     return content
 
 
+def read_range(uri: str, begin: int, size: int) -> bytes:
+    """Return some bytes of an object, fewer where it ends before. Raises FileNotFoundError, OutputError."""
+    with speaking(uri, need="storage.objects.get"):
+        content: bytes = blob(uri).download_as_bytes(
+            start=begin, end=begin + size - 1, raw_download=True, checksum=None, timeout=TIMEOUT_SECONDS
+        )
+    return content
+
+
 class Reader(io.RawIOBase):
     """Read an object in ranges, always of one generation: the given one, or the one at the time of opening.
 

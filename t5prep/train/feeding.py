@@ -6,6 +6,7 @@ from typing import Any
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import train_batches
 from t5prep.train.data.opening import Opened
+from t5prep.train.data.read_errors import arrays
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import put_rows
 
@@ -25,5 +26,5 @@ def device_batches(
         host=host,
         hosts=hosts,
     )
-    for batch in rows.as_numpy_iterator():
+    for batch in arrays(rows):
         yield put_rows(batch, layout)

@@ -50,14 +50,17 @@ def main() -> None:
     options.add_argument("--shards", type=int, default=16)
     options.add_argument("--records", type=int, default=40_000)
     options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--without-index", action="store_true", help="as earlier versions prepared")
     given = options.parse_args()
     from toy_dataset import write
 
+    from t5prep.dataset import block_index
     from t5prep.train.data import train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         each = given.records // given.shards
-        write(Path(folder), {"train": [each] * given.shards}, length=LENGTH)
+        every = 0 if given.without_index else block_index.spacing(given.records)
+        write(Path(folder), {"train": [each] * given.shards}, length=LENGTH, every=every)
         files = sorted(str(path) for path in Path(folder).glob("train*"))
         ratios, ours, theirs = [], [], []
         for number in range(given.rounds):

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.data import features, lanes, order
+from t5prep.train.data import block_rows, features, lanes, order
 from t5prep.train.data.opening import Opened, open_all, open_split
 
 __all__ = ["eval_batches", "steps_per_epoch", "train_batches"]
@@ -61,7 +61,9 @@ def train_batches(
     names = [data] if isinstance(data, str) else list(data)
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
-    records = lanes.rows(
+    parse = features.parser(opened[0], rows=global_batch // hosts, text=["id"] if with_ids else [])
+    indexed = _indexed(opened)
+    records = (block_rows if indexed else lanes).rows(
         opened,
         seed=seed,
         global_batch=global_batch,
@@ -70,11 +72,8 @@ def train_batches(
         host=host,
         hosts=hosts,
     )
-    parse = features.parser(opened[0], rows=global_batch // hosts, text=["id"] if with_ids else [])
-    batches = records.map(
-        lambda window, at: parse(tf.gather(window, at)), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-    )
-    return _served(batches)
+    batch = parse if indexed else lambda window, at: parse(tf.gather(window, at))
+    return _served(records.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
 
 def eval_batches(
@@ -116,9 +115,19 @@ def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train",
     return -(-sum(sum(one.counts) for one in opened) // global_batch)
 
 
+def _indexed(opened: Sequence[Opened]) -> bool:
+    """Return whether all datasets have an index; those that an earlier version prepared have none."""
+    return all(one.manifest.index for one in opened)
+
+
 def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, global_batch: int) -> list[int]:
     """Return how many rows each dataset gives to a lane's window."""
-    rows = order.table(global_batch, min(len(one.counts) for one in opened)).lane_rows
+    table = (
+        block_rows.table(opened, global_batch)
+        if _indexed(opened)
+        else order.table(global_batch, min(len(one.counts) for one in opened))
+    )
+    rows = table.lane_rows
     wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
     if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
         raise UsageError(

@@ -11,13 +11,14 @@ from t5prep.io import gcs, paths
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """Describe one split whose shards are complete. `paths` and `counts` leave out shards without records.
+    """Describe one split, by its `name`, whose shards are complete. `paths` and `counts` leave out shards without records.
 
     `sizes` holds the bytes of the shards of all splits that are there, by name.
     """
 
     data: str
     manifest: Manifest
+    name: str
     split: Split
     paths: tuple[str, ...]
     counts: tuple[int, ...]
@@ -74,6 +75,7 @@ def open_split(data: str | Opened, *, split: str, tokenizer: str | None = None) 
     return Opened(
         data=data,
         manifest=dataset,
+        name=split,
         split=dataset.splits[split],
         paths=tuple(paths.at(data, shard.name) for shard in full),
         counts=tuple(shard.records for shard in full),

@@ -110,16 +110,20 @@ class Deal:
         """Return how many records a lane has read when an epoch begins."""
         return self._before(xp, lane + 1, epoch * self.records) - self._before(xp, lane, epoch * self.records)
 
+    def begins(self, xp: Any, lane: Any, epoch: Any) -> Any:
+        """Return where in the sequence of an epoch a lane's range begins; the sequence is a ring."""
+        this, following = epoch * self.records, (epoch + 1) * self.records
+        start = key(self.seed, self.stream, _START, epoch) % self.records
+        return start + self._before(xp, lane, following) - self._before(xp, lane, this)
+
     def pieces(self, xp: Any, lane: Any, epoch: Any, index: Any) -> tuple[Any, Any, Any]:
         """Return what a lane reads in an epoch: shards, how many records to skip in each, and how many to take.
 
         `index` is the first record to read, over all epochs. All three are int64[2 * shards]: the permuted shards
         twice, because a range may continue past their end. Most numbers of records to take are 0.
         """
-        this, following = epoch * self.records, (epoch + 1) * self.records
-        start = key(self.seed, self.stream, _START, epoch) % self.records
-        low = start + self._before(xp, lane, following) - self._before(xp, lane, this)
-        high = start + self._before(xp, lane + 1, following) - self._before(xp, lane + 1, this)
+        low = self.begins(xp, lane, epoch)
+        high = self.begins(xp, lane + 1, epoch)
         low = low + xp.maximum(index - self.read(xp, lane, epoch), 0)
         ring = xp.argsort(key(self.seed, self.stream, _SHARDS, epoch, xp.arange(len(self.counts), dtype=xp.int64)))
         ring = xp.concatenate([ring, ring], 0)

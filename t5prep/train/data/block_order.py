@@ -1,0 +1,76 @@
+"""Compute which record of a dataset with an index stands where: blocks of records are permuted over the whole split.
+
+This is the order of `t5prep.train.data.order` with blocks in the place of shards: in each epoch all blocks of the split
+are permuted and joined, and each lane reads one contiguous range of that sequence. A block has few records and there are
+many lanes, so that records of one block or one shard stand together in a batch no more often than any others.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from t5prep.train.data import order
+from t5prep.train.data.order import Deal, Table
+
+# Many lanes keep the records of one block out of the same batch; a lane costs one block in memory.
+MAX_LANES = 128
+# Before the first batch, one block is read for each lane and one window: each at most this part of the records.
+_PART = 64
+
+# The purpose of a hash, beside those of `order`.
+_BLOCKS = 4
+
+
+def table(global_batch: int, *, records: int, every: int) -> Table:
+    """Return the layout of a global batch for datasets with so many `records` in blocks of (at most) `every`.
+
+    >>> table(128, records=40_000, every=8)
+    Table(lanes=64, width=2, steps=4)
+    >>> table(128, records=10_000_000, every=64)
+    Table(lanes=128, width=1, steps=64)
+    """
+    rows = min(order.WINDOW, records // _PART)
+    most = max(1, min(MAX_LANES, rows // every, global_batch))
+    lanes = next(n for n in range(most, 0, -1) if global_batch % n == 0)
+    return Table(lanes, global_batch // lanes, max(1, rows // global_batch))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BlockOrder:
+    """Say which records the lanes read. `sizes` (int64[blocks]) are the records of each block; the rest is as for a Deal."""
+
+    sizes: np.ndarray
+    seed: int
+    lanes: int
+    width: int
+    stream: int = 0
+
+    @functools.cached_property
+    def deal(self) -> Deal:
+        """Return how rows are distributed over lanes and epochs, whatever the blocks are."""
+        return Deal((int(self.sizes.sum()),), self.seed, self.lanes, self.width, self.stream)
+
+    def records(self, lane: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the block of the `index`-th record that a lane reads, and its place in the block: int64 each.
+
+        Lanes and indices, int64, broadcast to the shape of the result; `index` counts over all epochs.
+        """
+        lane, index = np.broadcast_arrays(lane, index)
+        epochs, begins = self.deal.epoch(lane, index), self.deal.begins(np, lane, self.deal.epoch(lane, index))
+        place = (begins + index - self.deal.read(np, lane, epochs)) % self.deal.records
+        block = np.empty_like(place)
+        for epoch in np.unique(epochs).tolist():
+            here = epochs == epoch
+            permuted, ends = self._sequence(epoch)
+            at = np.searchsorted(ends, place[here], side="right")
+            block[here] = permuted[at]
+            place[here] -= ends[at] - self.sizes[permuted[at]]
+        return block, place
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 - an order lives as long as its reader
+    def _sequence(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the blocks in the order of an epoch, and how many records there are up to the end of each."""
+        numbers = np.arange(len(self.sizes), dtype=np.int64)
+        permuted = np.argsort(order.key(self.seed, self.stream, _BLOCKS, epoch, numbers))
+        return permuted, np.cumsum(self.sizes[permuted])

@@ -1,0 +1,163 @@
+"""The reader on datasets with an index: every record once an epoch, exact resume, hosts, mixtures, what is altered."""
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+from toy_dataset import INPUT, TARGET, write
+
+from t5prep.dataset import record_blocks, tfrecord
+from t5prep.errors import DatasetError
+
+pytest.importorskip("tensorflow", reason="needs the extra train")
+from t5prep.train.data import block_reader, opening, train_batches
+from t5prep.train.data.read_errors import arrays
+
+COUNTS = [19, 23, 0, 17, 31, 11]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    out = tmp_path_factory.mktemp("toy") / "data"
+    write(out, {"train": COUNTS, "validation": [5, 0, 6]}, every=4)
+    return str(out)
+
+
+@pytest.fixture(autouse=True)
+def long_windows(monkeypatch):
+    """Of a hundred records, windows would be a batch each."""
+    monkeypatch.setattr("t5prep.train.data.block_order._PART", 3)
+
+
+def ids(batches, steps):
+    """The ids of some batches, one list a step."""
+    return [[i.decode() for i in batch["id"].tolist()] for batch in batches.take(steps).as_numpy_iterator()]
+
+
+@pytest.mark.parametrize("global_batch", [1, 6, 10])
+def test_an_epoch_holds_every_record_once(data, global_batch):
+    records = sum(COUNTS)
+    read = list(itertools.chain(*ids(train_batches(data, global_batch=global_batch, seed=5, with_ids=True), 210)))
+    for epoch in range(len(read) // records):
+        part = read[epoch * records : (epoch + 1) * records]
+        assert sorted(part) == sorted(f"toy/train/{n}" for n in range(records))
+    assert read[:records] != read[records : 2 * records]
+
+
+def test_a_run_resumed_at_any_step_goes_on_as_if_it_had_not_stopped(data):
+    whole = ids(train_batches(data, global_batch=8, seed=1, with_ids=True), 64)
+    for step in np.random.default_rng(0).integers(0, 60, 5).tolist():
+        resumed = train_batches(data, global_batch=8, seed=1, start_step=step, with_ids=True)
+        assert ids(resumed, 2) == whole[step : step + 2]
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_hosts_see_together_what_one_host_sees(data, hosts):
+    def of(host, hosts):
+        return ids(train_batches(data, global_batch=8, seed=1, start_step=3, host=host, hosts=hosts, with_ids=True), 9)
+
+    together = zip(*(of(host, hosts) for host in range(hosts)), strict=True)
+    assert [list(itertools.chain(*step)) for step in together] == of(0, 1)
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
+def test_batches_are_what_a_step_needs(tmp_path, layout):
+    write(tmp_path, {"train": [30]}, layout=layout, every=8)
+    for batch in train_batches(str(tmp_path), global_batch=4, seed=0).take(7).as_numpy_iterator():
+        for row in range(4):
+            used = int(batch["attention_mask"][row].sum())
+            token = batch["input_ids"][row, 0]
+            assert batch["input_ids"][row].tolist() == [token] * (used - 1) + [1] + [0] * (INPUT - used)
+            assert batch["labels"][row].tolist() == [token, 1] + [-100] * (TARGET - 2)
+
+
+def test_a_mixture_keeps_its_rates_and_can_be_resumed(tmp_path):
+    write(tmp_path / "a", {"train": [40, 41]}, name="a", every=8)
+    write(tmp_path / "b", {"train": [9, 8, 10]}, name="b", every=4)
+    both = [str(tmp_path / "a"), str(tmp_path / "b")]
+
+    def read(steps, **options):
+        return ids(train_batches(both, global_batch=8, seed=3, rates=[3, 1], with_ids=True, **options), steps)
+
+    whole = read(24)
+    names = [name for step in whole for name in step]
+    assert sum(name.startswith("b/") for name in names) == len(names) // 4
+    counted = [names.count(f"b/train/{n}") for n in range(27)]
+    assert max(counted) - min(counted) <= 2  # 48 draws of 27: no record is repeated before the others are seen
+    for step in (7, 19):
+        assert read(3, start_step=step) == whole[step : step + 3]
+    halves = [read(5, start_step=2, host=host, hosts=2) for host in (0, 1)]
+    assert [a + b for a, b in zip(*halves, strict=True)] == whole[2:7]
+
+
+def test_a_mixture_with_an_earlier_dataset_reads_both_without_an_index(tmp_path):
+    write(tmp_path / "a", {"train": [40, 41]}, name="a", every=8)
+    write(tmp_path / "b", {"train": [27]}, name="b")
+    read = ids(train_batches([str(tmp_path / "a"), str(tmp_path / "b")], global_batch=8, seed=3, with_ids=True), 9)
+    assert {name[0] for step in read for name in step} == {"a", "b"}
+
+
+@pytest.mark.parametrize("start", [0, 17, 400, 3000])
+def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch, start):
+    monkeypatch.undo()
+    write(tmp_path, {"train": [250] * 16}, every=8)
+    read, pread = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: (read.append(where[1]), pread(*where))[1])
+    batches = train_batches(str(tmp_path), global_batch=32, seed=0, start_step=start)
+    next(iter(batches.as_numpy_iterator()))
+    made = opening.open_split(str(tmp_path), split="train")
+    assert 0 < sum(read) <= 0.05 * sum(shard.bytes for shard in made.split.shards)
+
+
+def test_shards_are_closed_when_too_many_are_open(data, monkeypatch):
+    monkeypatch.setattr(block_reader, "_OPEN_FILES", 2)
+    reader = block_reader.BlockReader(opening.open_split(data, split="train"))
+    blocks = np.arange(len(reader.sizes))
+    for _ in range(2):
+        read = reader.records(blocks, np.zeros_like(blocks))
+        names = [tfrecord.parse(record)["id"] for record in read.tolist()]
+        assert names[:3] == [[b"toy/train/0"], [b"toy/train/4"], [b"toy/train/8"]]
+    assert len(reader._open) == 2
+
+
+def broken(shard):
+    whole = bytearray(shard.read_bytes())
+    whole[40] ^= 1
+    shard.write_bytes(whole)
+
+
+SPOILT = [
+    (8, lambda out: (out / "shards.index").unlink(), "shards.index cannot be read"),
+    (8, lambda out: (out / "shards.index").write_bytes(b"\0" * 8), "shards.index has SHA-256"),
+    (8, lambda out: broken(out / "train.tfrecord-00000-of-00001"), "was altered after byte 0"),
+    (
+        0,
+        lambda out: broken(out / "train.tfrecord-00000-of-00001"),
+        "The data cannot be read .corrupted record at 12.. Check it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("every", "spoil", "message"), SPOILT)
+def test_what_was_altered_is_one_sentence(tmp_path, every, spoil, message):
+    write(tmp_path, {"train": [6]}, every=every)
+    spoil(tmp_path)
+    with pytest.raises(DatasetError, match=message) as error:
+        next(arrays(train_batches(str(tmp_path), global_batch=2, seed=0)))
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_block_with_a_record_too_few_or_many_is_broken():
+    framed = [tfrecord.frame(bytes([n]) * n) for n in range(5)]
+    counts = np.array([2, 3])
+    blocks = [b"".join(framed[:2]), b"".join(framed[2:])]
+    assert record_blocks.records(blocks, counts).tolist() == [bytes([n]) * n for n in range(5)]
+    for wrong, number in (
+        ([blocks[0], blocks[1][:-1]], 1),
+        ([blocks[0] + framed[0], blocks[1]], 0),
+        ([b"", blocks[1]], 0),
+    ):
+        with pytest.raises(record_blocks.BrokenBlockError) as error:
+            record_blocks.records(wrong, counts)
+        assert error.value.number == number
