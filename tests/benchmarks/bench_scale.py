@@ -1,0 +1,126 @@
+"""Does the cost of preparing grow as the corpus does? Many tiny blocks, many shards, and the time and memory of each.
+
+    python -m tests.benchmarks.bench_scale 1000 10000 100000 [--shards 16384] [--workers 2]
+
+A block is a few rows here, so that as many blocks as ten terabytes have fit on a laptop. Each number of blocks is prepared by
+processes of its own. CPU seconds are those of all processes, so that other work on the machine does not count.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from t5prep.io import byte_sizes
+from tests.benchmarks.bench_memory import resident, tree
+
+ROWS_A_FILE = 1_000_000
+WORDS = 5
+
+
+class Peak(NamedTuple):
+    """Hold the most bytes that the first process, any one worker, and all processes together had in memory."""
+
+    first: int
+    worker: int
+    together: int
+
+
+def corpus(folder: Path, *, rows: int) -> int:
+    """Write so many short rows as JSON lines of one length, and return how many bytes a row has."""
+    folder.mkdir()
+    size = 0
+    for begin in range(0, rows, ROWS_A_FILE):
+        with open(folder / f"part-{begin // ROWS_A_FILE:05d}.jsonl", "w", encoding="ascii") as file:
+            for row in range(begin, min(rows, begin + ROWS_A_FILE)):
+                words = " ".join(f"word{(row * 31 + k * 7) % 997:03d}" for k in range(WORDS))
+                size = file.write(f'{{"id": "r{row:010d}", "inputs": "{words}", "targets": "{row % 7}"}}\n')
+    return size
+
+
+def highest(pid: int) -> int:
+    """Return the most bytes that a process ever had in memory (VmHWM)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def watched(command: list[str]) -> tuple[float, Peak]:
+    """Run a command, and return the CPU seconds (user and system) and the memory of it and all below it."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    first = worker = together = 0
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            break
+        for each in list(tree(process.pid)):
+            try:
+                high = highest(each)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            first, worker = (max(first, high), worker) if each == process.pid else (first, max(worker, high))
+        together = max(together, resident(process.pid))
+        time.sleep(0.2)
+    if status:
+        raise SystemExit(process.stderr.read() if process.stderr else status)
+    return usage.ru_utime + usage.ru_stime, Peak(first, worker, together)
+
+
+def prepare(out: Path, *, source: str, block_bytes: int, shards: int, workers: int, cache: str) -> None:
+    """Prepare the rows with the code that everybody uses, in blocks of a few rows."""
+    from pipelines import prepare as preparing
+    from t5prep import sources
+    from t5prep.prepare import memory_budget, task_settings
+    from t5prep.tasks import registry
+
+    memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
+    resolved, task = sources.resolve(source), registry.get("text2text")
+    how = {"options": {"inputs_column": "inputs", "targets_column": "targets"}, "input_length": 64, "target_length": 4, "shards": shards, "splits": {"train": 1.0}}
+    settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
+    preparing.prepare(
+        settings, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=Path(cache) if cache else None
+    )
+
+
+@click.command()
+@click.argument("blocks", nargs=-1, type=int, required=True)
+@click.option("--rows", default=2, help="Rows of a block.")
+@click.option("--shards", default=0, help="Shards; 0: as many as a thousandth of the rows, at most 16,384.")
+@click.option("--workers", default=2)
+@click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
+@click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
+@click.option("--one", default="", hidden=True)
+def main(blocks: tuple[int, ...], rows: int, shards: int, workers: int, kept: bool, scratch: str, one: str) -> None:
+    """Print a line for each number of blocks."""
+    if one:
+        prepare(**{**json.loads(one), "out": Path(json.loads(one)["out"])})
+        return
+    head = f"{'blocks':>10} {'shards':>7} {'CPU ms/block':>12} {'CPU s':>8} {'s':>7}"
+    click.echo(f"{head} {'first':>10} {'a worker':>10} {'together':>10}   (peak memory)")
+    for count in blocks:
+        with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
+            row_bytes = corpus(Path(folder) / "rows", rows=count * rows)
+            how = {
+                "out": f"{folder}/out", "source": f"{folder}/rows", "block_bytes": rows * row_bytes,
+                "shards": shards or min(16_384, max(1, count * rows // 1000)), "workers": workers,
+                "cache": f"{folder}/cache" if kept else "",
+            }  # fmt: skip
+            began = time.monotonic()
+            module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
+            cpu, peak = watched([*module, "1", "--one", json.dumps(how)])
+            memory = " ".join(f"{byte_sizes.text(part):>10}" for part in peak)
+            click.echo(
+                f"{count:>10,} {how['shards']:>7,} {1000 * cpu / count:>12.3f} {cpu:>8.1f} "
+                f"{time.monotonic() - began:>7.1f} {memory}"
+            )
+
+
+if __name__ == "__main__":
+    main()
