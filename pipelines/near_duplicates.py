@@ -8,7 +8,6 @@ import apache_beam as beam
 import numpy as np
 
 from pipelines.transforms import in_pool
-from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.near_duplicates import candidates
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.near_duplicates.search import Group, Plan, Search
@@ -28,22 +27,19 @@ class Slices:
 
 @dataclasses.dataclass
 class FindRepeats(beam.PTransform):
-    """Find the rows of spills that repeat another one; without a search there are none.
+    """Find the rows of blocks that repeat another one, from the sketches of blocks.
 
     Where workers share a disk (not `spread`), sketches are read where they lie.
     """
 
-    search: Search | None
+    search: Search
     pool: str = ""
     spread: bool = False
 
-    def expand(self, spills: beam.PCollection) -> beam.PCollection:
+    def expand(self, sketches: beam.PCollection) -> beam.PCollection:
         """Return the repeats of each group of rows that are alike."""
-        if self.search is None:
-            return spills.pipeline | beam.Create([])
-        sketches = spills | "Sketches" >> beam.Map(sketch_of)
         slim = beam.pvalue.AsList(sketches | "Slim" >> beam.Map(slim_sketch))
-        once = spills.pipeline | beam.Create([None])
+        once = sketches.pipeline | beam.Create([None])
         plan = beam.pvalue.AsSingleton(once | "Plan" >> beam.Map(make_plan, sketches=slim, search=self.search))
         if self.spread:
             keyed = tuple[int, Any]
@@ -71,12 +67,6 @@ class FindInSketches:
     def __call__(self, members: Members) -> Repeats:
         """Read the rows and compare them."""
         return self.search.find([(sketch.file, sketch.take(places)) for sketch, places in members])
-
-
-def sketch_of(spill: SortedSpill) -> Sketch:
-    """Return the sketch of a spill."""
-    assert spill.sketch is not None
-    return spill.sketch
 
 
 def slim_sketch(sketch: Sketch) -> Sketch:

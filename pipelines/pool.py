@@ -40,6 +40,26 @@ def named(name: str) -> "Pool":
     return _POOLS[name]
 
 
+def window(name: str, work: Callable[[Any], Any]) -> "Window | Here":
+    """Return a window on the pool of that name, or one that works in this process where there is no name."""
+    return Window(name, work) if name else Here(work)
+
+
+class Here:
+    """Do the work of each element in this process, at once."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+
+    def put(self, element: Any) -> Iterator[Any]:
+        """Yield the result of an element."""
+        yield self._work(element)
+
+    def drain(self) -> Iterator[Any]:
+        """Yield nothing: all is done."""
+        yield from ()
+
+
 class Window:
     """Keep elements on their way through a pool, in order: once it is full, each result taken makes room."""
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import cost_estimate, engines, failures, pool, staging
+from pipelines.finish import Finish, JoinRejected
+from pipelines.gather import SortBlock
 from pipelines.local_progress import LocalProgress
-from pipelines.work import Finish, PrepareBlock, WriteShard, preload, scan
+from pipelines.work import PrepareBlock, WriteShard, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
@@ -23,13 +25,16 @@ from t5prep.prepare import (
     memory_budget,
     output_folder,
     overwriting,
+    shuffle_plan,
     source_check,
     split_counts,
     task_settings,
 )
+from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
+from t5prep.prepare.shard_totals import ShardTotals
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tasks import registry
@@ -107,7 +112,8 @@ def prepare(
             work = PrepareBlock(job)
             if runner == "dataflow":
                 print(f"dataflow: {cost_estimate.estimate(work, source=source).line()}", file=sys.stderr)
-            _run(runner, work=work, finish=finish, arguments=arguments, workers=workers)
+            size = sum(file.bytes for file in source.files)
+            _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
         return manifest.load(out)
 
 
@@ -120,6 +126,7 @@ def _run(
     pool: str = "",
     arguments: Sequence[str] = (),
     workers: int | None = None,
+    source_bytes: int = 0,
 ) -> None:
     # Beam takes seconds to import; the workers have been started and load at the same time.
     import apache_beam as beam
@@ -129,7 +136,8 @@ def _run(
     engine = runners.engine(runner, arguments=arguments, workers=workers)
     with failures.explained(runner, out=finish.out):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
-        wired(pipeline, work=work, finish=finish, shared=shared, pool=pool, spread=engine.spread)
+        how: dict[str, Any] = {"shared": shared, "pool": pool, "spread": engine.spread, "source_bytes": source_bytes}
+        wired(pipeline, work=work, finish=finish, **how)
         pipeline.run().wait_until_finish()
 
 
@@ -141,23 +149,45 @@ def wired(
     shared: Budget = memory_budget.LARGEST,
     pool: str = "",
     spread: bool = False,
+    source_bytes: int = 0,
 ) -> Any:
-    """Return the pipeline with all its steps added. `spread`: workers share neither memory nor disk."""
-    from pipelines import near_duplicates, transforms
+    """Return the pipeline with all its steps added.
 
-    settings, write_shard = work.job.settings, WriteShard(work.job, finish.out, shared.range_bytes)
+    `spread`: workers share neither memory nor disk; then `source_bytes` decides how records travel between them.
+    """
+    import apache_beam as beam
+
+    from pipelines import near_duplicates, shuffle, transforms
+
+    settings, alike = work.job.settings, search.of_settings(work.job.settings)
+    write_shard = WriteShard(work.job, finish.out, shared.range_bytes, work.spool)
     files = pipeline | "Files" >> transforms.ListFiles(work.job)
     elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes, spread=spread)
-    spills, hashed = elements | "PrepareBlocks" >> transforms.PrepareBlocks(work, pool=pool)
-    repeats = spills | "FindRepeats" >> near_duplicates.FindRepeats(search.of_settings(settings), pool, spread)
-    specs = spills | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.drawn_by_id)
-    written = specs | "WriteShards" >> (
-        transforms.ShuffleShards(write_shard, spills, repeats)
+    if spread:
+        plan = shuffle_plan.for_source(source_bytes)
+        pieces, counted, hashed, lines, sketches = elements | "PrepareBlocks" >> shuffle.PrepareBlocks(work, plan)
+    else:
+        sort = SortBlock(work, shared.range_bytes)
+        counted, hashed, sketches = elements | "PrepareBlocks" >> transforms.PrepareBlocks(sort, pool)
+    blocks = counted | "SumBlocks" >> transforms.summed(BlockTotals)
+    specs = blocks | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.drawn_by_id)
+    repeats = sketches | "FindRepeats" >> near_duplicates.FindRepeats(alike, pool, spread) if alike else None
+    if spread:
+        shards, left_out = pieces | "WriteShards" >> shuffle.ShuffleShards(write_shard, plan.groups, specs, repeats)
+    else:
+        each = specs | "EachShard" >> beam.FlatMap(iter)
+        shards = each | "WriteShards" >> transforms.WriteShards(write_shard, repeats, pool)
+    written = shards | "SumShards" >> transforms.summed(ShardTotals)
+    rejected = (
+        (lines, left_out) | beam.Flatten() | "WriteRejected" >> shuffle.WriteRejected(finish.out)
         if spread
-        else transforms.WriteShards(write_shard, spills, repeats, pool=pool)
+        else written | "WriteRejected" >> transforms.JoinRejectedRows(JoinRejected(work.spool, finish.out))
     )
-    counted = {"written": written, "spills": spills, "hashed": hashed, "repeats": repeats}
-    _ = pipeline | "Finish" >> transforms.WriteManifest(finish, **counted)
+    sides = {"blocks": blocks, "written": written, "hashed": hashed | "ListHashed" >> transforms.listed()}
+    sides["rejected"] = rejected
+    if repeats:
+        sides["repeats"] = repeats | "CountRepeats" >> beam.CombineGlobally(transforms.counts_of)
+    _ = pipeline | "Finish" >> transforms.WriteManifest(finish, sides)
     return pipeline
 
 
@@ -173,7 +203,10 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
     local.done = watch
     try:
         if work.job.settings.limit is None:
-            local.ahead(work, itertools.islice(_first(work, block_bytes=shared.block_bytes), HEAD_START * workers))
+            local.ahead(
+                SortBlock(work, shared.range_bytes),
+                itertools.islice(_first(work, block_bytes=shared.block_bytes), HEAD_START * workers),
+            )
         yield local.name
     finally:
         local.close()

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from t5prep import sources
 from t5prep.dataset.settings import Settings
@@ -89,6 +89,11 @@ def files(job: Job) -> list[RawFile]:
     return [RawFile(*json.loads(line)) for line in paths.read(paths.at(job.folder, FILES)).splitlines()]
 
 
+def names(job: Job) -> Sequence[str]:
+    """Return the names of the source's files, in order."""
+    return _names(job.folder, job.digest)
+
+
 def limited_files(job: Job) -> Iterator[LimitedFile]:
     """Yield the files and pairs of files that are to be read, and how far."""
     yield from row_limit.limited_files(files(job), job.settings, task(job))
@@ -120,6 +125,11 @@ def task(job: Job) -> ChosenTask:
 @functools.lru_cache(maxsize=1)  # a process loads it once
 def _tokenizer(folder: str, name: str, digest: str) -> Tokenizer:
     return loading.of_content(paths.read(paths.at(folder, MODEL)), name=name)
+
+
+@functools.lru_cache(maxsize=1)
+def _names(folder: str, digest: str) -> Sequence[str]:
+    return [json.loads(line)[0] for line in paths.read(paths.at(folder, FILES)).splitlines()]
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,7 +1,11 @@
-"""Wire the named steps of preparing. Transforms only wire: the work is in t5prep and in pipelines.work."""
+"""Wire the named steps of preparing. Transforms only wire: the work is in t5prep, pipelines.work, gather and finish.
+
+What every block and every shard counts is added up by combiners, so that no step is handed a list that grows with the
+number of blocks. The steps of engines, whose workers share no disk, are in pipelines.shuffle.
+"""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -9,13 +13,17 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import pool, staging
+from pipelines.finish import Finish, JoinRejected
+from pipelines.gather import Gathering, SortBlock
 from pipelines.staging import Job
-from pipelines.work import Finish, Hashed, PrepareBlock, WriteShard, scan
-from t5prep.prepare import partition, shard_plan
-from t5prep.prepare.block_sorter import SortedSpill
+from pipelines.work import Hashed, WriteShard, scan
+from t5prep.prepare import shard_plan
+from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates import repeats as near_duplicates
 from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.shard_writer import ShardSpec, WrittenShard
+from t5prep.prepare.near_duplicates.sketch import Sketch
+from t5prep.prepare.shard_totals import ShardTotals
+from t5prep.prepare.shard_writer import ShardSpec
 
 
 @dataclasses.dataclass
@@ -48,89 +56,80 @@ class ScanBlocks(beam.PTransform):
 
 @dataclasses.dataclass
 class PrepareBlocks(beam.PTransform):
-    """Make a sorted spill of each block, and a hash of each source file."""
+    """Sort all blocks into a few runs of this machine; yield the totals of blocks, the hashes of files, and sketches."""
 
-    work: PrepareBlock
+    work: SortBlock
     pool: str = ""
 
     def expand(self, elements: beam.PCollection) -> Any:
-        done = elements | "Work" >> in_pool(self.work, self.pool)
-        spills = done | "Spills" >> beam.Filter(is_spill).with_output_types(SortedSpill)
-        hashes = done | "Hashes" >> beam.Filter(is_hashed).with_output_types(Hashed)
-        return spills, hashes
+        done = elements | "Sort" >> beam.ParDo(GatherRuns(self.work, self.pool))
+        return tuple(done | f"{kind.__name__}s" >> of_kind(kind) for kind in (BlockTotals, Hashed, Sketch))
 
 
 @dataclasses.dataclass
 class PlanShards(beam.PTransform):
-    """Plan the shards, whose number is known once all spills are."""
+    """Plan the shards from the totals of all blocks: one list of them."""
 
     shards: int | None
     drawn: bool
 
-    def expand(self, spills: beam.PCollection) -> beam.PCollection:
-        start = spills.pipeline | beam.Create([None])
-        slim = spills | "Slim" >> beam.Map(slim_spill)
-        return start | "Plan" >> beam.FlatMap(
-            plan, spills=beam.pvalue.AsList(slim), shards=self.shards, drawn=self.drawn
-        )
+    def expand(self, totals: beam.PCollection) -> beam.PCollection:
+        return totals | "Plan" >> beam.Map(plan, shards=self.shards, drawn=self.drawn)
 
 
 @dataclasses.dataclass
 class WriteShards(beam.PTransform):
-    """Write shards from their specifications and all spills, whose bytes are in files of this machine.
+    """Write shards from the runs of this machine, and yield their totals.
 
-    `repeats` are the rows that near-duplicates leave out.
+    `repeats` are the rows that near-duplicates leave out, or None where none are looked for.
     """
 
     work: WriteShard
-    spills: beam.PCollection
-    repeats: beam.PCollection
+    repeats: beam.PCollection | None = None
     pool: str = ""
 
     def expand(self, specs: beam.PCollection) -> beam.PCollection:
-        sides = {"spills": beam.pvalue.AsList(self.spills), "repeats": beam.pvalue.AsList(self.repeats)}
-        paired = specs | "WithSpills" >> beam.Map(with_spills, **sides)
-        return paired | "Write" >> in_pool(self.work, self.pool)
-
-
-@dataclasses.dataclass
-class ShuffleShards(beam.PTransform):
-    """Write shards where workers share no disk: cut spills, and let the runner's shuffle bring each shard's pieces together."""
-
-    work: WriteShard
-    spills: beam.PCollection
-    repeats: beam.PCollection
-
-    def expand(self, specs: beam.PCollection) -> beam.PCollection:
-        keyed = tuple[str, Any]
-        named = specs | "Name" >> beam.Map(with_name).with_output_types(keyed)
-        pieces = self.spills | "Cut" >> beam.FlatMap(cut, specs=beam.pvalue.AsList(specs)).with_output_types(keyed)
-        repeated = self.repeats | "CutRepeats" >> beam.FlatMap(
-            cut_repeats, specs=beam.pvalue.AsList(specs)
-        ).with_output_types(keyed)
-        groups = (named, pieces, repeated) | beam.Flatten() | beam.GroupByKey()
-        return groups | "Write" >> beam.Map(write_group, work=self.work)
+        sides = {"repeats": beam.pvalue.AsList(self.repeats)} if self.repeats else {}
+        paired = specs | "WithRepeats" >> beam.Map(with_repeats, **sides)
+        return paired | "Write" >> beam.ParDo(SumShards(self.work, self.pool))
 
 
 @dataclasses.dataclass
 class WriteManifest(beam.PTransform):
-    """Write the manifest from everything that was counted, when all shards are there."""
+    """Write the manifest from everything that was counted, when all shards are there. Each side holds one element."""
 
     work: Finish
-    written: beam.PCollection
-    spills: beam.PCollection
-    hashed: beam.PCollection
-    repeats: beam.PCollection
+    sides: dict[str, beam.PCollection]
 
     def expand(self, root: beam.Pipeline) -> beam.PCollection:
-        slim = self.spills | "Slim" >> beam.Map(slim_spill)
-        counts = self.repeats | "Counts" >> beam.Map(counts_of)
-        sides = {"written": self.written, "spills": slim, "hashed": self.hashed, "repeats": counts}
-        return (
-            root
-            | "Once" >> beam.Create([None])
-            | "Write" >> beam.Map(self.work, **{name: beam.pvalue.AsList(side) for name, side in sides.items()})
-        )
+        single = {name: beam.pvalue.AsSingleton(side) for name, side in self.sides.items()}
+        return root | "Once" >> beam.Create([None]) | "Write" >> beam.Map(self.work, **single)
+
+
+@dataclasses.dataclass
+class JoinRejectedRows(beam.PTransform):
+    """Join the rejected rows that are in files of this machine, once all shards are written."""
+
+    work: JoinRejected
+
+    def expand(self, written: beam.PCollection) -> beam.PCollection:
+        return written | "Join" >> beam.Map(self.work)
+
+
+class GatherRuns(beam.DoFn):
+    """Put each element of a bundle through Gathering."""
+
+    def __init__(self, work: SortBlock, pool_name: str) -> None:
+        self._work, self._pool = work, pool_name
+
+    def start_bundle(self) -> None:
+        self._gathering = Gathering(self._work, self._pool)
+
+    def process(self, element: Any) -> Iterator[Any]:
+        yield from self._gathering.put(element)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        yield from map(in_global_window, self._gathering.finish())
 
 
 class InPool(beam.DoFn):
@@ -147,8 +146,67 @@ class InPool(beam.DoFn):
         yield from self._window.put(element)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        for result in self._window.drain():
-            yield WindowedValue(result, GlobalWindow().max_timestamp(), [GlobalWindow()])
+        yield from map(in_global_window, self._window.drain())
+
+
+class SumShards(beam.DoFn):
+    """Write each shard of a bundle, in a pool where there is one, and yield the totals of all."""
+
+    def __init__(self, work: WriteShard, pool_name: str) -> None:
+        self._work, self._pool = work, pool_name
+
+    def start_bundle(self) -> None:
+        self._window, self._totals = pool.window(self._pool, self._work), ShardTotals()
+
+    def process(self, element: Any) -> None:
+        for written in self._window.put(element):
+            self._totals.add(written)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for written in self._window.drain():
+            self._totals.add(written)
+        yield in_global_window(self._totals)
+
+
+class Merge(beam.CombineFn):
+    """Merge totals of one kind; of none, return empty totals."""
+
+    def __init__(self, kind: Callable[[], Any]) -> None:
+        self._kind = kind
+
+    def create_accumulator(self) -> Any:
+        """Return empty totals."""
+        return self._kind()
+
+    def add_input(self, total: Any, more: Any) -> Any:
+        """Return both together."""
+        return total.merge(more)
+
+    def merge_accumulators(self, parts: Iterable[Any]) -> Any:
+        """Return all of them together."""
+        total = self._kind()
+        for part in parts:
+            total.merge(part)
+        return total
+
+    def extract_output(self, total: Any) -> Any:
+        """Return the totals."""
+        return total
+
+
+def summed(kind: Callable[[], Any]) -> beam.PTransform:
+    """Return the transform that merges all totals of a kind into one element."""
+    return beam.CombineGlobally(Merge(kind))
+
+
+def listed() -> beam.PTransform:
+    """Return the transform that makes one list of a small collection."""
+    return beam.CombineGlobally(beam.combiners.ToListCombineFn())
+
+
+def of_kind(kind: type) -> beam.PTransform:
+    """Return the transform that passes on the elements of a type."""
+    return beam.Filter(isinstance, kind).with_output_types(kind)
 
 
 def in_pool(work: Callable[[Any], Any], name: str) -> beam.PTransform:
@@ -156,32 +214,19 @@ def in_pool(work: Callable[[Any], Any], name: str) -> beam.PTransform:
     return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
 
 
-def is_spill(element: SortedSpill | Hashed) -> bool:
-    """Return whether an element is a spill."""
-    return isinstance(element, SortedSpill)
+def in_global_window(value: Any) -> WindowedValue:
+    """Return what a bundle yields at its end."""
+    return WindowedValue(value, GlobalWindow().max_timestamp(), [GlobalWindow()])
 
 
-def is_hashed(element: SortedSpill | Hashed) -> bool:
-    """Return whether an element is a hashed file."""
-    return isinstance(element, Hashed)
+def plan(totals: BlockTotals, *, shards: int | None, drawn: bool) -> list[ShardSpec]:
+    """Return the shards of all blocks."""
+    return shard_plan.plan_shards(totals.records, totals.sizes, shards=shards, drawn=drawn)
 
 
-def slim_spill(spill: SortedSpill) -> SortedSpill:
-    """Return a spill without its bytes, for planning and the manifest."""
-    return dataclasses.replace(spill, data=b"", sketch=None)
-
-
-def plan(_: None, *, spills: Sequence[SortedSpill], shards: int | None, drawn: bool) -> list[ShardSpec]:
-    """Return the shards of all spills."""
-    return shard_plan.plan_shards(spills, shards=shards, drawn=drawn)
-
-
-def with_spills(
-    spec: ShardSpec, *, spills: Iterable[SortedSpill], repeats: Iterable[Repeats]
-) -> tuple[ShardSpec, list[SortedSpill], list[Repeats]]:
-    """Return a shard, the spills that have something for its split, and the rows that it leaves out."""
-    own = [spill for spill in spills if spec.split in spill.splits or any(name in spill.splits for name in spec.before)]
-    return spec, own, of_shard(spec, repeats)
+def with_repeats(spec: ShardSpec, *, repeats: Iterable[Repeats] = ()) -> tuple[ShardSpec, list, list[Repeats]]:
+    """Return a shard with the rows that it leaves out; its runs are in files of this machine."""
+    return spec, [], of_shard(spec, repeats)
 
 
 def of_shard(spec: ShardSpec, parts: Iterable[Repeats]) -> list[Repeats]:
@@ -190,31 +235,6 @@ def of_shard(spec: ShardSpec, parts: Iterable[Repeats]) -> list[Repeats]:
     return [part for part in own if len(part.dropped)]
 
 
-def cut_repeats(part: Repeats, *, specs: Iterable[ShardSpec]) -> Iterator[tuple[str, Repeats]]:
-    """Yield the rows that each shard leaves out, under its name."""
-    for spec in specs:
-        for own in of_shard(spec, [part]):
-            yield spec.name, own
-
-
-def counts_of(part: Repeats) -> Repeats:
+def counts_of(parts: Iterable[Repeats]) -> Repeats:
     """Return the counts of some repeats, without their rows."""
-    return near_duplicates.merged([part])
-
-
-def with_name(spec: ShardSpec) -> tuple[str, ShardSpec]:
-    """Return a shard under its name, so that it is written even if no spill has anything for it."""
-    return spec.name, spec
-
-
-def cut(spill: SortedSpill, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, SortedSpill]]:
-    """Yield the pieces of a spill, each under the name of its shard."""
-    yield from partition.cut(spill, specs)
-
-
-def write_group(group: tuple[str, Iterable[ShardSpec | SortedSpill | Repeats]], *, work: WriteShard) -> WrittenShard:
-    """Write a shard from its specification and its pieces, as the shuffle brings them."""
-    elements = list(group[1])
-    (spec,) = (element for element in elements if isinstance(element, ShardSpec))
-    spills = [element for element in elements if isinstance(element, SortedSpill)]
-    return work((spec, spills, [element for element in elements if isinstance(element, Repeats)]))
+    return near_duplicates.merged(parts)

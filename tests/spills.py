@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from t5prep.dataset import tfrecord
-from t5prep.prepare.block_sorter import INDEX_ENTRY, SortedSpill
+from t5prep.prepare.block_sorter import SortedSpill
+from t5prep.prepare.sorted_runs import INDEX_ENTRY
 
 
 def framed(id: str, **features: list[int]) -> bytes:
@@ -14,6 +15,10 @@ def framed(id: str, **features: list[int]) -> bytes:
     entries = [tfrecord.bytes_feature("id", [id.encode()])]
     entries += [tfrecord.int64_feature(name, data) for name, data in sorted(packed.items())]
     return tfrecord.frame(tfrecord.example(b"".join(entries)))
+
+
+# The files that records of tests come from; an entry has the number of its file.
+FILES = ("f", "large", "small")
 
 
 def spill_of(
@@ -30,6 +35,7 @@ def spill_of(
         records += sorted(own)
     entries = np.zeros(len(records), INDEX_ENTRY)
     entries["high"] = np.array([high for high, _ in records], np.uint64)
+    entries["file"] = FILES.index(file)
     entries["row"] = np.arange(len(records)) + first_row
     entries["size"] = [len(record) for _, record in records]
     entries["begin"] = np.cumsum(entries["size"]) - entries["size"]

@@ -109,7 +109,7 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in manifest.rejected.items())
         if manifest.rejected_tokens:
             reasons += f" ({sum(manifest.rejected_tokens.values()):,} tokens)"
-        path = os.path.join(out, "rejected.jsonl")
+        path = os.path.join(out, manifest.rejected_file.name if manifest.rejected_file else "rejected.jsonl")
         click.echo(f"  rejected      {sum(manifest.rejected.values()):,} rows: {reasons}  → {path}")
     if manifest.changed:
         changed = ", ".join(f"{name} {number:,}" for name, number in manifest.changed.items())

@@ -52,7 +52,7 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
 
 
 # Beyond that they say what is wrong with single rows.
-_DIFFERENT_REASONS = 10_000
+DIFFERENT_REASONS = 10_000
 _MISTAKE = "This is a mistake of t5prep: the dataset is not whole. Please report it with this message"
 
 
@@ -66,6 +66,11 @@ class Total:
         """Count some rows of a file, by the names that Rows has."""
         self._counts.setdefault(file, collections.Counter()).update(counts)
 
+    def merge(self, other: "Total") -> None:
+        """Count what another one counted."""
+        for file, counts in other._counts.items():
+            self._counts.setdefault(file, collections.Counter()).update(counts)
+
     def rows(self) -> dict[str, Rows]:
         """Return the rows of each file, in the order of their names."""
         names = [field.name for field in dataclasses.fields(Rows)]
@@ -73,11 +78,11 @@ class Total:
 
 
 def write_rejected(
-    file: BinaryIO, lines: Iterable[bytes], *, name: str
+    file: BinaryIO, lines: Iterable[bytes], *, name: str, different: int = DIFFERENT_REASONS
 ) -> tuple[RejectedFile, collections.Counter[str]]:
     """Write finished JSON lines into an open file; return what the manifest says of it, and how often each reason stands.
 
-    Only so many different reasons are counted, the first, which are the same whatever ran the preparation.
+    Only so many `different` reasons are counted, the first, which are the same whatever ran the preparation.
     """
     digest, size, count = hashlib.sha256(), 0, 0
     reasons: collections.Counter[str] = collections.Counter()
@@ -88,7 +93,7 @@ def write_rejected(
         for line in some.splitlines():
             count += 1
             reason = json.loads(line)["reason"]
-            if reason in reasons or len(reasons) < _DIFFERENT_REASONS:
+            if reason in reasons or len(reasons) < different:
                 reasons[reason] += 1
     return RejectedFile(name, count, size, digest.hexdigest()), reasons
 

@@ -23,7 +23,6 @@ from t5prep.io import gcs, paths, suggestions
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
 NAME = "manifest.json"
-REJECTED = "rejected.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Verify every shard of a dataset against its manifest."""
 
+import collections
 import concurrent.futures
 import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import balance, block_index, manifest, shard_names
+from t5prep.dataset import balance, block_index, manifest, rejected_files, shard_names
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -60,13 +61,10 @@ def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
     if dataset.rejected_file is None:
         return
     path = paths.at(data, dataset.rejected_file.name)
-    try:
-        with paths.opened(paths.at(data, dataset.rejected_file.name)) as file:
-            there, lines = balance.read_rejected(file, name=dataset.rejected_file.name)
-    except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"
-        ) from error
+    with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        read = list(pool.map(functools.partial(_read_rejected, data), rejected_files.names(dataset.rejected_file.name)))
+    there = rejected_files.together([part for part, _ in read])
+    lines = sum((counts for _, counts in read), collections.Counter[str]())
     if there != dataset.rejected_file:
         raise DatasetError(
             f"{path} was altered: it has {there.lines:,} rows and SHA-256 {there.sha256[:12]}…, the manifest says "
@@ -77,6 +75,17 @@ def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
             raise DatasetError(
                 f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {_AGAIN}"
             )
+
+
+def _read_rejected(data: str | Path, name: str) -> tuple[balance.RejectedFile, collections.Counter[str]]:
+    """Return what a file of rejected rows is, and its lines of each source file. Raises DatasetError where it is missing."""
+    try:
+        with paths.opened(paths.at(data, name)) as file:
+            return balance.read_rejected(file, name=name)
+    except OSError as error:
+        raise DatasetError(
+            f"{paths.at(data, name)} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"
+        ) from error
 
 
 def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int], None]) -> None:

@@ -1,13 +1,9 @@
-"""Sort a table of features into a spill: the finished records of one block, sorted by split and position.
-
-A spill is one file (or the same bytes, on a distributed runner): an index, one entry a record, and then the records as
-they will stand in a shard. Because it is sorted, what one shard needs of it is one slice.
-"""
+"""Sort a table of features into a spill: the finished records of one block, sorted by split and position, as a run."""
 
 import collections
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,28 +15,10 @@ from t5prep.prepare import placement
 from t5prep.prepare.near_duplicates import search, sketch
 from t5prep.prepare.near_duplicates.sketch import Sketch
 from t5prep.prepare.record_writer import RecordWriter, built_when_written
+from t5prep.prepare.sorted_runs import INDEX_ENTRY, Run
 from t5prep.prepare.split_draw import SplitDraw
 from t5prep.reading.blocks import Block
 from t5prep.tasks.task import Task
-
-# One record of a spill. `high`, `low` are its position; `begin`, `size` where it stands; `row` where it comes from; the
-# rest is what statistics count. `target` is a digest of the labels: equal targets count as one label.
-INDEX_ENTRY = np.dtype(
-    [
-        ("high", "u8"),
-        ("low", "u8"),
-        ("begin", "u8"),
-        ("size", "u4"),
-        ("row", "u4"),
-        ("inputs", "u4"),
-        ("targets", "u4"),
-        ("tokens", "u4"),
-        ("target_tokens", "u4"),
-        ("unknown", "u4"),
-        ("target", "u4"),
-        ("markup", "u1"),
-    ]
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,15 +47,30 @@ class SortedSpill:
     found: bool = False
     sketch: Sketch | None = None
 
+    def run(self) -> Run:
+        """Return the records alone."""
+        return Run(self.records, self.splits, self.sizes, self.path, self.data)
+
 
 class BlockSorter:
-    """Sort the tables of one preparation's blocks. `own_splits` maps a file's name to its split where files are splits."""
+    """Sort the tables of one preparation's blocks.
+
+    `files` are the names of the source's files, `own_splits` maps a file's name to its split where files are splits.
+    """
 
     def __init__(
-        self, settings: Settings, task: Task, *, own_splits: Mapping[str, str], pad_id: int, unk_id: int
+        self,
+        settings: Settings,
+        task: Task,
+        *,
+        files: Sequence[str],
+        own_splits: Mapping[str, str],
+        pad_id: int,
+        unk_id: int,
     ) -> None:
         self._settings = settings
         self._draw = SplitDraw(settings, own_splits=own_splits)
+        self._numbers = {name: number for number, name in enumerate(files)}
         self._unk_id = unk_id
         self._search = search.of_settings(settings)
         self._several, self._whole = task.several_answers, task.never_cut
@@ -111,6 +104,7 @@ class BlockSorter:
         columns = {
             "high": positions["high"],
             "low": positions["low"],
+            "file": np.full(len(rows), self._numbers[block.file.name]),
             "row": rows,
             "inputs": np.diff(inputs[1]),
             "targets": np.diff(labels[1]),

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import manifest_warnings, record_counts, record_writer
-from t5prep.prepare.block_sorter import SortedSpill
+from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.shard_writer import WrittenShard
+from t5prep.prepare.shard_totals import ShardTotals, SplitTotals
 from t5prep.sources import Resolved
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
@@ -33,8 +33,8 @@ def assemble(
     source: Resolved,
     files: list[manifest.SourceFile],
     tokenizer: Tokenizer,
-    written: Sequence[WrittenShard],
-    spills: Sequence[SortedSpill],
+    written: ShardTotals,
+    blocks: BlockTotals,
     rejected_file: balance.RejectedFile,
     rejected_for: Mapping[str, int],
     index: Index | None = None,
@@ -45,8 +45,8 @@ def assemble(
 
     Raises BalanceError where a row is neither in a shard nor among those that were left out.
     """
-    parts = {split: _in_order(written, split) for split in sorted({part.spec.split for part in written})}
-    counted = {split: sum((part.counts for part in own), record_counts.Counts()) for split, own in parts.items()}
+    parts = dict(sorted(written.splits.items()))
+    counted = {split: own.counts for split, own in parts.items()}
     total = sum(counted.values(), record_counts.Counts())
     labelled = record_counts.is_classification(total)
     splits = {
@@ -55,21 +55,20 @@ def assemble(
         )
         for split, counts in counted.items()
     }
-    rejected = _summed([*(split.rejected for split in splits.values()), *(spill.reasons for spill in spills)])
-    rows = account(spills, written)
+    rejected = _summed([*(split.rejected for split in splits.values()), blocks.reasons])
+    rows = account(blocks, written)
     _check_balance(rows, splits, rejected, rejected_file)
     warnings = manifest_warnings.all_of(
         total,
         settings,
         label_name=functools.partial(targets.label_name, settings=settings, tokenizer=tokenizer, classes=facts.classes),
         splits=splits,
-        rows_read=sum(spill.rows - spill.blank for spill in spills),
+        rows_read=blocks.read - blocks.blank,
         rejected=rejected,
         rejected_for=rejected_for,
         hides_spans=facts.hides_spans,
         without_markup=task.without_markup,
     )
-    references = any(spill.references for spill in spills)
     return manifest.Manifest(
         schema=manifest.SCHEMA,
         created_by=f"t5prep {__version__}",
@@ -77,12 +76,12 @@ def assemble(
         task=facts,
         source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
-        features=record_writer.features(settings, references=references),
+        features=record_writer.features(settings, references=blocks.references),
         ledger=_ledger(total, counted),
         splits=splits,
         rejected=rejected,
-        rejected_tokens=_summed(spill.reason_tokens for spill in spills),
-        changed=_summed(spill.changed for spill in spills),
+        rejected_tokens=_summed([blocks.reason_tokens]),
+        changed=_summed([blocks.changed]),
         filter_files=Chain(settings.filter).files(),
         evaluation_sets=leaks.digests() if leaks else {},
         near_duplicates=_near_duplicates(repeats),
@@ -91,11 +90,6 @@ def assemble(
         rejected_file=rejected_file,
         index=index,
     ).sealed()
-
-
-def _in_order(written: Sequence[WrittenShard], split: str) -> list[WrittenShard]:
-    """Return the shards of a split in the order of their numbers."""
-    return sorted((part for part in written if part.spec.split == split), key=lambda part: part.spec.number)
 
 
 def _check_balance(
@@ -111,15 +105,12 @@ def _check_balance(
         raise BalanceError(f"{left_out:,} rows made no record, and {rejected_file.lines:,} are written.")
 
 
-def account(spills: Sequence[SortedSpill], written: Sequence[WrittenShard]) -> dict[str, balance.Rows]:
+def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, balance.Rows]:
     """Return what became of the rows of each file: counted where they were cut, read, and written, by different code."""
     total = balance.Total()
-    for spill in spills:
-        rejected = sum(spill.reasons.values())
-        total.add(spill.file, read=spill.rows, examples=spill.records, rejected=rejected, blank=spill.blank)
-    for part in written:
-        for file, number in part.duplicates.items():
-            total.add(file, examples=-number, duplicates=number)
+    total.merge(blocks.rows)
+    for file, number in written.duplicates.items():
+        total.add(file, examples=-number, duplicates=number)
     return total.rows()
 
 
@@ -169,7 +160,7 @@ def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:
 
 def _split(
     counts: record_counts.Counts,
-    parts: Sequence[WrittenShard],
+    parts: SplitTotals,
     tokenizer: Tokenizer,
     settings: Settings,
     facts: manifest.TaskFacts,
@@ -190,9 +181,9 @@ def _split(
         lengths=lengths,
         unk_rate=round(counts.unknown / max(1, counts.inputs), 6),
         labels=labels,
-        rejected=_summed(part.reasons for part in parts),
-        shards=[part.shard for part in parts],
-        examples=counts.examples + sum(part.merged for part in parts),
+        rejected=_summed([parts.reasons]),
+        shards=parts.in_order(),
+        examples=counts.examples + parts.merged,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import block_index, manifest, settings, shard_names
+from t5prep.dataset import block_index, manifest, rejected_files, settings, shard_names
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
 from t5prep.io import atomic_files, gcs, lock
@@ -19,7 +19,7 @@ from t5prep.io import atomic_files, gcs, lock
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
 MARKER = lock.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
-_BESIDE = (manifest.REJECTED, "report.html", block_index.NAME, manifest.NAME)
+_BESIDE = ("report.html", block_index.NAME, manifest.NAME)
 
 
 class Identity(NamedTuple):
@@ -167,7 +167,7 @@ def _records(dataset: manifest.Manifest) -> int:
 
 def is_of_dataset(name: str) -> bool:
     """Return whether a file of this name is part of a dataset."""
-    return shard_names.is_shard(name) or name in _BESIDE
+    return shard_names.is_shard(name) or rejected_files.is_rejected(name) or name in _BESIDE
 
 
 def _sweep(out: Path) -> None:

@@ -48,4 +48,13 @@ def shard_edges(shards: int) -> list[int]:
     >>> [hex(edge) for edge in shard_edges(4)][:3]
     ['0x0', '0x4000000000000000', '0x8000000000000000']
     """
-    return [(shard << 64) // shards for shard in range(shards)] + [1 << 64]
+    return [shard_edge(shard, shards) for shard in range(shards + 1)]
+
+
+def shard_edge(shard: int, shards: int) -> int:
+    """Return where one of a split's shards begins.
+
+    >>> hex(shard_edge(1, 4))
+    '0x4000000000000000'
+    """
+    return (shard << 64) // shards

@@ -90,7 +90,7 @@ def count(
     marked: bool,
     name: Callable[[int], str] | None = None,
 ) -> Counts:
-    """Return the counts of sorted records (block_sorter.INDEX_ENTRY[n]).
+    """Return the counts of sorted records (sorted_runs.INDEX_ENTRY[n]).
 
     `labels` are the label ids of each target digest, where known.
 

@@ -13,7 +13,7 @@ import numpy as np
 from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts, record_writer
-from t5prep.prepare.block_sorter import INDEX_ENTRY
+from t5prep.prepare.sorted_runs import INDEX_ENTRY
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.task import Spans
 from t5prep.tokens import chunking, packing, span_corruption
@@ -21,7 +21,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 
 class Range(NamedTuple):
-    """Hold some consecutive records of a shard: an entry each (block_sorter.INDEX_ENTRY[n]), and their bytes, one after the other."""
+    """Hold some consecutive records of a shard: an entry each (sorted_runs.INDEX_ENTRY[n]), and their bytes, one after the other."""
 
     entries: np.ndarray
     data: bytes

@@ -1,10 +1,9 @@
 """Plan how many shards each split gets, once all records are counted."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from t5prep.dataset import block_index
 from t5prep.errors import UsageError
-from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.shard_writer import ShardSpec
 
 SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
@@ -13,19 +12,18 @@ FEWEST_SHARDS = 8
 RECORDS_A_SHARD = 256
 
 
-def plan_shards(spills: Iterable[SortedSpill], *, shards: int | None, drawn: bool) -> list[ShardSpec]:
-    """Return the shards of all splits, in order. `shards` is the number of the largest split's, None for a power of two.
+def plan_shards(
+    records: Mapping[str, int], sizes: Mapping[str, int], *, shards: int | None, drawn: bool
+) -> list[ShardSpec]:
+    """Return the shards of all splits, in order, from the records and the bytes of each split.
+
+    `shards` is the number of the largest split's, None for a power of two.
 
     Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
 
     The list is empty where there is no example at all. Raises UsageError when there are more shards than examples.
     """
-    records: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    for spill in spills:
-        for split, (first, last) in spill.splits.items():
-            records[split] = records.get(split, 0) + last - first
-            sizes[split] = sizes.get(split, 0) + spill.sizes[split]
+    records = {split: number for split, number in records.items() if number}
     if not records:
         return []
     most = max(records.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep.dataset import inspect_records, manifest
+from t5prep.dataset import inspect_records, manifest, rejected_files
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import DatasetError, TokenizerError
 from t5prep.io import paths
@@ -128,7 +128,7 @@ def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[st
     examples: dict[str, list[dict[str, Any]]] = {reason: [] for reason in dataset_manifest.rejected}
     wanted = {reason: min(number, _EXAMPLES) for reason, number in dataset_manifest.rejected.items()}
     if dataset_manifest.rejected:
-        for line in _lines(data):
+        for line in _lines(data, dataset_manifest):
             reason = str(line.get("reason", "")).partition(":")[0]
             if len(examples.get(reason, [])) < wanted.get(reason, 0):
                 examples[reason].append(line)
@@ -138,9 +138,11 @@ def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[st
         yield reason, number, examples[reason]
 
 
-def _lines(data: str | Path) -> Iterator[dict[str, Any]]:
+def _lines(data: str | Path, dataset_manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Yield the first rejected rows; where they are in many files, the first of the first file."""
+    name = dataset_manifest.rejected_file.name if dataset_manifest.rejected_file else rejected_files.NAME
     try:
-        with paths.opened(paths.at(data, "rejected.jsonl")) as file:
+        with paths.opened(paths.at(data, rejected_files.names(name)[0])) as file:
             for _, line in zip(range(_LINES), file, strict=False):
                 try:
                     row = json.loads(line)

@@ -82,7 +82,13 @@ def prepare(out: Path, *, source: str, block_bytes: int, shards: int, workers: i
 
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
     resolved, task = sources.resolve(source), registry.get("text2text")
-    how = {"options": {"inputs_column": "inputs", "targets_column": "targets"}, "input_length": 64, "target_length": 4, "shards": shards, "splits": {"train": 1.0}}
+    how = {
+        "options": {"inputs_column": "inputs", "targets_column": "targets"},
+        "input_length": 64,
+        "target_length": 4,
+        "shards": shards,
+        "splits": {"train": 1.0},
+    }
     settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
     preparing.prepare(
         settings, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=Path(cache) if cache else None

@@ -7,7 +7,7 @@ import pytest
 from preparing import prepared, questions, rejected, write_csv
 
 from pipelines import work
-from t5prep.dataset import balance, manifest
+from t5prep.dataset import balance, manifest, rejected_files
 from t5prep.dataset.balance import Rows
 from t5prep.dataset.verify import verify
 from t5prep.errors import BalanceError, DatasetError, SourceError
@@ -91,7 +91,7 @@ def test_rejected_rows_are_part_of_what_is_verified(tmp_path: Path) -> None:
     rows = [dict(row, Y="LQ") if n % 3 == 0 else row for n, row in enumerate(questions(9))]
     out = tmp_path / "out"
     prepared(write_csv(tmp_path / "rows.csv", rows), out, tokenizer=SAMPLE)
-    file = out / manifest.REJECTED
+    file = out / rejected_files.NAME
     whole = file.read_bytes()
     for damaged in (whole[:-3], whole.replace(b"1003", b"1004"), b"", whole + whole):
         file.write_bytes(damaged)

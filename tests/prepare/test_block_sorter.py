@@ -11,8 +11,9 @@ import pytest
 from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import placement
-from t5prep.prepare.block_sorter import INDEX_ENTRY, BlockSorter, SortedSpill
+from t5prep.prepare.block_sorter import BlockSorter, SortedSpill
 from t5prep.prepare.feature_table import SCHEMA
+from t5prep.prepare.sorted_runs import INDEX_ENTRY
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
@@ -33,7 +34,7 @@ def sort(rows: list[dict[str, Any]], *, own_splits: dict[str, str] | None = None
     block = Block(file, Format("csv"), (), first_row=100, rows=len(rows) + 1, begin=0, size=100)
     chosen = dataclasses.replace(SETTINGS, **settings)
     task = registry.get("text2text").task
-    sorter = BlockSorter(chosen, task, own_splits=own_splits or {}, pad_id=0, unk_id=UNKNOWN)
+    sorter = BlockSorter(chosen, task, files=["a.csv"], own_splits=own_splits or {}, pad_id=0, unk_id=UNKNOWN)
     return sorter(pa.Table.from_pylist(rows, schema=SCHEMA), block)
 
 

@@ -1,13 +1,12 @@
 """A spill is cut into pieces, one for each shard."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from spills import spill_of
 
-from t5prep.prepare import partition, placement, shard_writer
+from t5prep.prepare import partition, placement, sorted_runs
 from t5prep.prepare.shard_writer import ShardSpec
+from t5prep.prepare.sorted_runs import INDEX_ENTRY, Run
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
@@ -21,10 +20,11 @@ def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards:
     specs = [ShardSpec("train", number, shards, 0, before=("test",)) for number in range(shards)]
     edges = placement.shard_edges(shards)
     found: dict[str, list[int]] = {"train": [], "test": []}
-    for name, piece in partition.cut(spill, specs):
+    for name, piece in partition.cut_shards(spill.run(), {"train": specs}):
         number = int(name.split("-")[1])
         (split,) = piece.splits
-        (whole,) = shard_writer._slices([piece], split, edges[number], edges[number + 1])
+        whole = piece.slice(split, edges[number], edges[number + 1])
+        assert whole
         assert len(whole.entries) == piece.records  # nothing of a neighbour
         found[split] += whole.entries["high"].tolist()
         texts = [
@@ -34,5 +34,20 @@ def test_pieces_of_a_spill_hold_each_record_in_the_shard_of_its_position(shards:
             assert texts == [f"record{key:x}".encode() for key in whole.entries["high"].tolist()]
         else:
             assert not any(texts)  # positions only
-        assert dataclasses.replace(piece, data=b"").rejected == b""
     assert found == {"train": keys, "test": keys[:5]}
+
+
+@pytest.mark.parametrize("ranges", [1, 2, 8])
+def test_ranges_of_a_run_merged_again_are_the_run(ranges: int) -> None:
+    keys = placement.positions(placement.digests(map(str, range(40)), seed=1))["high"].astype(np.uint64).tolist()
+    records = [(key, f"record{key:x}".encode()) for key in keys]
+    run = spill_of({"test": records[:9], "train": records[9:]}).run()
+    pieces = dict(partition.cut_ranges(run, ranges))
+    assert all(
+        number == int(entry["high"]) * ranges >> 64 for number, piece in pieces.items() for entry in entries(piece)
+    )
+    assert sorted_runs.merged_in_memory(list(pieces.values())[::-1]) == run
+
+
+def entries(run: Run) -> np.ndarray:
+    return np.frombuffer(run.data, INDEX_ENTRY, run.records)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from t5prep.prepare import record_counts
-from t5prep.prepare.block_sorter import INDEX_ENTRY
 from t5prep.prepare.record_counts import Counts
+from t5prep.prepare.sorted_runs import INDEX_ENTRY
 
 
 def entries(count: int, *, seed: int = 0) -> np.ndarray:

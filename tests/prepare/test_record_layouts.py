@@ -23,9 +23,11 @@ from t5prep.prepare import (
     record_writer,
     shard_plan,
     shard_writer,
+    sorted_runs,
     task_settings,
 )
 from t5prep.prepare.block_tokenizer import BlockTokenizer
+from t5prep.prepare.block_totals import BlockTotals
 from t5prep.reading import blocks, formats
 from t5prep.sources import RawFile
 from t5prep.tasks import registry
@@ -51,14 +53,16 @@ def shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=2, backw
     file = RawFile(path.name, str(path), path.stat().st_size)
     task = registry.get(choices.task).choose(choices.options)
     tokenize = BlockTokenizer(choices, task, tokenizer)
-    sort = block_sorter.BlockSorter(choices, task.task, own_splits={}, pad_id=tokenizer.pad_id, unk_id=tokenizer.unk_id)
+    special = {"pad_id": tokenizer.pad_id, "unk_id": tokenizer.unk_id}
+    sort = block_sorter.BlockSorter(choices, task.task, files=[path.name], own_splits={}, **special)
     found = list(blocks.scan(file, formats.detect(path.name), block_bytes=block_bytes))
     spills = [sort(tokenize(block).table, block) for block in (reversed(found) if backwards else found)]
     arrange = record_layouts.choose(choices, task, tokenizer)
-    written = [
-        shard_writer.write(spec, spills, out=out, arrange=arrange)
-        for spec in shard_plan.plan_shards(spills, shards=count, drawn=True)
-    ]
+    blocks_counted, runs = BlockTotals(), [spill.run() for spill in spills]
+    for spill in spills:
+        blocks_counted.add(spill)
+    specs = shard_plan.plan_shards(blocks_counted.records, blocks_counted.sizes, shards=count, drawn=True)
+    written = [shard_writer.write(spec, runs, files=[path.name], out=out, arrange=arrange) for spec in specs]
     read = []
     for item in written:
         with open(out / item.shard.name, "rb") as opened:
@@ -83,7 +87,7 @@ def bare_range(choices, pairs):
     written = record_writer.RecordWriter(choices, pad_id=0, bare=True)(
         ids, *lists, [[]] * count, order=np.arange(count)
     )
-    entries = np.zeros(count, block_sorter.INDEX_ENTRY)
+    entries = np.zeros(count, sorted_runs.INDEX_ENTRY)
     entries["size"] = written.sizes
     for name, side in (("inputs", 0), ("tokens", 0), ("targets", 1), ("target_tokens", 1)):
         entries[name] = [len(ids) for ids in sides[side]]

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from spills import framed, spill_of
+from spills import FILES, framed, spill_of
 
 from t5prep.dataset import tfrecord
 from t5prep.prepare import shard_writer
@@ -21,7 +21,8 @@ def write(out: Path, spills: list, *, number: int = 0, shards: int = 1, **option
     size = sum(spill.sizes.get("train", 0) for spill in spills)
     before = options.pop("before", ())
     spec = ShardSpec("train", number, shards, size, before)
-    written = shard_writer.write(spec, spills, out=str(out), arrange=AsSpilled(marked=False), **options)
+    runs = [spill.run() for spill in spills]
+    written = shard_writer.write(spec, runs, files=FILES, out=str(out), arrange=AsSpilled(marked=False), **options)
     with open(out / spec.name, "rb") as file:
         return [tfrecord.parse(record)["id"][0].decode() for record in tfrecord.read(file)], written
 

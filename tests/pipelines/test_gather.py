@@ -1,0 +1,178 @@
+"""A local run sorts any number of blocks through few runs, and an engine through pieces of a bounded size."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from preparing import bytes_of, prepared, questions, rejected, write_csv
+
+from pipelines import gather, runners, shuffle, transforms
+from pipelines import prepare as preparing
+from pipelines.gather import Gathering
+from t5prep.dataset import manifest, rejected_files
+from t5prep.dataset.verify import verify
+from t5prep.errors import DatasetError
+from t5prep.prepare import memory_budget, shuffle_plan
+from t5prep.prepare.memory_budget import Budget
+from t5prep.sources import sample
+
+SAMPLE = sample.tokenizer_path()
+CHOICES: dict[str, Any] = {"tokenizer": SAMPLE, "shards": 5, "input_length": 32}
+
+
+@pytest.fixture
+def tiny_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of one or two rows, on one machine and on engines."""
+    monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 400))
+    monkeypatch.setattr(preparing, "_run", functools.partial(preparing._run, shared=Budget(1, 400)))
+
+
+@pytest.fixture
+def spread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Let --runner prism be Beam's own runner in this process, with the steps of an engine; the results of its runs."""
+    results: list[Any] = []
+
+    class Remembering(FnApiRunner):
+        def run_pipeline(self, pipeline: Any, options: Any) -> Any:
+            self.proto = pipeline.to_runner_api() if isinstance(pipeline, beam.Pipeline) else pipeline
+            results.append((self.proto, super().run_pipeline(pipeline, options)))
+            return results[-1][1]
+
+    engine, local = runners.Engine("prism", Remembering(), PipelineOptions([])), runners.engine
+    monkeypatch.setattr(runners, "engine", lambda name, **how: engine if name == "prism" else local(name, **how))
+    monkeypatch.setattr(preparing.engines, "require", lambda *_, **__: None)
+    return results
+
+
+def corpus(folder: Path, *, rows: int) -> Path:
+    """Some files of questions, of which some are duplicates and some have no label."""
+    folder.mkdir()
+    every = questions(rows)
+    for number, row in enumerate(every):
+        if number % 9 == 4:
+            row["Y"] = "unheard of"
+        if number % 10 == 3:
+            row["Id"] = every[number - 3]["Id"]
+    write_csv(folder / "a.csv", every[: rows // 3])
+    write_csv(folder / "b.csv", every[rows // 3 :])
+    return folder
+
+
+@pytest.mark.parametrize("fan_in", [2, 3, 7])
+def test_runs_that_are_merged_again_and_again_make_the_same_bytes(
+    fan_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = corpus(tmp_path / "rows", rows=90)
+    prepared(source, tmp_path / "expected", **CHOICES)
+    monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 400, 2000))
+    left: list[int] = []
+    levels: list[int] = []
+
+    class Few(Gathering):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, fan_in=fan_in)
+
+        def finish(self) -> Iterator[Any]:
+            yield from super().finish()
+            left.append(sum(map(len, self._levels.values())))
+            there = [path for path in self._folder.rglob("*") if path.is_file()]
+            levels.append(len([path for path in there if path.name.startswith("merged-")]))
+            spills = [path for path in there if len(path.name) == 24]
+            assert len(spills) + levels[-1] == left[-1]  # what was merged is gone
+
+    monkeypatch.setattr(transforms, "Gathering", Few)
+    prepared(source, tmp_path / "out", **CHOICES)
+    assert left[0] <= fan_in
+    assert levels[0] >= 1
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_an_engine_that_cuts_and_merges_in_every_way_makes_the_same_bytes(
+    layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_blocks: None, spread: list[Any]
+) -> None:
+    source = corpus(tmp_path / "rows", rows=90)
+    prepared(source, tmp_path / "expected", layout=layout, **CHOICES)
+    monkeypatch.setattr(shuffle_plan, "for_source", lambda _: shuffle_plan.ShufflePlan(groups=4, lanes=3))
+    monkeypatch.setattr(shuffle_plan, "SMALLEST_BATCH", 3000)
+    monkeypatch.setattr(shuffle_plan, "PIECE_BYTES", 500)
+    monkeypatch.setattr(shuffle, "HELD_BYTES", 1000)
+    prepared(source, tmp_path / "out", layout=layout, runner="prism", **CHOICES)
+    assert spread
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")
+
+
+def test_many_rejected_rows_are_many_files_from_every_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_blocks: None, spread: list[Any]
+) -> None:
+    source = corpus(tmp_path / "rows", rows=150)
+    whole = prepared(source, tmp_path / "whole", **CHOICES)
+    monkeypatch.setattr(rejected_files, "LARGEST_BYTES", 500)
+    monkeypatch.setattr(rejected_files, "PART_BYTES", 500)
+    monkeypatch.setattr(rejected_files, "_ROWS_TOGETHER", 4)
+    made = prepared(source, tmp_path / "local", **CHOICES)
+    prepared(source, tmp_path / "engine", runner="prism", **CHOICES)
+    assert bytes_of(tmp_path / "local") == bytes_of(tmp_path / "engine")
+    assert made.rejected_file
+    assert whole.rejected_file
+    assert (made.rejected, made.rows, made.rejected_file.lines) == (
+        whole.rejected,
+        whole.rows,
+        whole.rejected_file.lines,
+    )
+    names = rejected_files.names(made.rejected_file.name)
+    assert len(names) > 4
+    lines = [json.loads(line) for name in names for line in (tmp_path / "local" / name).read_text().splitlines()]
+    assert sorted(lines, key=repr) == sorted(rejected(tmp_path / "whole"), key=repr)
+    assert verify(tmp_path / "local") == made
+    (tmp_path / "local" / names[1]).write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"rejected\.jsonl@\d+ was altered"):
+        verify(tmp_path / "local")
+    prepared(source, tmp_path / "local", **CHOICES)  # a dataset of ours, which is made again in place
+    assert verify(tmp_path / "local") == made
+
+
+def side_inputs(proto: Any) -> set[str]:
+    """The PCollections that some step reads as a side input."""
+    found = set()
+    for transform in proto.components.transforms.values():
+        if transform.spec.urn == "beam:transform:pardo:v1":
+            payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
+            found |= {transform.inputs[name] for name in payload.side_inputs}
+    return found
+
+
+def element_counts(result: Any) -> dict[str, int]:
+    """PCollection → how many elements it had."""
+    counts: dict[str, int] = {}
+    for info in result.monitoring_infos():
+        if info.urn == "beam:metric:element_count:v1":
+            name = info.labels["PCOLLECTION"]
+            counts[name] = max(counts.get(name, 0), beam.coders.VarIntCoder().decode(info.payload))
+    return counts
+
+
+@pytest.mark.parametrize("rows", [40, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_what_an_engine_hands_to_every_worker_does_not_grow_with_blocks(
+    rows: int, tmp_path: Path, tiny_blocks: None, spread: list[Any]
+) -> None:
+    """Of everything that is read as a side input there is one element, whether there are 20 blocks or 10,000."""
+    prepared(corpus(tmp_path / "rows", rows=rows), tmp_path / "out", runner="prism", **CHOICES)
+    ((proto, result),) = spread
+    sides, counts = side_inputs(proto), element_counts(result)
+    assert len(sides) >= 6
+    blocks = max(counts.values())
+    assert blocks >= rows // 2
+    known = {name: counts[name] for name in sides if name in counts}
+    assert known
+    assert set(known.values()) == {1}
+    assert manifest.load(tmp_path / "out").rows
+    assert dataclasses.is_dataclass(gather.MergeRuns)
