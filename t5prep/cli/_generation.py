@@ -1,4 +1,4 @@
-"""Define the options of generating answers, which `predict` and `serve` share."""
+"""Define the options of generating answers, which `predict`, `serve` and `eval` share."""
 
 from collections.abc import Callable
 from typing import Any

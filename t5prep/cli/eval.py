@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from t5prep.cli import _device, _output, _scores
+from t5prep.cli import _device, _generation, _output, _scores
 
 WORST = 20
 
@@ -24,7 +24,8 @@ WORST = 20
 )
 @_device.which
 @click.option("--batch", default=32, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="When generating; 1 is greedy.")
+@click.option("--limit", default=0, type=click.IntRange(min=0), help="Score only so many records; 0: all.")
+@_generation.options
 @click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")
 @click.option("--dtype", default="auto", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products.")
 @click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")
@@ -37,16 +38,10 @@ def command(
     data: tuple[str, ...],
     splits: tuple[str, ...],
     which: str,
-    batch: int,
-    beams: int,
-    bootstrap: bool,
-    dtype: str,
     scores: bool,
     file: str | None,
-    tokenizer: str,
-    tpu: str | None,
-    gpus: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Score a model on a split: accuracy and confusion matrix of classes, or the task's metrics of generated answers.
 
@@ -57,20 +52,17 @@ def command(
     _device.need_tensorflow()
     from t5prep.io import atomic_files
     from t5prep.train.evaluate_all import evaluate_all, mean_of
+    from t5prep.train.model.generation import Generation
 
+    generation = Generation(**_generation.taken(given))
     checkpoint, scored = evaluate_all(
         model,
         data=data,
         splits=splits,
         which=which,
-        batch=batch,
-        beams=beams,
-        tokenizer=tokenizer,
-        bootstrap=bootstrap,
         worst=WORST,
-        dtype=dtype,
-        tpu=tpu,
-        gpus=gpus,
+        generation=generation,
+        **given,
     )
     each = [result.as_dict(scores=scores) for result in scored]
     whole: dict[str, Any] = {"checkpoint": checkpoint, **each[0]}

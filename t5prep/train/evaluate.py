@@ -8,7 +8,7 @@ Otherwise answers are generated. Only ids and one loss for each row leave the de
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +18,12 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train import metrics, run
+from t5prep.train import metrics, random_draws, run
 from t5prep.train.data import eval_batches, opening
 from t5prep.train.evaluation_numbers import DEFAULT_METRICS
 from t5prep.train.loss import token_losses
-from t5prep.train.model.generate import generate
+from t5prep.train.model.generate import search
+from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5 import forward
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.parts import dtype_of
@@ -62,7 +63,8 @@ class Evaluation:
 class Evaluator:
     """Score one split of one dataset with the current weights; compiled once, and can be called many times.
 
-    `generating`: generate answers where targets are longer than one token. `batch` is over all replicas.
+    `generating`: generate answers where targets are longer than one token, by the options `generation`, of whose
+    `answers` the best is scored. `batch` is over all replicas.
     `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
     Raises DatasetError where the split is missing, UsageError where the batch does not divide.
     """
@@ -79,7 +81,7 @@ class Evaluator:
         dtype: tf.DType,
         limit: int = 0,
         generating: bool = True,
-        beams: int = 1,
+        generation: Generation = Generation(),  # noqa: B008 - frozen
         bootstrap: bool = False,
         place: str = "",
     ) -> None:
@@ -110,7 +112,9 @@ class Evaluator:
         )
         self._batches: Callable[[], Iterator[Rows]] = lambda: batches().as_numpy_iterator()
         score = functools.partial(_score, config=config, dtype=dtype)
-        search = functools.partial(_search, config=config, dtype=dtype, length=self._opened.target_length, beams=beams)
+        longest = generation.max_length or max(self._opened.target_length, generation.min_length)
+        self._generation = dataclasses.replace(generation, max_length=longest)
+        search = functools.partial(_search, config=config, dtype=dtype, options=self._generation)
         self._score = on_rows("score", score, shape=config, layout=layout, place=place)
         self._search = on_rows("generate", search, shape=config, layout=layout, place=place)
 
@@ -159,6 +163,10 @@ class Evaluator:
     def _score_and_search(self, weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
         """Return the scores of a batch, and the ids of its generated `answers`, from one transfer of its rows."""
         questions = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        if self._generation.sample:
+            questions["uniform"] = random_draws.uniform(
+                questions["input_ids"], self._generation, pad_id=self._tokenizer.pad_id
+            )
         return {**self._score(weights, batch), "answers": self._search(weights, questions)["ids"]}
 
     def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
@@ -194,53 +202,64 @@ def _search(
     *,
     config: ModelConfig,
     dtype: tf.DType,
-    length: int,
-    beams: int,
+    options: Generation,
 ) -> dict[str, tf.Tensor]:
-    ids = generate(
-        weights, config, batch["input_ids"], batch["attention_mask"], max_length=length, beams=beams, dtype=dtype
-    )
-    return {"ids": ids}
+    asked = (batch["input_ids"], batch["attention_mask"])
+    ids, _ = search(weights, config, *asked, options=options, uniform=batch.get("uniform"), dtype=dtype)
+    return {"ids": ids[:, 0]}
+
+
+class Loaded(NamedTuple):
+    """Hold a model that is opened once for several evaluations: what it is, the devices, and its weights on them."""
+
+    opened: run.Model
+    layout: Layout
+    weights: dict[str, Any]
+
+
+def load(model: str, *, which: str = "best", tpu: str | None = None, gpus: bool = False) -> Loaded:
+    """Open a run's checkpoint, a Hugging Face directory or a Hub model, and put it on the devices. Raises T5prepError."""
+    opened = run.open_model(model, which=which)
+    layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=run.weight_bytes(opened))
+    return Loaded(opened, layout, put_weights(opened.weights, opened.config, layout))
 
 
 def evaluate(
-    model: str,
+    loaded: Loaded,
     *,
     data: str = "",
     split: str = "validation",
-    which: str = "best",
     batch: int = 32,
-    beams: int = 1,
+    limit: int = 0,
     tokenizer: str = "",
     bootstrap: bool = False,
     worst: int = 0,
     dtype: str = "auto",
-    tpu: str | None = None,
-    gpus: bool = False,
-) -> tuple[str, Evaluation]:
-    """Score a run's checkpoint, a Hugging Face directory or a Hub model on one split; return its name and scores.
+    generation: Generation = Generation(),  # noqa: B008 - frozen
+) -> Evaluation:
+    """Score a loaded model on one split, or on its first `limit` records.
 
     Each prediction has its own `scores` too, where the task's metrics are means over records.
     `data` may be left out for a run: its first training dataset is then used. Raises T5prepError.
     """
-    opened = run.open_model(model, which=which)
+    opened = loaded.opened
     if not data and not opened.state:
-        raise UsageError(f"{model} is no run of t5prep, so its data is not known: --data DIR")
+        raise UsageError(f"{opened.name} is no run of t5prep, so its data is not known: --data DIR")
     data = data or str(opened.state.data[0]["uri"] if opened.state else "")
     words = opened.tokenizer or run.open_tokenizer(manifest.load(data), name=tokenizer)
-    layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=run.weight_bytes(opened))
     evaluator = Evaluator(
         opened.config,
-        layout=layout,
+        layout=loaded.layout,
         data=data,
         split=split,
         batch=batch,
         tokenizer=words,
-        dtype=dtype_of(dtype, platform=layout.platform),
-        beams=beams,
+        dtype=dtype_of(dtype, platform=loaded.layout.platform),
+        limit=limit,
+        generation=generation,
         bootstrap=bootstrap,
     )
-    result = evaluator(put_weights(opened.weights, opened.config, layout), worst=worst)
+    result = evaluator(loaded.weights, worst=worst)
     of_each = metrics.of_each(
         evaluator.wanted,
         references=[one["references"] for one in result.predictions],
@@ -249,4 +268,4 @@ def evaluate(
     scored = [
         one | ({"scores": scores} if scores else {}) for one, scores in zip(result.predictions, of_each, strict=True)
     ]
-    return opened.name, dataclasses.replace(result, predictions=scored)
+    return dataclasses.replace(result, predictions=scored)

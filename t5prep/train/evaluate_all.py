@@ -9,7 +9,7 @@ from t5prep.dataset import manifest
 from t5prep.errors import UsageError
 from t5prep.io import suggestions
 from t5prep.train import checkpoint, run
-from t5prep.train.evaluate import Evaluation, evaluate
+from t5prep.train.evaluate import Evaluation, evaluate, load
 
 
 class Scored(NamedTuple):
@@ -39,19 +39,22 @@ def evaluate_all(
     data: Sequence[str] = (),
     splits: Sequence[str] = ("validation",),
     which: str = "best",
+    tpu: str | None = None,
+    gpus: bool = False,
     **options: Any,
 ) -> tuple[str, list[Scored]]:
     """Score each split of each dataset (for a run: of all it was trained on); return the checkpoint and the scores.
 
-    The `options` are those of `evaluate`. Raises T5prepError.
+    The model is opened once. The `options` are those of `evaluate`. Raises T5prepError.
     """
     places = list(data) or datasets_of(model, which=which)
-    name, scored = "", []
-    for place in places:
-        for split in splits:
-            name, evaluation = evaluate(model, data=place, split=split, which=which, **options)
-            scored.append(Scored(place, split, evaluation))
-    return name, scored
+    loaded = load(model, which=which, tpu=tpu, gpus=gpus)
+    scored = [
+        Scored(place, split, evaluate(loaded, data=place, split=split, **options))
+        for place in places
+        for split in splits
+    ]
+    return loaded.opened.name, scored
 
 
 def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:

@@ -114,6 +114,7 @@ def evaluate(
     split: str = "validation",
     checkpoint: str = "best",
     batch: int = 32,
+    limit: int = 0,
     worst: int = 20,
     tokenizer: str = "",
     bootstrap: bool = False,
@@ -130,13 +131,15 @@ def evaluate(
         split: The split to score.
         checkpoint: Of a run: "best", "last", or a step's number.
         batch: Rows in one batch, over all devices.
+        limit: Score only this many records, the first ones; 0 is all.
         worst: How many wrong answers to return, those with the highest losses.
         tokenizer: The tokenizer, where the one that the manifest names is no longer there.
         bootstrap: Whether to add 95 % intervals to ROUGE.
         dtype: "float32" or "bfloat16" for matrix products; "auto" is float32 on a CPU.
         tpu: On a TPU: its name, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
-        **generation: Options for generating answers of several tokens, such as `beams=4`.
+        **generation: Options for generating answers of several tokens, such as `beams=4`: the fields of
+            `t5prep.train.model.generation.Generation`.
 
     Returns:
         Scores: checkpoint, metrics, predictions, worst.
@@ -150,22 +153,22 @@ def evaluate(
     """
     need_tensorflow()
     from t5prep.train import evaluate as evaluation
+    from t5prep.train.model.generation import Generation
 
-    name, scored = evaluation.evaluate(
-        model,
+    loaded = evaluation.load(model, which=checkpoint, tpu=tpu, gpus=gpus)
+    scored = evaluation.evaluate(
+        loaded,
         data=data,
         split=split,
-        which=checkpoint,
         batch=batch,
+        limit=limit,
         tokenizer=tokenizer,
         bootstrap=bootstrap,
         worst=worst,
         dtype=dtype,
-        tpu=tpu,
-        gpus=gpus,
-        **generation,
+        generation=Generation(**generation),
     )
-    return Scores(name, scored.metrics, scored.predictions, scored.worst)
+    return Scores(loaded.opened.name, scored.metrics, scored.predictions, scored.worst)
 
 
 def predict(

@@ -1,7 +1,6 @@
 """Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
 
 import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train import random_draws
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
@@ -52,23 +52,9 @@ class Device:
             ids[row, : len(own)], mask[row, : len(own)] = own, 1
         batch = {"input_ids": ids, "attention_mask": mask}
         if self._generation.sample:
-            batch["uniform"] = self._drawn(ids)
+            batch["uniform"] = random_draws.uniform(ids, self._generation, pad_id=self._tokenizer.pad_id)
         answer = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
         return answer["ids"][: len(inputs)], answer["scores"][: len(inputs)]
-
-    def _drawn(self, ids: np.ndarray) -> np.ndarray:
-        """Return random float32[rows, answers, max_length] between 0 and 1, from the seed and each row's own tokens.
-
-        So the draws of a row do not depend on the other rows or on the size of the batch.
-        """
-        shape = (self._generation.answers, self._generation.max_length)
-        drawn = np.empty([len(ids), *shape], np.float32)
-        for row, own in enumerate(ids):
-            content = own[own != self._tokenizer.pad_id].tobytes()
-            key = hashlib.blake2b(content, digest_size=16, key=self._generation.seed.to_bytes(8, "big")).digest()
-            generator = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
-            drawn[row] = generator.random(shape, np.float32)
-        return drawn
 
 
 def _answers(

@@ -19,6 +19,7 @@ from t5prep.train.data import opening, steps_per_epoch
 from t5prep.train.evaluate import Evaluation, Evaluator
 from t5prep.train.feeding import device_batches
 from t5prep.train.loop import Stepper
+from t5prep.train.model.generation import Generation
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.weights import draw
 from t5prep.train.parts import dtype_of, schedule_of, shape_of
@@ -122,7 +123,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
             tokenizer=tokenizer,
             dtype=dtype_of(config.dtype, platform=layout.platform),
             generating=config.generate,
-            beams=config.beams,
+            generation=Generation(beams=config.beams),
             place=place,
         )
         for one in evaluated

@@ -16,6 +16,9 @@ from t5prep.errors import UsageError
 from t5prep.train import evaluate_all
 from t5prep.train.evaluate import Evaluation, Worst
 
+loads: list[str] = []
+asked: list[dict[str, Any]] = []
+
 
 @pytest.fixture
 def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -28,11 +31,19 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(evaluate_all.run, "is_run", lambda name: name.endswith("both"))
     monkeypatch.setattr(evaluate_all.checkpoint, "choose", lambda name, which: ("runs/both/7", state))
 
-    def evaluate(model: str, *, data: str, split: str, **_: Any) -> tuple[str, Evaluation]:
+    def load(model: str, **_: Any) -> SimpleNamespace:
+        loads.append(model)
+        return SimpleNamespace(opened=SimpleNamespace(name="runs/both/7"))
+
+    def evaluate(loaded: Any, *, data: str, split: str, **options: Any) -> Evaluation:
+        asked.append(options)
         loss = len(split) + data.endswith("two")
         predictions = [{"id": "a", "prediction": "x", "references": ["y"], "scores": {"f1": 0.5}}]
-        return "runs/both/7", Evaluation({"loss": float(loss)}, predictions, [Worst("a", "in", "y", "x", 1.0)])
+        return Evaluation({"loss": float(loss)}, predictions, [Worst("a", "in", "y", "x", 1.0)])
 
+    loads.clear()
+    asked.clear()
+    monkeypatch.setattr(evaluate_all, "load", load)
     monkeypatch.setattr(evaluate_all, "evaluate", evaluate)
     return tmp_path
 
@@ -47,6 +58,7 @@ def test_all_splits_of_all_datasets_from_any_folder(scored: Path, monkeypatch: p
         ("one", "test", 4.0), ("one", "train", 5.0), ("two", "test", 5.0), ("two", "train", 6.0)
     ]  # fmt: skip
     assert said["metrics"] == {"loss": 5.0}
+    assert loads == [model]  # once for the four
     assert said["checkpoint"] == "runs/both/7"
     assert said["evaluations"][0]["predictions"] == [{"id": "a", "prediction": "x", "references": ["y"]}]
 
@@ -71,3 +83,12 @@ def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
         evaluate_all.datasets_of(str(scored / "runs" / "both"))
     with pytest.raises(UsageError, match="is no run of t5prep"):
         evaluate_all.datasets_of(str(scored))
+
+
+def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(scored)
+    command = ["eval", "--model", "m", "--data", "data/two", "--limit", "5", "--beams", "4", "--no-repeat-ngram", "2"]
+    CliRunner().invoke(cli.main, command, catch_exceptions=False)
+    assert (asked[0]["limit"], asked[0]["generation"].beams, asked[0]["generation"].no_repeat_ngram) == (5, 4, 2)
+    refused = CliRunner().invoke(cli.main, [*command, "--top-k", "3"])
+    assert "--top-k is for answers that are drawn: add --sample" in str(refused.output) + str(refused.exception)

@@ -13,6 +13,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.sources import sample  # noqa: E402
 from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
 from t5prep.train import evaluate  # noqa: E402
+from t5prep.train.model.generation import Generation  # noqa: E402
 from t5prep.train.run import TINY  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 
@@ -73,3 +74,34 @@ def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab
     assert metrics["labels"] == ["a backend team", "the web team"]
     assert metrics["confusion"] == [[5, 6, 0], [1, 0, 0]]
     assert metrics["accuracy"] == pytest.approx(5 / 12)
+
+
+def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"q": f"question {i}", "a": f"the answer {i}"} for i in range(9)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+    )  # fmt: skip
+    drawn = []
+
+    def seen(*_: Any, **__: Any) -> Any:
+        def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            drawn.extend(batch.get("uniform", []))
+            return echo()(weights, batch)
+
+        return answered
+
+    monkeypatch.setattr(evaluate, "on_rows", seen)
+    for size in (2, 4):
+        score = evaluate.Evaluator(
+            TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
+            dtype=tf.float32, limit=3, generation=Generation(sample=True, max_length=7, seed=5),
+        )  # fmt: skip
+        assert score({}).metrics["records"] == 3
+    assert len(drawn) == 8
+    assert drawn[0].shape == (1, 7)
+    # The same for a row in any batch, and another one for another row.
+    assert all(np.array_equal(one, two) for one, two in zip(drawn[:3], drawn[4:7], strict=True))
+    assert not np.array_equal(drawn[0], drawn[1])

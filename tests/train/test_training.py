@@ -22,7 +22,7 @@ from t5prep.dataset import manifest  # noqa: E402
 from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError  # noqa: E402
 from t5prep.train import checkpoint as checkpoints  # noqa: E402
 from t5prep.train import export, progress, run, trainer  # noqa: E402
-from t5prep.train.evaluate import evaluate  # noqa: E402
+from t5prep.train.evaluate import load  # noqa: E402
 from t5prep.train.model.weights import load_weights  # noqa: E402
 from t5prep.train.predict import answer  # noqa: E402
 from t5prep.train.predict_source import Asking  # noqa: E402
@@ -312,4 +312,4 @@ def test_gpus_that_are_not_there_are_one_sentence() -> None:
 
 def test_scoring_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.json"):
-        evaluate(str(tmp_path), data="d")
+        load(str(tmp_path))

@@ -67,7 +67,8 @@ def test_lines_come_back_in_scores_and_predictions(
     ((one,),) = predict_source.Asking("toy", str(table)).answers()
     assert one.prediction == f"question 0{newline}why so"
 
-    _, found = evaluate.evaluate("toy", data=str(tmp_path / "data"), batch=4)
+    loaded = evaluate.Loaded(Model("toy", TINY, {}, WORDS, (made,)), open_layout(), {})
+    found = evaluate.evaluate(loaded, data=str(tmp_path / "data"), batch=4)
     assert {name for one in found.predictions for name in one["scores"]} >= {"em", "f1", "rougeL_precision"}
     for name in ("f1", "rougeL_f1", "rougeL_recall"):
         each = [one["scores"][name] for one in found.predictions]
