@@ -1,6 +1,9 @@
 """Turn errors that are not bugs into one sentence for the user, without a traceback."""
 
+import atexit
 import errno
+import os
+import sys
 
 import click
 
@@ -19,6 +22,8 @@ _EXTRAS = {
 # Errors of the Hugging Face Hub's clients when no server answers (that of requests is an OSError).
 _NETWORK = {"httpx.TransportError", "httpx2.TransportError"}
 
+# What the loader of libraries says where their code finds no room.
+_NO_ROOM = ("failed to map segment", "annot allocate memory", "cannot create shared object")
 # Errors of TensorFlow when a place of the user cannot be read or written; its other errors are bugs.
 _TENSORFLOW = (
     *("NotFoundError", "PermissionDeniedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError"),
@@ -32,6 +37,12 @@ def sentence(error: Exception) -> click.ClickException | None:
         return click.ClickException(_without_passwords(str(error)))
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
+    if _of_memory(error):
+        if isinstance(error, ImportError):
+            atexit.register(_leave)
+        return click.ClickException(
+            "There is not enough memory for this on this machine, or `ulimit -v` allows too little. Free some, or allow more"
+        )
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
@@ -44,6 +55,22 @@ def sentence(error: Exception) -> click.ClickException | None:
         message = (getattr(error, "message", "") or str(error)).splitlines()[0]
         return click.ClickException(f"TensorFlow says: {message}")
     return None
+
+
+def _of_memory(error: Exception) -> bool:
+    """Check whether an error says that there is no memory: for objects, for a library's code, or for a thread."""
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or (isinstance(error, ImportError) and any(words in str(error) for words in _NO_ROOM))
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+    )
+
+
+def _leave() -> None:
+    """End the process at once, because a library of which half is loaded may crash while Python takes it down."""
+    sys.stdout.flush()
+    os._exit(1)
 
 
 def _missing(error: ModuleNotFoundError) -> click.ClickException | None:

@@ -20,6 +20,7 @@ from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import metrics, random_draws, run
 from t5prep.train.data import eval_batches, opening
+from t5prep.train.data.read_errors import arrays
 from t5prep.train.evaluation_numbers import DEFAULT_METRICS
 from t5prep.train.loss import token_losses
 from t5prep.train.model.generate import search
@@ -110,7 +111,7 @@ class Evaluator:
         batches = functools.partial(
             eval_batches, self._opened, split=split, batch=batch, with_ids=True, with_references=True, limit=limit
         )
-        self._batches: Callable[[], Iterator[Rows]] = lambda: batches().as_numpy_iterator()
+        self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(batches())
         score = functools.partial(_score, config=config, dtype=dtype)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)

@@ -14,6 +14,8 @@ from t5prep.errors import UsageError, did_you_mean
 MODEL_TYPES = ("t5", "mt5", "umt5")
 FEED_FORWARDS = ("relu", "gated-gelu")
 OF_ADAPTERS = frozenset({"lora_rank", "lora_alpha"})  # fields that are in no config.json
+# No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
+LARGEST = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +112,9 @@ class ModelConfig:
             raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
         for field in dataclasses.fields(cls):
             value, least = getattr(config, field.name), 0 if field.name.endswith("_id") else 1
-            if field.name not in OF_ADAPTERS and field.type is int and (type(value) is not int or value < least):
+            if field.name in OF_ADAPTERS or field.type is not int:
+                continue
+            if type(value) is not int or not least <= value <= LARGEST:
                 raise UsageError(
                     f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
                 )

@@ -1,0 +1,41 @@
+"""An altered shard, and a model's numbers that no model has, are one sentence each."""
+
+import json
+from pathlib import Path
+
+import pytest
+from toy_dataset import write
+
+from t5prep.errors import DatasetError, UsageError
+
+pytest.importorskip("tensorflow", reason="needs the extra train")
+from t5prep.train.data import eval_batches, train_batches
+from t5prep.train.data.read_errors import arrays
+from t5prep.train.model.t5_config import ModelConfig
+
+
+@pytest.mark.parametrize("change", ["flip", "cut"])
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_an_altered_shard_is_a_sentence_that_names_what_finds_it(tmp_path: Path, change: str, split: str) -> None:
+    write(tmp_path / "data", {"train": [30], "validation": [30]})
+    (shard,) = (tmp_path / "data").glob(f"{split}.*")
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    shard.write_bytes(content if change == "flip" else content[: len(content) // 2])
+    data = str(tmp_path / "data")
+    # A shard of another size is refused before it is read.
+    with pytest.raises(DatasetError, match=r"Check it: t5prep verify DATA|is [0-9,]+ bytes, the manifest says"):
+        _read(data, split)
+
+
+def _read(data: str, split: str) -> None:
+    """Read some batches of a split."""
+    batches = train_batches(data, global_batch=4, seed=0) if split == "train" else eval_batches(data, batch=4)
+    list(arrays(batches.take(20)))
+
+
+@pytest.mark.parametrize("value", [10**9, 1 << 40, -1, 0, 1.5, True])
+def test_a_width_that_no_model_has_is_a_sentence(value: float) -> None:
+    content = json.dumps({"model_type": "t5", "d_model": value}).encode()
+    with pytest.raises(UsageError, match=r"m/config\.json says that d_model is .*, which no model has"):
+        ModelConfig.read(content, where="m/config.json")
