@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("megabytes", [200, 300])
+@pytest.mark.parametrize("megabytes", [300, 450])
 def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None:
     line = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(tmp_path / "out")]
     limit = megabytes << 20
