@@ -1,9 +1,10 @@
 """Turn errors that are not bugs into one sentence for the user, without a traceback."""
 
-import atexit
+import contextlib
 import errno
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -31,6 +32,17 @@ _TENSORFLOW = (
 )
 
 
+class _OutOfMemory(click.ClickException):
+    """Say that there is no memory, and end the process at once: libraries may crash while Python takes them down."""
+
+    def show(self, file: Any = None) -> None:
+        super().show(file)
+        with contextlib.suppress(OSError, ValueError):
+            if sys.stderr.fileno() == 2:  # not where a caller in this process reads it
+                sys.stdout.flush()
+                os._exit(1)
+
+
 def sentence(error: Exception) -> click.ClickException | None:
     """Return the sentence for an error that is not a bug; None for all others."""
     if isinstance(error, T5prepError):
@@ -38,9 +50,7 @@ def sentence(error: Exception) -> click.ClickException | None:
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
     if _of_memory(error):
-        if isinstance(error, ImportError):
-            atexit.register(_leave)
-        return click.ClickException(
+        return _OutOfMemory(
             "There is not enough memory for this on this machine, or `ulimit -v` allows too little. Free some, or allow more"
         )
     if isinstance(error, OSError):
@@ -65,12 +75,6 @@ def _of_memory(error: Exception) -> bool:
         or (isinstance(error, ImportError) and any(words in str(error) for words in _NO_ROOM))
         or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
     )
-
-
-def _leave() -> None:
-    """End the process at once, because a library of which half is loaded may crash while Python takes it down."""
-    sys.stdout.flush()
-    os._exit(1)
 
 
 def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
