@@ -83,7 +83,7 @@ def _distribute(lines: Iterable[bytes], places: Sequence[Path]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Write the index and the manifest. `source` is without its files: those that were hashed are listed."""
+    """Write the index, the user's own task file, and the manifest. `source` has no files: those hashed are listed."""
 
     job: Job
     source: Resolved
@@ -121,6 +121,8 @@ class Finish:
             index=write_index(written, self.out),
             repeats=repeats,
         )
+        if dataset.task.file:
+            paths.write(paths.at(self.out, manifest.TASK_FILE), staging.definition(self.job).code)
         paths.write(paths.at(self.out, manifest.NAME), dataset.dumps().encode())
         return dataset
 

@@ -44,7 +44,7 @@ def command(model: str, host: str, port: int, queue: int, which: str, **given: A
     opened = run.open_model(model, which=which)
     manifest = rows_to_predict.choose(opened.manifests, name=given.pop("task"))
     as_text = given.pop("as_text")
-    asking = rows_to_predict.as_they_stand() if as_text else rows_to_predict.by_task(manifest)
+    asking = rows_to_predict.as_they_stand() if as_text else rows_to_predict.by_task(manifest, opened.own_tasks)
     given["long"] = given["long"] or ""
     predictor = Predictor(opened, asking=asking, manifest=manifest, generation=generation, **given)
     predictor.answer([rows_to_predict.as_they_stand().question({"input": "warm"}, place="")])  # compiles the program

@@ -23,6 +23,7 @@ from t5prep.io import gcs, paths, suggestions
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
 NAME = "manifest.json"
+TASK_FILE = "task.py"  # the user's own file of a task, kept beside the dataset that it made
 
 
 @dataclasses.dataclass(frozen=True)

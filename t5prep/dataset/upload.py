@@ -14,7 +14,7 @@ from t5prep.io import gcs, lock
 from t5prep.io.resumable_upload import Conflict, Upload
 
 # Files that a dataset's directory may hold besides its shards and its manifest.
-_BESIDE = ("report.html", block_index.NAME)
+_BESIDE = ("report.html", block_index.NAME, manifest.TASK_FILE)
 
 
 @dataclasses.dataclass(frozen=True)

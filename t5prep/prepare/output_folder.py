@@ -19,7 +19,7 @@ from t5prep.io import atomic_files, gcs, lock
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
 MARKER = lock.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
-_BESIDE = ("report.html", block_index.NAME, manifest.NAME)
+_BESIDE = ("report.html", block_index.NAME, manifest.TASK_FILE, manifest.NAME)
 
 
 class Identity(NamedTuple):

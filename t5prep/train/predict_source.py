@@ -107,7 +107,8 @@ class Asking:
         given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
         self.opened = run.open_model(model, which=which)
         manifest = rows_to_predict.choose(self.opened.manifests, name=reading.task)
-        asking = rows_to_predict.as_they_stand() if reading.as_text else rows_to_predict.by_task(manifest)
+        own = self.opened.own_tasks
+        asking = rows_to_predict.as_they_stand() if reading.as_text else rows_to_predict.by_task(manifest, own)
         if isinstance(given, str) or Path(given.uri).is_dir():
             given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
         self.source, self._reading = given, reading

@@ -1,6 +1,7 @@
 """Turn raw rows into inputs of the task that a run was trained on: the one file where training uses the tasks."""
 
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -92,11 +93,15 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     return next((one for one in manifests if one.settings.task == (name or names[0])), None)
 
 
-def by_task(manifest: Manifest | None) -> Asking:
-    """Return how the task of a manifest makes inputs of rows; without such a task, rows are inputs unchanged."""
-    if manifest is None or manifest.task.file or manifest.settings.task not in registry.names():
+def by_task(manifest: Manifest | None, own: Sequence[bytes] = ()) -> Asking:
+    """Return how the task of a manifest makes inputs of rows; without such a task, rows are inputs unchanged.
+
+    `own`: the users' own task files that a run keeps; the one with the manifest's checksum is run. Raises TaskError.
+    """
+    definition = _definition(manifest, own) if manifest else None
+    if manifest is None or definition is None:
         return as_they_stand()
-    this = registry.get(manifest.settings.task).choose(manifest.settings.options)
+    this = definition.choose(manifest.settings.options)
     if this.spans:
         return as_they_stand()
     make = this.task.to_inputs or this.task.to_example
@@ -115,6 +120,15 @@ def by_task(manifest: Manifest | None) -> Asking:
         whole=this.task.never_cut,
         classes=bool(this.classes),
     )
+
+
+def _definition(manifest: Manifest, own: Sequence[bytes]) -> registry.Definition | None:
+    """Return the task that made a dataset, or None where it is not here."""
+    facts = manifest.task
+    if not facts.file:
+        return registry.get(manifest.settings.task) if manifest.settings.task in registry.names() else None
+    code = next((code for code in own if hashlib.sha256(code).hexdigest() == facts.sha256), None)
+    return None if code is None else registry.from_code(code, file=facts.file)
 
 
 def as_they_stand() -> Asking:

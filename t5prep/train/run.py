@@ -4,10 +4,12 @@ RUN/train.json           every setting, resolved
 RUN/config.json          the model's shape, as Hugging Face writes it
 RUN/spiece.model         the tokenizer, so that predicting needs no other files
 RUN/manifest-0.json      the dataset it is trained on; one for each dataset of a mixture
+RUN/task-0.py            the user's own file that made that dataset, if one did
 RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -64,6 +66,7 @@ class Model:
     manifests: tuple[Manifest, ...] = ()
     state: State | None = None
     adapter: Adapter | None = None  # already in the weights
+    own_tasks: tuple[bytes, ...] = ()  # a run's copies of the users' own files that define its tasks
 
     @property
     def settings(self) -> Settings:
@@ -79,7 +82,7 @@ def is_run(name: str) -> bool:
 def check_begin(out: str) -> None:
     """Raise OutputError where the directory for a run holds files that are not a run's."""
     there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
-    ours = (SETTINGS, SHAPE, WORDS, "manifest-", "programs")
+    ours = (SETTINGS, SHAPE, WORDS, "manifest-", "task-", "programs")
     strange = [name for name in there if not name.startswith(ours)]
     if strange:  # otherwise the files are the first ones of a run that was killed
         raise OutputError(f"{out} holds something that is no run ({strange[0]}). Choose another --out.")
@@ -99,6 +102,7 @@ def begin(
             write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
             with tf.io.gfile.GFile(f"{out}/{WORDS}", "wb") as file:
                 file.write(tokenizer.model)
+            _keep_tasks(out, config.data, manifests)
             for number, one in enumerate(manifests):
                 write_text(f"{out}/manifest-{number}.json", one.dumps())
             write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
@@ -126,14 +130,14 @@ def open_model(name: str, *, which: str = "best") -> Model:
     manifests = manifests_of_run(name)
     if adapters.are_in(state):
         config, weights, adapter = adapters.read(path, state, *_base_of(name, state))
-        return Model(path, config, weights, words, manifests, state, adapter)
+        return Model(path, config, weights, words, manifests, state, adapter, _own_tasks(name))
     # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
     config = dataclasses.replace(
         ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}"),
         tie_word_embeddings=not checkpoint_tensors.has_weight(path, "lm_head"),
     )
     weights = checkpoint_tensors.read_weights(path, weight_layouts(config))
-    return Model(path, config, weights, words, manifests, state)
+    return Model(path, config, weights, words, manifests, state, own_tasks=_own_tasks(name))
 
 
 def _base_of(name: str, state: State) -> tuple[ModelConfig, dict[str, np.ndarray]]:
@@ -203,6 +207,21 @@ def manifests_of_run(place: str) -> tuple[Manifest, ...]:
     """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
     paths = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"))
     return tuple(manifest.loads(_read(path), where=path) for path in paths)
+
+
+def _keep_tasks(out: str, places: Sequence[str], manifests: Sequence[Manifest]) -> None:
+    """Copy into a run each user's own task file that lies beside a dataset and is the one that made it."""
+    for number, (place, dataset) in enumerate(zip(places, manifests, strict=False)):
+        path = f"{place.rstrip('/')}/{manifest.TASK_FILE}"
+        if not dataset.task.file or not tf.io.gfile.exists(path):
+            continue
+        code = _read(path)
+        if hashlib.sha256(code).hexdigest() == dataset.task.sha256:
+            write_text(f"{out}/task-{number}.py", code.decode())
+
+
+def _own_tasks(place: str) -> tuple[bytes, ...]:
+    return tuple(map(_read, sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/task-*.py"))))
 
 
 def _read(path: str) -> bytes:
