@@ -50,7 +50,7 @@ class _Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command. Control characters in its output are escaped, and an interruption ends with one sentence."""
-        # Names of files may hold bytes that are no text: they are printed as escapes.
+        # Names of files may hold bytes that are not text: they are printed as escapes.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")

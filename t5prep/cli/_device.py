@@ -24,4 +24,6 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 which = click.option(
     "--checkpoint", "which", default="best", show_default=True, help="Of a run: best, last, or a step's number."
 )
-tokenizer = click.option("--tokenizer", default="", help="The tokenizer, where the manifest's name leads nowhere.")
+tokenizer = click.option(
+    "--tokenizer", default="", help="The tokenizer, if the one that the manifest names cannot be found."
+)

@@ -56,7 +56,7 @@ def sentence(error: Exception) -> click.ClickException | None:
     if isinstance(error, OSError):
         return _system(error)
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
-        return click.ClickException("A name here holds bytes that are no text in UTF-8. Rename it, or type it again.")
+        return click.ClickException("A name here holds bytes that are not text in UTF-8. Rename it, or type it again.")
     if _NETWORK & {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(error).__mro__}:
         return click.ClickException(
             f"The network does not answer: {str(error) or type(error).__name__}. Try again when it does."

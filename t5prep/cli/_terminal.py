@@ -57,7 +57,7 @@ class _Visible:
 
 @contextlib.contextmanager
 def shown(*, data: bool) -> Iterator[None]:
-    """Let only visible text reach stdout and stderr; with `data`, a stdout that is no terminal is left as it is."""
+    """Let only visible text reach stdout and stderr; with `data`, a stdout that is not a terminal is left as it is."""
     before = sys.stdout, sys.stderr
     for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None:  # closed before the command began: its text is dropped

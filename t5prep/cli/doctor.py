@@ -19,7 +19,7 @@ _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong",
 )
 @_output.as_json
 def command(tpu: str | None, bucket: str | None, zone: str, service_account: str, as_json: bool) -> None:
-    """Look at what of this machine works: each line ok, absent (–, and nobody needs it yet) or wrong, with what mends it.
+    """Check this machine. Each line is ok, absent (–: optional, not installed) or wrong, with the command that mends it.
 
     Exit code 1 when something is wrong.
 

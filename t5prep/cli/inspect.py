@@ -14,7 +14,7 @@ _NARROWEST = 20  # columns; on a narrower terminal, lines are longer than its wi
 @click.argument("data")
 @click.option("--split", default="train", show_default=True, help="Which split.")
 @click.option("-n", "count", default=3, show_default=True, type=click.IntRange(min=1), help="How many records.")
-@click.option("--tokenizer", help="The tokenizer, where the manifest's name no longer leads to it.")
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
 @_output.as_json
 def command(data: str, split: str, count: int, tokenizer: str | None, as_json: bool) -> None:
     """Show records of DATA as a model sees them: text, tokens, ids and the label mask, aligned.

@@ -59,7 +59,7 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     if lengths and data is None:
         raise UsageError("--lengths plans from a dataset's histogram: say which with --data.")
     if given["price"] is not None and not math.isfinite(given["price"]):
-        raise UsageError(f"--price {given['price']} is no price. Write it like this: --price 1.20")
+        raise UsageError(f"--price {given['price']} is not a price. Write it like this: --price 1.20")
     if not sweep and (len(given["tpus"]) > 1 or len(given["batches"]) > 1):
         raise UsageError("Several --tpu or --batch make a table: add --sweep.")
     settings = [configs.read_recipe(given["recipe"])] if given["recipe"] else []

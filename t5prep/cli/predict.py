@@ -14,7 +14,7 @@ from t5prep.io.progress import Progress
 @click.command("predict")
 @click.argument("file", default="-")
 @click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
-@click.option("--out", type=click.Path(path_type=Path), help="A file for the answers; a killed run goes on with it.")
+@click.option("--out", type=click.Path(path_type=Path), help="A file for the answers; a killed run continues it.")
 @click.option(
     "--to", default="", help="What to write: text, jsonl, csv, tsv or json  [default: as --out is named, or text]."
 )

@@ -11,7 +11,7 @@ from t5prep.io import byte_sizes
 @click.command("report")
 @click.argument("data")
 @click.option("--out", type=click.Path(path_type=Path), help="The file to write [default: DATA/report.html].")
-@click.option("--tokenizer", help="The tokenizer, where the manifest's name no longer leads to it.")
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
 @click.option("--answers", help="Of a run: what `t5prep eval --predictions` wrote [default: RUN/eval.json].")
 @_output.as_json
 def command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:

@@ -134,7 +134,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @_encoding
 @_output.as_json
 def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
-    """See what a tokenizer does to a corpus: what is unknown, what vanishes, what does not come back, who disagrees.
+    """See what a tokenizer does to a corpus: unknown tokens, lost characters, texts that change, libraries that disagree.
 
     TOKENIZER is a spiece.model, its directory, a Hub name, or sample:
 

@@ -30,7 +30,7 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.command("train")
 @click.option("--data", multiple=True, metavar="DIR", help="A prepared dataset, local or gs://; several are mixed.")
 @click.option("--model", help="A Hugging Face directory or Hub name, or a run whose best weights to start from.")
-@click.option("--out", required=True, help="The run's directory, local or gs://; one that is there is gone on with.")
+@click.option("--out", required=True, help="The run's directory, local or gs://; an existing run is continued.")
 @click.option("--recipe", help="Settings by name (see --settings), or a TOML file.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting, over the recipe's.")
 @click.option(

@@ -9,7 +9,7 @@ from t5prep.cli import _output, _progress
 @click.argument("data")
 @_output.as_json
 def command(data: str, as_json: bool) -> None:
-    """Hold every shard of DATA against its manifest: sizes, checksums, none missing, none too many.
+    """Check every shard of DATA against its manifest: sizes, checksums, none missing, none too many.
 
     Exit code 0 when all is as the manifest says, 1 with the first difference.
 

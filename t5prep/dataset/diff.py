@@ -24,7 +24,7 @@ from t5prep.dataset.manifest import Manifest
 PART = 4_000_000
 # Ids that are named of each kind of difference.
 NAMED = 10
-# What a manifest says that decides no byte: told, but not a difference.
+# Fields that are shown, but do not count as a difference.
 _ABOUT = ("created_by", "source.uri", "tokenizer.name", "settings.shards")
 _ENTRY = np.dtype([("id", "u8"), ("bytes", "u8"), ("shard", "u4"), ("record", "u4")])
 

@@ -183,7 +183,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             raise ValueError("it says no schema")
         schema = facts["schema"]
     except (ValueError, RecursionError) as error:
-        why = "it is no JSON" if isinstance(error, json.JSONDecodeError) else error
+        why = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise DatasetError(f"{where} is not a t5prep manifest ({why}). Prepare the dataset again.") from error
     if schema in range(1, SCHEMA):
         raise OtherVersionError(

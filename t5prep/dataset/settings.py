@@ -47,8 +47,12 @@ class Settings:
         choices=TARGETS,
         changes_tokens=True,
     )
-    truncation: str = option("head_tail", "what of a long input is kept", choices=POLICIES, changes_tokens=True)
-    marker: str = option("extra_id_1", "what head_tail puts for the middle", choices=MARKERS, changes_tokens=True)
+    truncation: str = option(
+        "head_tail", "which part of a too long input to keep", choices=POLICIES, changes_tokens=True
+    )
+    marker: str = option(
+        "extra_id_1", "the token that head_tail puts where it cut", choices=MARKERS, changes_tokens=True
+    )
     layout: str = option("padded", "how records are laid out", choices=LAYOUTS)
     masks: bool = option(False, "write attention_mask and decoder_attention_mask too")
     keep_newlines: bool = option(
@@ -57,28 +61,30 @@ class Settings:
     splits: dict[str, float] | None = option(None, _SPLITS, parse=parse_splits)  # noqa: RUF009 - a field
     held_out: float | None = option(
         None,
-        "training rows that become validation where files are splits and none is that: a share or a number",
+        "if the source has training rows and no validation: the share or number of them to validate on",
         parse=parse_held_out,
     )
-    group_column: str = option(
-        "", "a column: rows with one value of it stay in one split, as the questions on one page", changes_tokens=True
-    )
+    group_column: str = option("", "a column: rows with the same value in it go to the same split", changes_tokens=True)
     # A digest of the text is kept beside its tokens, where the same text is to be found.
     dedup: str = option(
         "none",
-        "exact keeps one row of each input text, near one of texts that are nearly the same; both in one split",
+        "remove repeated inputs: exact, the same text but for case and spaces; near, nearly the same",
         choices=DEDUPS,
         changes_tokens=True,
     )
     # As in Lee et al. 2022 (runs of five words), Rae et al. 2021 (0.8), and Penedo et al. 2024 (112 hashes).
-    near_words: int = option(5, "with --dedup near, the words of a shingle", least=1, most=100, changes_tokens=True)
-    near_jaccard: float = option(
-        0.8, "the similarity of two texts' shingles from which one of them goes", least=0.05, most=1
+    near_words: int = option(
+        5, "with --dedup near: texts are compared by runs of this many words", least=1, most=100, changes_tokens=True
     )
-    near_hashes: int = option(112, "MinHashes of a text: more of them find more of what is alike", least=8, most=4096)
+    near_jaccard: float = option(
+        0.8, "with --dedup near: keep one of texts that are at least this similar (Jaccard)", least=0.05, most=1
+    )
+    near_hashes: int = option(
+        112, "with --dedup near: MinHashes of a text; more find more pairs, and take longer", least=8, most=4096
+    )
     filter: tuple[str, ...] = option(
         (),
-        "reject rows by the text of their inputs, as in gopher:least_words=20; t5prep filter has all",
+        "reject rows by the text of their inputs, as in gopher:least_words=20; t5prep filter lists all",
         changes_tokens=True,
     )
     decontaminate: tuple[str, ...] = option(
@@ -91,7 +97,7 @@ class Settings:
     shards: int | None = option(
         None, "shards of the largest split, or auto", least=1, parse=parse_shards, shown="auto", compare=False
     )
-    seed: int = option(0, "what splits and order are drawn with", least=-(1 << 63), most=(1 << 63) - 1)
+    seed: int = option(0, "the random seed of splits and order", least=-(1 << 63), most=(1 << 63) - 1)
     limit: int | None = option(None, "read only so many rows (of each split, where files are splits)", least=1)
     format: str = option("", "where file names do not say it: csv, tsv, jsonl, parquet or text", changes_tokens=True)
     encoding: str = option("utf-8", "of text files", changes_tokens=True)

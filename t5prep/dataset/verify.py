@@ -34,7 +34,7 @@ def verify(
     stray = shard_names.strays(paths.names(data), (shard.name for shard in shards))
     if stray:
         raise DatasetError(
-            f"{paths.at(data, stray[0])} is no shard that the manifest names. Remove it, or prepare again."
+            f"{paths.at(data, stray[0])} is not a shard that the manifest names. Remove it, or prepare again."
         )
     _check_rows(data, dataset)
     if dataset.index:

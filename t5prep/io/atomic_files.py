@@ -19,7 +19,7 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
     """Open a file to write; it takes its name only when all of it is on disk, and on any error nothing is left.
 
     `option` is the command-line option that named the place.
-    A path that is no regular file, such as /dev/null or a pipe, is written directly, because others use it by its name.
+    A path that is not a regular file, such as /dev/null or a pipe, is written directly, because others use it by its name.
     Raises OutputError where the disk is full or the place cannot be written.
     """
     temporary = None

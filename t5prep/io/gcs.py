@@ -238,7 +238,7 @@ def write(uri: str, content: bytes, *, generation: int | None = None) -> None:
 
 
 def delete(uri: str, *, generation: int | None = None) -> None:
-    """Remove an object, or only that generation of it. A missing object is no error. Raises OutputError."""
+    """Remove an object, or only that generation of it. A missing object is not an error. Raises OutputError."""
     with contextlib.suppress(FileNotFoundError), speaking(uri, need="storage.objects.delete"):
         blob(uri).delete(if_generation_match=generation, timeout=TIMEOUT_SECONDS)
 

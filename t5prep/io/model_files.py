@@ -88,7 +88,7 @@ def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
-        raise UsageError(f'"{name}" is no directory, and {why}: {WANTED}') from error
+        raise UsageError(f'"{name}" is not a directory, and {why}: {WANTED}') from error
     return in_directory(folder, name=name)
 
 
@@ -99,6 +99,6 @@ def _refused(name: str, error: Any) -> str:
     if isinstance(error, errors.GatedRepoError):
         return f"{name} is gated: accept its terms at https://huggingface.co/{name}, and log in with `hf auth login`."
     return (
-        f'"{name}" is no directory, and the Hugging Face Hub has no such model, or it is private and you are not logged in'
+        f'"{name}" is not a directory, and the Hugging Face Hub has no such model, or it is private and you are not logged in'
         f" (`hf auth login`): {WANTED}"
     )

@@ -46,7 +46,7 @@ def all_of(
 
 
 def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: bool) -> list[str]:
-    """Warn of cut targets: a model learns to stop in the middle, and a cut label is no word any more."""
+    """Warn of cut targets: a model learns to stop in the middle, and a cut label is not a word any more."""
     if counts.targets_cut <= (0 if labelled else MANY_TARGETS_CUT * counts.examples):
         return []
     longest = counts.targets_worst[0].tokens

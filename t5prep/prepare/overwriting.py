@@ -59,7 +59,7 @@ def _holds_another(final: Path, out: str, same: Identity) -> bool:
         raise OutputError(f"--overwrite: {out} is being prepared by another t5prep, or one was killed there.")
     if strangers := [name for name in entries if not output_folder.is_of_dataset(name)]:
         raise OutputError(
-            f"--overwrite: {out} also holds {strangers[0]}, which is no part of a dataset. Move it away, or choose "
+            f"--overwrite: {out} also holds {strangers[0]}, which is not part of a dataset. Move it away, or choose "
             "another --out."
         )
     return True

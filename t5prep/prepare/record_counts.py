@@ -10,7 +10,7 @@ import numpy as np
 
 # Steps of the joint length histogram: (input, target) tokens, each rounded up to a multiple.
 STEPS = (16, 4)
-# A dataset with more different targets than this is no classification, and its labels are not listed.
+# A dataset with more different targets than this is not a classification, and its labels are not listed.
 MOST_LABELS = 64
 # So many rows that lost most are named.
 WORST = 10
@@ -94,7 +94,7 @@ def count(
 
     `labels` are the label ids of each target digest, where known.
 
-    `marked` says whether a marker takes one place of a cut input, which is no token of the text; `name` gives the id of
+    `marked` says whether a marker takes one place of a cut input, which is not a token of the text; `name` gives the id of
     an entry, for those that lost most.
     """
     cut = entries["tokens"] > entries["inputs"]

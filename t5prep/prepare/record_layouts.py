@@ -53,7 +53,7 @@ def choose(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Arrang
 
 @dataclasses.dataclass(frozen=True)
 class AsSpilled:
-    """Write records as they were sorted. `marked`: a cut input holds one marker, which is no token of the text."""
+    """Write records as they were sorted. `marked`: a cut input holds one marker, which is not a token of the text."""
 
     marked: bool
 

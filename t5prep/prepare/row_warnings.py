@@ -17,7 +17,7 @@ def rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str, in
         )
     if other := rejected.get("not utf-8"):
         yield (
-            f"{other:,} rows hold bytes that are no UTF-8 and were rejected. If the files are in another encoding, say it, "
+            f"{other:,} rows hold bytes that are not UTF-8 and were rejected. If the files are in another encoding, say it, "
             "as in --encoding cp1252"
         )
 

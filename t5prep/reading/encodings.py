@@ -21,7 +21,7 @@ _LONGEST_CHARACTER = 8
 _STRUCTURE = b'\t\n\r ",:[]{}\\n0123456789abcxyzABCXYZ'
 # Encodings that keep these bytes, but also use them inside other characters.
 _STATEFUL = ("iso2022", "hz", "utf-7")
-# The replacement of bytes that are no character: UTF-8 cannot encode it either, so its row is rejected.
+# The replacement of bytes that are not characters: UTF-8 cannot encode it either, so its row is rejected.
 _NO_CHARACTER = "\ud800"
 
 codecs.register_error("t5prep.no_character", lambda error: (_NO_CHARACTER, error.end))  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ class Recoded:
         self._decoder = codecs.getincrementaldecoder(encoding)("t5prep.no_character")
 
     def read(self, size: int, /) -> bytes:
-        """Return about `size` bytes of UTF-8; bytes that are no character become invalid UTF-8."""
+        """Return about `size` bytes of UTF-8; bytes that are not characters become invalid UTF-8."""
         while data := self._stream.read(size):
             if text := self._decoder.decode(data):
                 return text.encode("utf-8", "surrogatepass")
@@ -122,7 +122,7 @@ def check(head: bytes, format: Format, *, name: str) -> None:
         raise SourceError(
             f"{name} is not {format.encoding}: byte 0x{head[error.start]:02x} in line {line}. "
             + (
-                "It is no text in any encoding that fits."
+                "It is not text in any encoding that fits."
                 if tried
                 else f"Say what it is; it looks like --encoding {guess}"
             )

@@ -52,7 +52,7 @@ def refuse_object(reader: Readable, *, encoding: str, name: str) -> None:
 
 
 def check_path(path: str) -> None:
-    """Raise UsageError for what is no path to rows."""
+    """Raise UsageError for what is not a path to rows."""
     steps = path.split(".")
     if not all(_STEP.fullmatch(step) for step in steps) or not steps[-1].endswith(_ARRAY) or _ARRAY in steps[1:]:
         raise UsageError(

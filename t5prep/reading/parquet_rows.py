@@ -66,7 +66,7 @@ def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) ->
 
 
 def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], checked: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of a part with these columns; in those that are `checked`, a value that is no text is a reason.
+    """Yield the rows of a part with these columns; in those that are `checked`, a value that is not text is a reason.
 
     Columns that lead into others (`answers.text`) are added to the rows.
     """
@@ -86,7 +86,7 @@ def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], check
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:
-    """Yield the rows of a batch, or the reason where a row has bytes that are no UTF-8: Arrow does not check it."""
+    """Yield the rows of a batch, or the reason where a row has bytes that are not UTF-8: Arrow does not check it."""
     if not batch.num_columns:
         yield from ({} for _ in range(batch.num_rows))
         return

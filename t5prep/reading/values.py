@@ -11,7 +11,7 @@ from t5prep.reading.rows import Record
 
 
 def damage(record: Record, format: Format, *, broken: bool) -> str:
-    """Return why a row's values are no valid text, or "".
+    """Return why a row's values are not valid text, or "".
 
     Undecodable bytes of a `broken` block are the surrogates from U+DC80 on.
     """
@@ -25,7 +25,7 @@ def damage(record: Record, format: Format, *, broken: bool) -> str:
         except UnicodeEncodeError as error:
             code = ord(text[error.start])
             if broken and format.written:
-                return f"not {format.written}: bytes that are no character in {column}"
+                return f"not {format.written}: bytes that are not characters in {column}"
             if broken and 0xDC80 <= code <= 0xDCFF:
                 return f"not {format.encoding}: byte 0x{code - 0xDC00:02x} in {column}"
             return f"no text: half of a surrogate pair (U+{code:04X}) in {column}"
@@ -63,7 +63,7 @@ def text(record: Record, *names: str) -> str:
     """Return the text of the first of some columns that has one, a number as it is written, "" where none has.
 
     "" as the last name means that all of them may be missing. Raises KeyError where they are missing and may not be,
-    and Reject for a list or an object, because their notation in Python is no text.
+    and Reject for a list or an object, because their notation in Python is not text.
 
     >>> text({"a": None, "b": 7}, "a", "b"), text({}, "a", "")
     ('7', '')
@@ -80,7 +80,7 @@ def text(record: Record, *names: str) -> str:
 
 
 def _unusable(value: Any) -> str:
-    """Describe a value that is no text, number, list of texts or object of texts; return "" for those."""
+    """Describe a value that is not text, number, list of texts or object of texts; return "" for those."""
     if value is None or isinstance(value, str):
         return ""
     if isinstance(value, list | tuple | Mapping):
@@ -90,7 +90,7 @@ def _unusable(value: Any) -> str:
         return f"{kind} with {_named(wrong)} in it" if wrong != "" else ""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return _named(value)
-    return "" if math.isfinite(value) else f"{value}, which is no number"
+    return "" if math.isfinite(value) else f"{value}, which is not a number"
 
 
 def _named(value: Any) -> str:

@@ -30,7 +30,7 @@ def write(
     if training.is_run(data):
         page = training.page(data, answers=answers)
     elif answers:
-        raise UsageError(f"{data} is no training run, and answers (--answers {answers}) are of one.")
+        raise UsageError(f"{data} is not a training run, and answers (--answers {answers}) are of one.")
     else:
         page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)

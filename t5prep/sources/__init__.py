@@ -79,5 +79,5 @@ def _sample() -> Resolved:
         revision="1",
         files=tuple(files),
         licence="Apache-2.0",
-        citation="t5prep's own generator, t5prep/sample",
+        citation="t5prep's own generator, t5prep/sources/sample",
     )

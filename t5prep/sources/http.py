@@ -87,7 +87,7 @@ def get(
 def json(url: str, *, what: str, headers: Mapping[str, str] | None = None) -> dict:
     """Return the JSON object of an API.
 
-    Raises Refused, and SourceError when it is no JSON object (a sign-in page, say).
+    Raises Refused, and SourceError when it is not JSON object (a sign-in page, say).
     """
     response = get(url, what=what, headers=headers)
     try:

@@ -14,7 +14,7 @@ class Limits:
     """Hold `max_bytes` of one unpacked file and `max_ratio` of unpacked to packed bytes.
 
     Files below `any_ratio_below` unpacked bytes may have any ratio. Text packs 3 to 20 times; a ratio above 200 over
-    more than 64 MiB is no text that anyone would train on.
+    more than 64 MiB is not text that anyone would train on.
     """
 
     max_bytes: int = 64 << 30

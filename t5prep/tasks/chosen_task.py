@@ -33,7 +33,7 @@ class ChosenTask:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the endings of files that belong together line by line. Raises UsageError for options that are no endings."""
+        """Return the endings of files that belong together line by line. Raises UsageError for options that are not endings."""
         pairs = self.task.corpus.pairs
         return tuple(pairs(self.options) if callable(pairs) else pairs)
 

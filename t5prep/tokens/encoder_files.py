@@ -20,7 +20,7 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     """
     config = _object(files, "tokenizer_config.json")
     kind = str(_object(files, "config.json").get("model_type") or config.get("tokenizer_class") or "").lower()
-    # "XLMRobertaTokenizer" is no name of these, and "BertTokenizerFast" is.
+    # "XLMRobertaTokenizer" is not a name of these, and "BertTokenizerFast" is.
     is_encoders = any(kind == known or kind.startswith(f"{known}tokenizer") for known in MODEL_TYPES)
     has_sentencepiece = any(name.endswith(".model") for name in files.names)
     if not is_encoders and (kind or has_sentencepiece):

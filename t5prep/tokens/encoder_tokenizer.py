@@ -40,7 +40,7 @@ class EncoderTokenizer(Tokenizer):
             self._fast = FastTokenizer.from_str(model.decode())
         except Exception as error:  # the library raises Exception itself
             raise TokenizerError(
-                f"{name} is no tokenizer of an encoder ({str(error).splitlines()[0][:80]}): fetch it again."
+                f"{name} is not a tokenizer of an encoder ({str(error).splitlines()[0][:80]}): fetch it again."
             ) from error
         self._fast.no_padding()
         self._fast.no_truncation()
@@ -54,7 +54,7 @@ class EncoderTokenizer(Tokenizer):
         self._special = described.special
 
     def sentinel(self, number: int) -> int:
-        """Return -1, which is no id: an encoder's vocabulary has no sentinels."""
+        """Return -1, which is not an id: an encoder's vocabulary has no sentinels."""
         return -1
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:

@@ -46,7 +46,7 @@ def of_content(content: bytes, *, name: str) -> Tokenizer:
 
 
 def find(name: str) -> Path:
-    """Return the path of the tokenizer's file, fetched from the Hub where the name is no local path.
+    """Return the path of the tokenizer's file, fetched from the Hub where the name is not a local path.
 
     Raises TokenizerError.
     """
@@ -60,7 +60,9 @@ def find(name: str) -> Path:
     if path.exists():
         return path
     if name == "sample" or (name.endswith(":") and difflib.get_close_matches(name, ["sample:"])):
-        raise TokenizerError(f'"{name}" is no tokenizer. Did you mean "sample:"? It is the small one that is built in.')
+        raise TokenizerError(
+            f'"{name}" is not a tokenizer. Did you mean "sample:"? It is the small one that is built in.'
+        )
     meant = suggestions.mistyped(path) if "/" in name else ""
     if meant or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TokenizerError(f"{name} does not exist.{meant} Pass a spiece.model file, its directory, or a Hub name.")

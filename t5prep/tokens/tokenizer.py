@@ -30,7 +30,7 @@ EMBEDDING_MULTIPLE = 128
 class Tokenizer:
     """Encode text to ids and decode it, with a SentencePiece model.
 
-    Raises TokenizerError when the bytes are no T5-like model.
+    Raises TokenizerError when the bytes are not a T5-like model.
     """
 
     file_name = "spiece.model"  # what the file with `model` is called beside a trained model

@@ -245,7 +245,7 @@ def evaluate(
     """
     opened = loaded.opened
     if not data and not opened.state:
-        raise UsageError(f"{opened.name} is no run of t5prep, so its data is not known: --data DIR")
+        raise UsageError(f"{opened.name} is not a run of t5prep, so its data is not known: --data DIR")
     data = data or str(opened.state.data[0]["uri"] if opened.state else "")
     words = opened.tokenizer or run.open_tokenizer(manifest.load(data), name=tokenizer)
     evaluator = Evaluator(

@@ -73,7 +73,7 @@ def datasets_of(model: str, *, which: str = "best") -> list[str]:
     """
     if not run.is_run(model):
         meant = suggestions.mistyped(model)
-        raise UsageError(f"{model} is no run of t5prep, so its data is not known: --data DIR.{meant}")
+        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR.{meant}")
     _, state = checkpoint.choose(model, which=which)
     return [_found(str(one["uri"]), model) for one in state.data]
 

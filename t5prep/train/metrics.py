@@ -109,7 +109,7 @@ def classification(
 
     Words are compared without surrounding spaces; with several references the first counts. `labels` are the `classes` in
     their order, and then others that occur, in alphabetical order. `confusion` has a row and a column for each, and a last
-    column for predictions that are no label; `per_class` holds `precision`, `recall`, `f1` and `support` of each. The
+    column for predictions that are not a label; `per_class` holds `precision`, `recall`, `f1` and `support` of each. The
     macro means are over labels that are a target at least once; the weighted means weigh each by its support.
 
     >>> classification(["low", "high"], ["low", "none"])["confusion"]
@@ -154,7 +154,7 @@ def diacritics(references: Sequence[References], predictions: Sequence[str]) -> 
 
 
 def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
-    """Return the share of target tokens that are predicted correctly: both `int[..., length]`, label -100 is no target.
+    """Return the share of target tokens that are predicted correctly: both `int[..., length]`, label -100 is not a target.
 
     >>> token_accuracy([[5, 1, -100]], [[5, 7, 0]])
     {'token_accuracy': 0.5}

@@ -15,7 +15,7 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
     """
     if not any((Path(directory) / name).is_file() for name in ("model.safetensors", "adapter_model.safetensors")):
         raise UsageError(
-            f"{directory} is no exported model (it has no model.safetensors). Export a run into a folder of its own, and push "
+            f"{directory} is not an exported model (it has no model.safetensors). Export a run into a folder of its own, and push "
             "that: t5prep export --model RUN --out FOLDER"
         )
     api = huggingface_hub.HfApi()

@@ -85,7 +85,7 @@ def check_begin(out: str) -> None:
     ours = (SETTINGS, SHAPE, WORDS, "manifest-", "task-", "programs")
     strange = [name for name in there if not name.startswith(ours)]
     if strange:  # otherwise the files are the first ones of a run that was killed
-        raise OutputError(f"{out} holds something that is no run ({strange[0]}). Choose another --out.")
+        raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
 
 
 def begin(

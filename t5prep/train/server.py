@@ -124,7 +124,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             return json.loads(self.rfile.read(length))
         except (ValueError, RecursionError):
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "The request is no JSON.") from None
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "The request is not JSON.") from None
 
     def _send_json(self, status: HTTPStatus, value: Any) -> None:
         self._send(

@@ -74,7 +74,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
-        raise UsageError("How long? --set epochs=3, or --set steps=10000.")
+        raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
     rate = schedule_of(config, steps=steps)
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──

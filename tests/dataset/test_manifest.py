@@ -58,7 +58,7 @@ def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], same:
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [
-        ("{", DatasetError, "it is not a t5prep manifest (it is no JSON)"),
+        ("{", DatasetError, "it is not a t5prep manifest (it is not JSON)"),
         ("[]", DatasetError, "it is not a t5prep manifest (it says no schema)"),
         (changed(rejected={}), DatasetError, "it was altered: its digest says"),
         (changed(schema=1), OtherVersionError, "it was written by an older t5prep (t5prep 0.1.0, schema 1;"),

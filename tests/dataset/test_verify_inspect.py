@@ -55,7 +55,7 @@ def test_anything_altered_is_found(data: Path) -> None:
     assert "cannot be read" in refused("verify", data)
     shard.write_bytes(whole)
     (data / "train.tfrecord-00002-of-00003").write_bytes(whole)
-    assert "is no shard that the manifest names" in refused("verify", data)
+    assert "is not a shard that the manifest names" in refused("verify", data)
     (data / "train.tfrecord-00002-of-00003").unlink()
     text = (data / manifest.NAME).read_text()
     (data / manifest.NAME).write_text(text.replace('"seed": 0', '"seed": 1'))

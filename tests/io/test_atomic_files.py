@@ -1,4 +1,4 @@
-"""Files appear whole, and what is no file keeps its place."""
+"""Files appear whole, and what is not a file keeps its place."""
 
 import os
 import stat

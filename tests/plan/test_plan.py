@@ -375,7 +375,7 @@ def data(tmp_path) -> str:
 
 def test_a_price_is_a_number(data):
     result = CliRunner().invoke(main, ["plan", "--model", "t5-base", "--data", data, "--price", "nan"])
-    assert (result.exit_code, "--price nan is no price" in result.output) == (1, True)
+    assert (result.exit_code, "--price nan is not a price" in result.output) == (1, True)
 
 
 def test_an_epoch_has_its_price(answered, data):

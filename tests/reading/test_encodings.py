@@ -1,4 +1,4 @@
-"""What is no text is called what it is, and no advice leads back to itself."""
+"""What is not text is called what it is, and no advice leads back to itself."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_what_was_advised_is_not_advised_again() -> None:
         try:
             encodings.check(head, Format("text", encoding), name="a.txt")
         except SourceError as error:
-            if "It is no text in any encoding that fits." in str(error):
+            if "It is not text in any encoding that fits." in str(error):
                 return
             encoding = str(error).rpartition(" ")[2]
             assert encoding not in tried

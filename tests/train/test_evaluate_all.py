@@ -81,7 +81,7 @@ def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
         UsageError, match=r"was trained on data/two, which is not here\. Say where it lies now: --data DIR"
     ):
         evaluate_all.datasets_of(str(scored / "runs" / "both"))
-    with pytest.raises(UsageError, match="is no run of t5prep"):
+    with pytest.raises(UsageError, match="is not a run of t5prep"):
         evaluate_all.datasets_of(str(scored))
 
 

@@ -27,7 +27,7 @@ from t5prep.train.runtime.compiling import CompiledStep
 from t5prep.train.runtime.layout import Layout
 
 CASES = 60
-# Numbers that are one by their type, and not by their size. Beyond ODD, which has what is no number at all.
+# Numbers that are one by their type, and not by their size. Beyond ODD, which has what is not a number at all.
 NUMBERS = ["-1", "0", "1e30", "2147483648", "nan", "1,nan"]
 # Where things lie is what tests/cli/test_fuzz_cli.py draws; here data and model are good ones.
 SETTINGS = [

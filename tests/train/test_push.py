@@ -99,7 +99,7 @@ def test_who_may_not_write(hub: type[_Hub], exported: str, status: int, error: t
 
 
 def test_only_exported_models_are_pushed(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no exported model"):
+    with pytest.raises(UsageError, match="is not an exported model"):
         push(str(tmp_path), repo="me/model")
 
 

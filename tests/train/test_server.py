@@ -109,8 +109,8 @@ def test_sixty_four_at_once_share_batches_and_garbage_stops_nobody(served: Serve
 @pytest.mark.parametrize(
     ("said", "status", "sentence"),
     [
-        (b"{", 400, "The request is no JSON."),
-        (b"[" * 100_000, 400, "The request is no JSON."),
+        (b"{", 400, "The request is not JSON."),
+        (b"[" * 100_000, 400, "The request is not JSON."),
         ([], 400, "A request is "),
         ({"inputs": "text"}, 400, "A request is "),
         ({"inputs": [7]}, 400, "A request is "),

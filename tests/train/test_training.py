@@ -277,7 +277,7 @@ def test_what_is_refused_before_the_first_step(
         trainer.train(dataclasses.replace(config, out=done.run, batch=4))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("")
-    with pytest.raises(OutputError, match="holds something that is no run"):
+    with pytest.raises(OutputError, match="holds something that is not a run"):
         trainer.train(dataclasses.replace(config, out=str(tmp_path / "other")))
     with pytest.raises(UsageError, match="Train it anew"):
         trainer.train(dataclasses.replace(config, model="tiny", weights="pretrained"))

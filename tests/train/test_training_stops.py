@@ -1,4 +1,4 @@
-"""Runs that end where they should not: between a checkpoint and its evaluation, and at a loss that is no number."""
+"""Runs that end where they should not: between a checkpoint and its evaluation, and at a loss that is not a number."""
 
 import dataclasses
 import os

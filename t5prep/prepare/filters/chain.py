@@ -24,7 +24,7 @@ class Chain:
     """Apply filters in the order in which they were given."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Raise UsageError for what is no filter."""
+        """Raise UsageError for what is not a filter."""
         self._filters = [grammar.parse(text) for text in texts]
         self.modules = sorted({type(filter).__module__ for _, filter in self._filters})
 

@@ -40,7 +40,7 @@ class Trial:
 
 
 def attempt(texts: Iterable[str], filters: Sequence[str]) -> Trial:
-    """Return what filters do to texts, in the order in which they are given. Raises UsageError for what is no filter."""
+    """Return what filters do to texts, in the order in which they are given. Raises UsageError for what is not a filter."""
     parsed = [grammar.parse(text)[1] for text in filters]
     trial = Trial(0, 0, 0, 0, [Outcome(text) for text in filters])
     for text in texts:

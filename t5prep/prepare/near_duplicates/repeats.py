@@ -85,7 +85,7 @@ def find(
 
     Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
     then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
-    that. Rows with the id of the kept one are no repeats here: they are the same example, or its other answers.
+    that. Rows with the id of the kept one are not repeats here: they are the same example, or its other answers.
     """
     table = pa.concat_tables(
         [rows.append_column("file", pa.array([file] * len(rows), pa.string())) for file, rows in pieces]

@@ -94,7 +94,7 @@ def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _spans(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where the words of texts begin and end, and how many each text has. The last eight bytes are no text."""
+    """Return where the words of texts begin and end, and how many each text has. The last eight bytes are not text."""
     inside = _WORD_BYTES[data]
     inside[-8:] = False
     starts, stops = _words(data, inside)

@@ -37,7 +37,7 @@ class Options:
         "", "endings of two files whose lines belong together, as in .en,.de: the columns are source and target"
     )
     protect: tuple[str, ...] = option(
-        (), "a column of the template that truncation must never cut, nor then the template's own words"
+        (), "a column that is never cut; the template's own words are then not cut either"
     )
 
 

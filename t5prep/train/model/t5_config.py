@@ -24,7 +24,7 @@ class ModelConfig:
 
     `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
-    `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are no part of the model that others read.
+    `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
     """
 
     vocab_size: int = 32128

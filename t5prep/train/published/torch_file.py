@@ -70,7 +70,7 @@ def _legacy(file: BinaryIO) -> tuple[Any, Place]:
     """Return the state and the place of each storage: after five pickles, each with its number of values before it."""
     file.seek(0)
     if torch_pickle.load(file) != MAGIC or torch_pickle.load(file) != PROTOCOL:
-        raise UnreadableError("it is no file of PyTorch's")
+        raise UnreadableError("it is not a file of PyTorch's")
     system = torch_pickle.load(file)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise UnreadableError("its numbers are big-endian")

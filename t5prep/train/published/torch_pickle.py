@@ -143,7 +143,7 @@ def _build(reader: _Reader, _: Any) -> None:
     """Ignore the state of a dict: transformers' `_metadata`, which does not affect the weights."""
     target, _ = reader.pop_two()
     if not isinstance(target, dict):
-        raise UnreadableError("it sets the state of something that is no dict; nothing of it was run")
+        raise UnreadableError("it sets the state of something that is not a dict; nothing of it was run")
     reader.stack.append(target)
 
 
@@ -151,7 +151,7 @@ def _storage(reader: _Reader, _: Any) -> None:
     """Push the storage that a persistent id names: `("storage", type, key, device, size[, view])`."""
     kind, type_, key, _, size, *view = reader.stack.pop()
     if kind != "storage" or not isinstance(type_, _Name) or type_.name not in STORAGES:
-        raise UnreadableError(f"it has a part that is no storage of tensors ({str(kind)[:40]!r})")
+        raise UnreadableError(f"it has a part that is not a storage of tensors ({str(kind)[:40]!r})")
     begin = int(view[0][1]) if view and view[0] else 0
     reader.stack.append(Storage(str(key), STORAGES[type_.name], int(view[0][2] if begin else size), begin))
 

@@ -130,7 +130,7 @@ def arrange(devices: list[Any], *, shard: int = 1) -> Layout:
     """
     if len(devices) % shard:
         raise UsageError(
-            f"shard is {shard}, and the {len(devices)} devices here are no multiple of it: choose a divisor."
+            f"shard is {shard}, and the {len(devices)} devices here are not a multiple of it: choose a divisor."
         )
     return Layout(Mesh(np.array(devices).reshape(-1, shard), (ROWS, PARTS)))
 

@@ -76,7 +76,7 @@ def test_a_users_own_function(tmp_path: Path) -> None:
         ("words:least=1,,most=2", "whole number"),
         ("addresses:do=hide", "do is one of mask, drop"),
         ("pattern", "needs an expression"),
-        ("pattern:drop=(", "is no regular expression"),
+        ("pattern:drop=(", "is not a regular expression"),
         ("nothing.py:it", "the file cannot be read"),
         ("c4:bad_words=nothing.txt", "cannot be read"),
     ],

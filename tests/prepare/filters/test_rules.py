@@ -107,7 +107,7 @@ def test_languages() -> None:
     assert _reason("language", romanian) == "other"
     assert _reason("language:keep=en+ro", romanian) == ""
     assert _reason("language:least=0.99", "This is a text.") == "unsure"
-    with pytest.raises(UsageError, match='"xx" is no language it knows'):
+    with pytest.raises(UsageError, match='"xx" is not a language it knows'):
         grammar.parse("language:keep=en+xx")
 
 

@@ -97,12 +97,14 @@ def test_errors_name_the_model_and_no_cache(internet: Internet, files: dict[str,
 
 def test_models_that_are_not_there(internet: Internet) -> None:
     for name in ("nobody/no-such-model", "no-such-model"):
-        with pytest.raises(UsageError, match=f'"{name}" is no directory, and the Hugging Face Hub has no such model'):
+        with pytest.raises(
+            UsageError, match=f'"{name}" is not a directory, and the Hugging Face Hub has no such model'
+        ):
             load_weights(name)
         with pytest.raises(TokenizerError, match="has no such model"):
             loading.load(name)
     internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
-    with pytest.raises(UsageError, match="is no directory, and the Hugging Face Hub answers 500: pass a directory"):
+    with pytest.raises(UsageError, match="is not a directory, and the Hugging Face Hub answers 500: pass a directory"):
         load_weights("nobody/another")
 
 

@@ -36,5 +36,5 @@ class Filter:
 def _mask(match: re.Match[str]) -> str:
     try:
         return IP if ipaddress.IPv4Address(match[0]).is_global else match[0]
-    except ValueError:  # 300.1.1.1 and 01.2.3.4 are no addresses
+    except ValueError:  # 300.1.1.1 and 01.2.3.4 are not addresses
         return match[0]

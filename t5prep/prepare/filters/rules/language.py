@@ -27,7 +27,7 @@ class Filter:
         known = _identifier().labels
         for code in self.keep.split("+"):
             if code not in known:
-                raise UsageError(f'--filter language: "{code}" is no language it knows.{did_you_mean(code, known)}')
+                raise UsageError(f'--filter language: "{code}" is not a language it knows.{did_you_mean(code, known)}')
 
     def __call__(self, text: str) -> str:
         """Return the text. Raises Reject."""

@@ -16,14 +16,14 @@ class Filter:
     keep: str = option("", "reject a text in which this is not found")
 
     def __post_init__(self) -> None:
-        """Raise UsageError for what is no regular expression."""
+        """Raise UsageError for what is not a regular expression."""
         if not self.drop and not self.keep:
             raise UsageError("--filter pattern needs an expression: --filter 'pattern:drop=(?i)lorem ipsum'")
         for expression in (self.drop, self.keep):
             try:
                 _compiled(expression)
             except re.error as error:
-                raise UsageError(f'--filter pattern: "{expression}" is no regular expression ({error})') from None
+                raise UsageError(f'--filter pattern: "{expression}" is not a regular expression ({error})') from None
 
     def __call__(self, text: str) -> str:
         """Return the text. Raises Reject."""
