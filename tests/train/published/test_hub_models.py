@@ -108,13 +108,13 @@ def test_models_that_are_not_there(internet: Internet) -> None:
         load_weights("nobody/another")
 
 
-def test_tokenizers_fetch_one_file(internet: Internet) -> None:
+def test_a_tokenizer_fetches_its_own_file_only(internet: Internet) -> None:
     from t5prep.sources import sample
 
     model = sample.tokenizer_path().read_bytes()
     publish(internet, {"tokenizer.json": b"{", "spiece.model": model, "tokenizer_config.json": b"{}"})
     assert loading.load(NAME).model == model
-    assert fetched(internet) == ["spiece.model"]
+    assert fetched(internet) == ["tokenizer_config.json", "spiece.model"]  # the small one tells a T5 from an ALBERT
     publish(internet, {"config.json": b"{}", "pytorch_model.bin": b""})
     with pytest.raises(TokenizerError, match=f"{NAME} holds no tokenizer"):
         loading.load(NAME)
