@@ -254,7 +254,7 @@ def test_a_bucket_is_verified_and_inspected_as_a_directory_is(data, bucket, fron
         path.stat().st_size for path in data.glob("*.tfrecord-*")
     )
     gcs.write(f"{bucket}/train.tfrecord-00009-of-00010", b"")
-    with pytest.raises(T5prepError, match="no shard that the manifest names"):
+    with pytest.raises(T5prepError, match="not a shard that the manifest names"):
         verify(bucket)
     gcs.delete(f"{bucket}/train.tfrecord-00009-of-00010")
     name = "train.tfrecord-00001-of-00004"
