@@ -23,7 +23,10 @@ from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 
 # Settings of a run that do not change the program of its step.
-NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {"batch", "epochs", "metric", "model", "rates", "split", "steps", "weights"}
+NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
+    *("batch", "epochs", "metric", "model", "split", "steps", "weights"),
+    *("rates", "temperature", "cap"),
+}
 NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 
 

@@ -28,6 +28,8 @@ class TrainConfig:
     # What is trained, on what
     data: tuple[str, ...] = ()  # prepared datasets: directories or gs:// prefixes; several are mixed
     rates: tuple[float, ...] = ()  # sampling weight of each dataset; empty: its number of records (Raffel 2020 §3.5.2)
+    temperature: float = 1.0  # above 1: rates nearer to each other, records^(1 / temperature) (Raffel 2020 §3.5.2: 2)
+    cap: int = 0  # most records of a dataset that count for its rate (seqio: maximum); 0: all
     split: str = "train"
     model: str = ""  # tiny, a Hugging Face directory or Hub name, or a t5prep run
     weights: str = "pretrained"  # or "random"
@@ -238,6 +240,10 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
     if config.rates and min(config.rates) <= 0:
         raise UsageError(f"rates are {', '.join(map(str, config.rates))}, and must each be above 0.")
+    if config.temperature <= 0:
+        raise UsageError(f"temperature is {config.temperature}, and must be above 0: 1 is by records, 2 is more equal.")
+    if config.cap < 0:
+        raise UsageError(f"cap is {config.cap}, and cannot be negative.")
     if config.steps and config.epochs:
         raise UsageError("Both steps and epochs are set; set the other to 0.")
 

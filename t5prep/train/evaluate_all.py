@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from t5prep.dataset import manifest
 from t5prep.errors import UsageError
 from t5prep.io import suggestions
-from t5prep.train import checkpoint, run
+from t5prep.train import checkpoint, mixture_metrics, run
 from t5prep.train.evaluate import Evaluation, evaluate, load
 
 
@@ -58,12 +58,13 @@ def evaluate_all(
 
 
 def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:
-    """Return the metrics of a single evaluation unchanged; of several, the mean of each number that all have."""
+    """Return the metrics of a single evaluation unchanged; of several, the mean of each number that all have.
+
+    Records are added up.
+    """
     if len(scored) == 1:
         return scored[0].evaluation.metrics
-    each = [one.evaluation.numbers() for one in scored]
-    names = [name for name in each[0] if all(name in numbers for numbers in each)]
-    return {name: sum(numbers[name] for numbers in each) / len(each) for name in names}
+    return dict(mixture_metrics.mean([one.evaluation.numbers() for one in scored]))
 
 
 def datasets_of(model: str, *, which: str = "best") -> list[str]:

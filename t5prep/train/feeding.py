@@ -4,11 +4,30 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t5prep.train.config import TrainConfig
-from t5prep.train.data import train_batches
+from t5prep.train.data import mixing, train_batches
 from t5prep.train.data.opening import Opened
 from t5prep.train.data.read_errors import arrays
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import put_rows
+
+
+def rates(opened: Sequence[Opened], config: TrainConfig) -> list[float]:
+    """Return how often each dataset of a run is drawn, adding up to 1."""
+    records = [one.split.records for one in opened]
+    return mixing.rates(records, given=config.rates, temperature=config.temperature, cap=config.cap)
+
+
+def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
+    """Return a sentence for people where datasets of different lengths are padded to the longest, else ""."""
+    lengths = [(one.input_length, one.target_length) for one in opened]
+    if len(set(lengths)) == 1:
+        return ""
+    factor = mixing.padding_factor([sum(pair) for pair in lengths], shares)
+    longest = " + ".join(str(max(side)) for side in zip(*lengths, strict=True))
+    return (
+        f"The datasets have rows of {', '.join(f'{a} + {b}' for a, b in lengths)} tokens, and all are padded to {longest}: "
+        f"{factor:.1f} times the tokens that rows of their own lengths have."
+    )
 
 
 def device_batches(
@@ -22,7 +41,7 @@ def device_batches(
         global_batch=config.batch,
         seed=config.seed,
         start_step=start_step,
-        rates=config.rates or None,
+        rates=rates(opened, config),
         host=host,
         hosts=hosts,
     )

@@ -5,6 +5,8 @@ from typing import Final
 HELP: Final[dict[str, str]] = {
     "data": "prepared datasets, local or gs://; several are mixed",
     "rates": "how often each dataset is drawn; empty: in proportion to its records",
+    "temperature": "above 1, datasets are drawn more equally: records^(1 / temperature)",
+    "cap": "most records of a dataset that count for how often it is drawn; 0: all",
     "split": "the split that is trained on",
     "model": "tiny, a Hugging Face directory or Hub name, or a run to start from",
     "weights": "pretrained, or random to train from nothing",

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from t5prep.errors import T5prepError, TokenizerError, UsageError
-from t5prep.train import adapters, checkpoint_tensors, run, unused
+from t5prep.train import adapters, checkpoint_tensors, feeding, mixture_metrics, run, unused
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train.checkpoint import State
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import opening, steps_per_epoch
 from t5prep.train.evaluate import Evaluation, Evaluator
-from t5prep.train.feeding import device_batches
 from t5prep.train.loop import Stepper
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.lora import adapter_layouts, parameters
@@ -99,7 +98,10 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
-    lengths = {"input_length": opened[0].input_length, "target_length": opened[0].target_length}
+    lengths = {
+        "input_length": max(one.input_length for one in opened),
+        "target_length": max(one.target_length for one in opened),
+    }
     packed = manifests[0].settings.layout == "packed"
     step, layout = compiling.compile_step(shape, config, layout, layouts, **lengths, packed=packed, place=place)
     variables = Variables(
@@ -132,9 +134,11 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     save_every = config.save_every or eval_every or min(in_epoch, steps)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
-    shares = config.rates or [one.split.records for one in opened]
+    shares = feeding.rates(opened, config)
     of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
-    tokens = config.batch * sum(map(operator.mul, of_record, shares)) / sum(shares)
+    tokens = config.batch * sum(map(operator.mul, of_record, shares))
+    if padding := feeding.cost_of_padding(opened, shares):
+        say(padding)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
     say(
         f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
@@ -154,7 +158,9 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
 
     def score(state: State, *, saved_already: bool) -> State:
         """Return the state with its evaluation; log it and write it to its checkpoint, or to a new one if best."""
-        state, improved = _evaluated(state, [evaluator(stepper.variables.weights) for evaluator in evaluators])
+        names = mixture_metrics.names_of([one.data for one in evaluated])
+        each = [evaluator(stepper.variables.weights).numbers() for evaluator in evaluators]
+        state, improved = _evaluated(state, mixture_metrics.joined(names, each))
         log.record(state.step, state.metrics, prefix=f"{config.eval_split}_")
         if saved_already:
             checkpoints.describe(config.out, state=state, keep=config.keep)
@@ -164,7 +170,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
         return state
 
     with _Signals() as signals:
-        batches = device_batches(opened, config, layout=layout, start_step=state.step)
+        batches = feeding.device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=logged, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         if state.step and due(state.step, eval_every) and not state.metrics:  # it stopped before its evaluation
@@ -204,12 +210,8 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     return Result(config.out, now, best, evaluators[0](weights, worst=20) if evaluators else None, stopped_early)
 
 
-def _evaluated(state: State, evaluations: list[Evaluation]) -> tuple[State, bool]:
-    """Return the state after an evaluation (the mean over a mixture's datasets), and whether it is the best so far."""
-    each = [evaluation.numbers() for evaluation in evaluations]
-    metrics = {
-        name: sum(numbers[name] for numbers in each) / len(each) for name in each[0] if all(name in n for n in each)
-    }
+def _evaluated(state: State, metrics: dict[str, float]) -> tuple[State, bool]:
+    """Return the state after an evaluation (of a mixture: by the mean over its datasets), and whether it is the best so far."""
     metric = state.metric
     if metric == "auto":
         metric = "accuracy" if "accuracy" in metrics else "loss"
@@ -218,8 +220,9 @@ def _evaluated(state: State, evaluations: list[Evaluation]) -> tuple[State, bool
     value = metrics[metric]
     state = dataclasses.replace(state, metric=metric, metrics=metrics, value=value)
     improved, stale = state.judge(value)
-    shown = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items() if name != "records")
-    say(f"step {state.step:,} evaluated  {shown}{'  best so far' if improved else ''}")
+    shown = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items() if not name.endswith("records"))
+    of = "  means of datasets" if any("/" in name for name in metrics) else ""
+    say(f"step {state.step:,} evaluated{of}  {shown}{'  best so far' if improved else ''}")
     return dataclasses.replace(state, best=value if improved else state.best, stale=stale), improved
 
 

@@ -42,8 +42,12 @@ def check(config: Any) -> None:
             )
     if "lora_alpha" in _set(config) and not config.lora:
         raise UsageError(f"lora_alpha is {config.lora_alpha}, and does nothing without adapters: --set lora=8")
-    if len(config.rates) == 1:
-        raise UsageError(f"rates is {config.rates[0]}, and does nothing with a single dataset. Leave it out.")
+    for key in ("rates", "temperature", "cap"):
+        if key in _set(config) and len(config.data) == 1:
+            value = ", ".join(map(str, config.rates)) if key == "rates" else getattr(config, key)
+            raise UsageError(f"{key} is {value}, and does nothing with a single dataset. Leave it out.")
+        if key in _set(config) and key != "rates" and config.rates:
+            raise UsageError(f"{key} is {getattr(config, key)}, and does nothing with rates=…. Leave one of them out.")
 
 
 def check_data(config: Any, manifests: Sequence[Manifest]) -> None:

@@ -191,6 +191,6 @@ def test_what_cannot_be_trained_on_is_refused_before_a_step(tmp_path, spoil, opt
 
 def test_datasets_that_do_not_fit_together_are_not_mixed(tmp_path):
     write(tmp_path / "a", {"train": [4]})
-    write(tmp_path / "b", {"train": [4]}, length=16)
-    with pytest.raises(UsageError, match="input length is 8 and 16"):
+    write(tmp_path / "b", {"train": [4]}, layout="packed")
+    with pytest.raises(UsageError, match="layout is padded and packed"):
         train_batches([str(tmp_path / "a"), str(tmp_path / "b")], global_batch=8, seed=0)

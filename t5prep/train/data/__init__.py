@@ -61,7 +61,7 @@ def train_batches(
     names = [data] if isinstance(data, str) else list(data)
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
-    parse = features.parser(opened[0], rows=global_batch // hosts, text=["id"] if with_ids else [])
+    parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [])
     indexed = _indexed(opened)
     records = (block_rows if indexed else lanes).rows(
         opened,
@@ -105,7 +105,7 @@ def eval_batches(
     whole = lanes.share_of(opened, begin=begin, end=end).concatenate(filling).batch(rows, drop_remainder=True)
     known = opened.manifest.features
     text = [name for name, wanted in (("id", with_ids), ("references", with_references)) if wanted and name in known]
-    parse = features.parser(opened, rows=rows, text=text)
+    parse = features.parser([opened], rows=rows, text=text)
     return _served(whole.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
 

@@ -22,18 +22,20 @@ _PART = 64
 _BLOCKS = 4
 
 
-def table(global_batch: int, *, records: int, every: int) -> Table:
+def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Table:
     """Return the layout of a global batch for datasets with so many `records` in blocks of (at most) `every`.
+
+    A lane has at least `least` rows in a window.
 
     >>> table(128, records=40_000, every=8)
     Table(lanes=64, width=2, steps=4)
     >>> table(128, records=10_000_000, every=64)
     Table(lanes=128, width=1, steps=64)
     """
-    rows = min(order.WINDOW, records // _PART)
-    most = max(1, min(MAX_LANES, rows // every, global_batch))
+    rows = max(min(order.WINDOW, records // _PART), least)
+    most = max(1, min(MAX_LANES, rows // max(every, least), global_batch))
     lanes = next(n for n in range(most, 0, -1) if global_batch % n == 0)
-    return Table(lanes, global_batch // lanes, max(1, rows // global_batch))
+    return Table(lanes, global_batch // lanes, max(1, -(-least * lanes // global_batch), rows // global_batch))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,11 +11,15 @@ from t5prep.train.data.block_order import BlockOrder
 from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.opening import Opened
 
+# A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
+_FINENESS = 512
+
 
 def table(opened: Sequence[Opened], global_batch: int) -> order.Table:
     """Return the layout of a global batch of datasets that all have an index."""
     every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
-    return block_order.table(global_batch, records=sum(sum(one.counts) for one in opened), every=every)
+    least = _FINENESS if len(opened) > 1 else 1
+    return block_order.table(global_batch, records=sum(sum(one.counts) for one in opened), every=every, least=least)
 
 
 def rows(

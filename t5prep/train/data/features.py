@@ -11,19 +11,24 @@ from t5prep.train.data.opening import Opened
 _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
 
 
-def parser(opened: Opened, *, rows: int, text: Sequence[str]) -> Any:
+def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str]) -> Any:
     """Return a function from `string[rows]` to the batch: int32 of static shape, and the byte features named in `text`.
 
     `input_ids` and `attention_mask` are `int32[rows, input_length]`, `labels` `int32[rows, target_length]` with -100
     where there is no target; packed datasets add segment ids and positions of the same shapes. Byte features are
-    `string[rows]`, or `string[rows, most]` filled up with "" where a record may have several.
+    `string[rows]`, or `string[rows, most]` filled up with "" where a record may have several. Rows of datasets of different
+    lengths are padded to the longest.
     """
-    dataset = opened.manifest
-    lengths = {"input": opened.input_length, "label": opened.target_length}
+    dataset = datasets[0].manifest
+    lengths = {
+        "input": max(one.input_length for one in datasets),
+        "label": max(one.target_length for one in datasets),
+    }
     fill = {"input_ids": dataset.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
     names = ["input_ids", "labels", *(_PACKED if dataset.settings.layout == "packed" else ())]
     length = {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
-    ragged = dataset.settings.layout == "ragged"
+    own = {(one.manifest.settings.layout, one.input_length, one.target_length) for one in datasets}
+    ragged = len(own) > 1 or dataset.settings.layout == "ragged"
     single = [name for name in text if dataset.features[name].shape in ([1], [])]
     spec: dict[str, Any] = {
         name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)

@@ -84,7 +84,7 @@ def open_split(data: str | Opened, *, split: str, tokenizer: str | None = None) 
 
 
 def open_all(data: Sequence[str | Opened], *, split: str, tokenizer: str | None = None) -> list[Opened]:
-    """Open the datasets of a mixture by `open_split`, and check that they agree on tokenizer, layout and lengths.
+    """Open the datasets of a mixture by `open_split`, and check that they agree on tokenizer, and on being packed.
 
     Raises DatasetError and UsageError.
     """
@@ -93,10 +93,8 @@ def open_all(data: Sequence[str | Opened], *, split: str, tokenizer: str | None 
         for what, one, two in (
             ("tokenizer", opened[0].manifest.tokenizer.sha256[:12], other.manifest.tokenizer.sha256[:12]),
             ("layout", opened[0].manifest.settings.layout, other.manifest.settings.layout),
-            ("input length", opened[0].input_length, other.input_length),
-            ("target length", opened[0].target_length, other.target_length),
         ):
-            if one != two:
+            if one != two and (what == "tokenizer" or "packed" in (one, two)):
                 raise UsageError(
                     f"{opened[0].data} and {other.data} cannot be mixed: their {what} is {one} and {two}. "
                     "Prepare both with the same one."
