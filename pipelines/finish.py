@@ -15,7 +15,7 @@ from pipelines import gather, staging
 from pipelines.staging import Job
 from pipelines.work import Hashed, left_out_path
 from t5prep import sources
-from t5prep.dataset import balance, block_index, manifest, rejected_files
+from t5prep.dataset import balance, block_index, card, croissant, manifest, rejected_files
 from t5prep.dataset.balance import RejectedFile
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.manifest import Manifest
@@ -83,7 +83,7 @@ def _distribute(lines: Iterable[bytes], places: Sequence[Path]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Write the index, the user's own task file, and the manifest. `source` has no files: those hashed are listed."""
+    """Write the index, the user's own task file, the cards, and the manifest; `source` has no files: those hashed are listed."""
 
     job: Job
     source: Resolved
@@ -123,8 +123,21 @@ class Finish:
         )
         if dataset.task.file:
             paths.write(paths.at(self.out, manifest.TASK_FILE), staging.definition(self.job).code)
+        write_cards(dataset, self.out)
         paths.write(paths.at(self.out, manifest.NAME), dataset.dumps().encode())
         return dataset
+
+
+def write_cards(dataset: Manifest, out: str) -> None:
+    """Write what people and catalogues read of a dataset; a README of the user's own stays. Raises OutputError."""
+    paths.write(paths.at(out, croissant.NAME), croissant.text(dataset).encode())
+    place = paths.at(out, card.NAME)
+    try:
+        ours = card.is_ours(paths.read(place))
+    except FileNotFoundError:
+        ours = True
+    if ours:
+        paths.write(place, card.text(dataset).encode())
 
 
 def write_index(written: ShardTotals, out: str) -> Index:

@@ -70,7 +70,10 @@ def _header(manifest: Manifest) -> dict[str, Any]:
         else [],
         "viewer": False,
         "dataset_info": {
-            "features": [{"name": name, "sequence": feature.dtype} for name, feature in manifest.features.items()],
+            "features": [
+                {"name": name, "sequence": "string" if feature.dtype == "bytes" else feature.dtype}
+                for name, feature in manifest.features.items()
+            ],
             "splits": [
                 {"name": name, "num_examples": split.records, "num_bytes": _bytes(split)}
                 for name, split in manifest.splits.items()
@@ -116,8 +119,7 @@ def _body(manifest: Manifest) -> Iterator[str]:
     chosen = [spelled(name, getattr(settings, name)) for name in _SHOWN]
     options = [spelled(name, value) for name, value in settings.options.items() if value not in ("", [], None, False)]
     yield f"`t5prep prepare {settings.task} {' '.join(text for text in [*options, *chosen] if not text.startswith('no '))}`\n"
-    yield f"* Tokenizer: {manifest.tokenizer.name if ':' not in manifest.tokenizer.name else 'sample'} "
-    yield f"  (SHA-256 `{manifest.tokenizer.sha256}`)"
+    yield f"* Tokenizer: `{Path(manifest.tokenizer.name).name}`, SHA-256 `{manifest.tokenizer.sha256}`"
     cut = manifest.ledger.get("inputs", {})
     if cut.get("rows_cut"):
         yield f"* Cut: {cut['rows_cut']:,} inputs lost {cut['tokens_lost']:,} tokens"

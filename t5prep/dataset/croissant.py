@@ -17,6 +17,8 @@ _CONTEXT: dict[str, Any] = {
     "dct": "http://purl.org/dc/terms/",
     "sc": "https://schema.org/",
     "rai": "http://mlcommons.org/croissant/RAI/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "samplingRate": "cr:samplingRate",
     "conformsTo": "dct:conformsTo",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},

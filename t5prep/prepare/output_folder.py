@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import block_index, manifest, rejected_files, settings, shard_names
+from t5prep.dataset import block_index, card, croissant, manifest, rejected_files, settings, shard_names
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
 from t5prep.io import atomic_files, gcs, lock
@@ -19,7 +19,7 @@ from t5prep.io import atomic_files, gcs, lock
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
 MARKER = lock.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
-_BESIDE = ("report.html", block_index.NAME, manifest.TASK_FILE, manifest.NAME)
+_BESIDE = ("report.html", block_index.NAME, card.NAME, croissant.NAME, manifest.TASK_FILE, manifest.NAME)
 
 
 class Identity(NamedTuple):
@@ -175,7 +175,7 @@ def _sweep(out: Path) -> None:
     (out / manifest.NAME).unlink(missing_ok=True)
     _sweep_unfinished(out)
     for path in out.iterdir():
-        if is_of_dataset(path.name):
+        if is_of_dataset(path.name) and (path.name != card.NAME or card.is_ours(path.read_bytes())):
             path.unlink()
 
 

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import huggingface_hub
-from huggingface_hub import errors
-
-from t5prep.errors import OutputError, UsageError
+from t5prep.errors import UsageError
+from t5prep.io import hub_upload
 
 
 def push(directory: str, *, repo: str, private: bool = False, message: str = "Model exported by t5prep") -> str:
@@ -18,19 +16,4 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
             f"{directory} is not an exported model (it has no model.safetensors). Export a run into a folder of its own, and push "
             "that: t5prep export --model RUN --out FOLDER"
         )
-    api = huggingface_hub.HfApi()
-    try:
-        created = api.create_repo(repo, private=private, exist_ok=True)
-        api.upload_folder(repo_id=created.repo_id, folder_path=directory, commit_message=message)
-    except errors.LocalTokenNotFoundError as error:
-        raise UsageError("You are not logged in to the Hugging Face Hub: hf auth login") from error
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code if error.response is not None else 0
-        if status == 401:
-            raise UsageError("The Hugging Face Hub does not know you (401). Log in: hf auth login") from error
-        raise OutputError(
-            f"{repo} cannot be written on the Hub ({status}): your token needs write access there."
-        ) from error
-    except (errors.HFValidationError, OSError) as error:
-        raise OutputError(f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}") from error
-    return str(created)
+    return hub_upload.upload(directory, repo=repo, kind="model", private=private, message=message)

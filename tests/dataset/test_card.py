@@ -1,0 +1,97 @@
+"""The card and the metadata of a dataset say what its manifest says, and go with it to the Hub."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from preparing import bytes_of, prepared, questions, write_csv
+from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
+
+from t5prep.cli import main
+from t5prep.dataset import card, croissant, manifest
+
+YAML = pytest.importorskip("yaml")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = questions(60)
+    rows[7]["Body"] = rows[7]["Title"] = ""
+    write_csv(tmp_path / "rows.csv", rows)
+    prepared(tmp_path / "rows.csv", tmp_path / "data", tokenizer="sample:", input_length=64, layout="ragged")
+    return tmp_path / "data"
+
+
+def test_the_card_has_the_header_that_the_hub_reads(data: Path) -> None:
+    from huggingface_hub import DatasetCard
+
+    made, text = manifest.load(data), (data / card.NAME).read_text()
+    header = DatasetCard(text).data.to_dict()
+    assert header["task_categories"] == ["text-classification"]
+    assert header["size_categories"] == ["n<1K"]
+    assert header["dataset_info"]["splits"] == [
+        {
+            "name": name,
+            "num_examples": split.records,
+            "num_bytes": sum((data / shard.name).stat().st_size for shard in split.shards),
+        }
+        for name, split in made.splits.items()
+    ]
+    assert "| 60 | 59 | 1 | 0 | 0 |" in text
+    assert "| empty text | 1 |" in text
+    assert f"`{made.tokenizer.sha256}`" in text
+    assert str(data.parent) not in text, "no folder of this machine"
+    assert "--input-length 64 " in text
+
+
+@pytest.mark.parametrize(("licence", "expected"), [("mit", "mit"), ("", ""), ("see Kaggle", "other")])
+def test_a_licence_is_the_hubs_name_of_it_or_other(data: Path, licence: str, expected: str) -> None:
+    made = manifest.load(data)
+    text = card.text(manifest.Manifest(**{**vars(made), "source": manifest.Source("a", "1", [], licence, "")}))
+    header = YAML.safe_load(text.split("---")[1])
+    assert header.get("license", "") == expected
+    assert header.get("license_name", "") == (licence if expected == "other" else "")
+
+
+def test_croissant_names_each_shard_with_its_checksum(data: Path) -> None:
+    facts, made = json.loads((data / croissant.NAME).read_text()), manifest.load(data)
+    shards = {shard.name: shard.sha256 for split in made.splits.values() for shard in split.shards}
+    assert {file["name"]: file["sha256"] for file in facts["distribution"]} == shards
+    assert facts["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+    (splits,) = facts["recordSet"]
+    assert splits["data"] == [
+        {"splits/name": name, "splits/records": split.records} for name, split in made.splits.items()
+    ]
+
+
+def test_the_same_dataset_has_the_same_cards_and_a_readme_of_ones_own_stays(data: Path, tmp_path: Path) -> None:
+    before = bytes_of(data)
+    choices = {"tokenizer": "sample:", "input_length": 64, "layout": "ragged"}
+    prepared(tmp_path / "rows.csv", data, **choices)
+    assert bytes_of(data) == before
+    (data / card.NAME).write_text("# Mine\n")
+    prepared(tmp_path / "rows.csv", data, **choices)
+    assert bytes_of(data) == {**before, card.NAME: b"# Mine\n"}
+
+
+def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type[HubThatTakes]) -> None:  # noqa: F811
+    (data / "notes.txt").write_text("mine")
+    result = CliRunner().invoke(main, ["push", "--data", str(data), "--repo", "me/questions", "--private"])
+    assert result.exit_code == 0, result.output
+    created = json.loads(hub_that_takes.said[0][1])
+    assert (created["type"], created["visibility"]) == ("dataset", "private")
+    (commit,) = (body for path, body in hub_that_takes.said if "/api/datasets/" in path and "/commit/" in path)
+    sent = {json.loads(line)["value"]["path"] for line in commit.splitlines() if json.loads(line)["key"] == "file"}
+    assert sent == {path.name for path in data.iterdir()} - {"notes.txt"}
+
+
+def test_what_is_no_whole_dataset_is_not_published(data: Path, hub_that_takes: type[HubThatTakes]) -> None:  # noqa: F811
+    shard = next(data.glob("train.*"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    result = CliRunner().invoke(main, ["push", "--data", str(data), "--repo", "me/questions"])
+    assert (result.exit_code, hub_that_takes.said) == (1, [])
+    assert "bytes" in result.output
+    for line in (["--repo", "a/b"], ["--repo", "a/b", "--data", "x", "--model", "y"]):
+        result = CliRunner().invoke(main, ["push", *line])
+        assert (result.exit_code, "--data FOLDER" in result.output) == (2, True)

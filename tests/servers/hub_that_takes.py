@@ -1,0 +1,66 @@
+"""A Hub that takes what is pushed to it, and remembers it."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+
+class HubThatTakes(http.server.BaseHTTPRequestHandler):
+    """Repositories that take every file as a regular one."""
+
+    said: list[tuple[str, bytes]] = []  # noqa: RUF012 - emptied by the fixture
+    status = 200
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.said.append((self.path, body))
+        if self.path.endswith("/create"):
+            asked = json.loads(body)
+            name = f"{asked.get('organization') or 'me'}/{asked['name']}"
+            folder = "datasets/" if asked.get("type") == "dataset" else ""
+            self._answer({"url": f"http://{self.headers['Host']}/{folder}{name}", "name": name, "id": "1"})
+        elif "/preupload/" in self.path:
+            files = json.loads(body)["files"]
+            self._answer(
+                {"files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]}
+            )
+        elif "/commit/" in self.path:
+            self._answer(
+                {
+                    "commitUrl": f"http://{self.headers['Host']}/me/model/commit/{'1' * 40}",
+                    "commitOid": "1" * 40,
+                    "hookOutput": "",
+                }
+            )
+        else:
+            self._answer({})
+
+    def do_GET(self) -> None:
+        self._answer({"id": "me/model", "sha": "0" * 40, "siblings": [], "private": False})
+
+    def _answer(self, value: dict) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub_that_takes(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HubThatTakes]]:
+    import huggingface_hub.constants
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), HubThatTakes)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    HubThatTakes.said, HubThatTakes.status = [], 200
+    yield HubThatTakes
+    server.shutdown()
+    server.server_close()
