@@ -9,6 +9,7 @@ from t5prep.errors import Reject
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tokens import truncation
 from t5prep.tokens.encoder import MARKUP, Features, fields_of, text_of_part
+from t5prep.tokens.frame import cut_text
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -71,5 +72,5 @@ class ClassEncoder:
         rooms = iter(truncation.allot(wants, room - fixed))
         pieces: list[list[np.ndarray]] = [[] for _ in fields]
         for (field, _), one, whole in zip(parts, ids, kept, strict=True):
-            pieces[field].append(one if whole else truncation.text(one, next(rooms), policy=self._policy))
+            pieces[field].append(one if whole else cut_text(one, next(rooms), policy=self._policy))
         return [np.concatenate([np.zeros(0, np.int32), *own]) for own in pieces]

@@ -6,8 +6,6 @@ head_tail keeps both ends: `ids[:255] + [marker] + ids[-256:]` for 512, as the t
 
 from collections.abc import Sequence
 
-import numpy as np
-
 POLICIES = ("head_tail", "head", "tail")
 MARKERS = ("extra_id_1", "none")
 
@@ -44,18 +42,6 @@ def truncate(ids: Sequence[int], length: int, *, policy: str, marker: int | None
     head, tail = ends(length, policy=policy, marked=marked)
     middle = [marker] if marked and marker is not None else []
     return [*ids[:head], *middle, *ids[len(ids) - tail :]]
-
-
-def text(ids: np.ndarray, room: int, *, policy: str) -> np.ndarray:
-    """Return the ids of a text without special tokens, int32[length], cut to `room`; no marker stands at the cut.
-
-    >>> [text(np.arange(9), 3, policy=policy).tolist() for policy in POLICIES]
-    [[0, 7, 8], [0, 1, 2], [6, 7, 8]]
-    """
-    if len(ids) <= room:
-        return ids
-    head = {"head_tail": room // 2, "head": room, "tail": 0}[policy]
-    return np.concatenate([ids[:head], ids[len(ids) - (room - head) :]])
 
 
 def allot(wants: Sequence[int], room: int) -> list[int]:
