@@ -2,10 +2,12 @@
 
     python -m tests.benchmarks.bench_scale 1000 10000 100000 [--shards 16384] [--workers 2]
 
-A block is a few rows here, so that as many blocks as ten terabytes have fit on a laptop. Each number of blocks is prepared by
+A block is a few rows here, so that as many blocks as ten terabytes have fit on a laptop. With --sort-only, blocks are cut,
+sorted, merged and written into shards as ever, but not tokenized, which costs the same for every block. Each number of blocks is prepared by
 processes of its own. CPU seconds are those of all processes, so that other work on the machine does not count.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -16,8 +18,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+import numpy as np
 
+from t5prep.dataset import tfrecord
 from t5prep.io import byte_sizes
+from t5prep.prepare import placement
+from t5prep.prepare.block_sorter import SortedSpill
+from t5prep.prepare.block_tokenizer import TokenizedBlock
+from t5prep.prepare.sorted_runs import INDEX_ENTRY
+from t5prep.reading.blocks import Block
 from tests.benchmarks.bench_memory import resident, tree
 
 ROWS_A_FILE = 1_000_000
@@ -73,9 +82,27 @@ def watched(command: list[str]) -> tuple[float, Peak]:
     return usage.ru_utime + usage.ru_stime, Peak(first, worker, together)
 
 
-def prepare(out: Path, *, source: str, block_bytes: int, shards: int, workers: int, cache: str) -> None:
+def spill_of(block: Block, *, record: bytes) -> SortedSpill:
+    """Return a spill of a block without reading it: each row is the same record at a position of its own."""
+    rows = range(block.first_row, block.first_row + block.rows)
+    entries = np.zeros(block.rows, INDEX_ENTRY)
+    digests = placement.digests((f"{block.file.name}:{row}" for row in rows), seed=0)
+    entries["high"], entries["row"] = np.sort(placement.positions(digests)["high"]), rows
+    entries["size"], entries["begin"] = len(record), len(record) * np.arange(block.rows)
+    entries["inputs"] = entries["tokens"] = entries["targets"] = entries["target_tokens"] = 2
+    splits, size = {"train": (0, block.rows)}, block.rows * len(record)
+    data = entries.tobytes() + block.rows * record
+    return SortedSpill(
+        block.file.name, block.first_row, block.rows, block.rows, splits, {"train": size}, b"", {}, data=data
+    )
+
+
+def prepare(
+    out: Path, *, source: str, block_bytes: int, shards: int, workers: int, cache: str, sort_only: bool
+) -> None:
     """Prepare the rows with the code that everybody uses, in blocks of a few rows."""
     from pipelines import prepare as preparing
+    from pipelines import work
     from t5prep import sources
     from t5prep.prepare import memory_budget, task_settings
     from t5prep.tasks import registry
@@ -89,6 +116,16 @@ def prepare(out: Path, *, source: str, block_bytes: int, shards: int, workers: i
         "shards": shards,
         "splits": {"train": 1.0},
     }
+    if sort_only:
+        ids = tfrecord.bytes_feature("id", [b"r0000000000"])
+        values = [
+            tfrecord.int64_feature(name, tfrecord.varints(np.array([9, 1]))[0]) for name in ("input_ids", "labels")
+        ]
+        record = tfrecord.frame(
+            tfrecord.example(b"".join([ids, *values, tfrecord.bytes_feature("text", [bytes(100)])]))
+        )
+        none, sort = TokenizedBlock(None, False), functools.partial(spill_of, record=record)
+        work._loaded = lambda _: (lambda block: none, lambda _, block: sort(block))
     settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
     preparing.prepare(
         settings, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=Path(cache) if cache else None
@@ -98,12 +135,15 @@ def prepare(out: Path, *, source: str, block_bytes: int, shards: int, workers: i
 @click.command()
 @click.argument("blocks", nargs=-1, type=int, required=True)
 @click.option("--rows", default=2, help="Rows of a block.")
-@click.option("--shards", default=0, help="Shards; 0: as many as a thousandth of the rows, at most 16,384.")
+@click.option("--shards", default=0, help="Shards; 0: one for 64 blocks, as blocks of 2 MiB have, at most 16,384.")
 @click.option("--workers", default=2)
+@click.option("--sort-only", is_flag=True, help="Do not tokenize; one process.")
 @click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
 @click.option("--one", default="", hidden=True)
-def main(blocks: tuple[int, ...], rows: int, shards: int, workers: int, kept: bool, scratch: str, one: str) -> None:
+def main(
+    blocks: tuple[int, ...], rows: int, shards: int, workers: int, sort_only: bool, kept: bool, scratch: str, one: str
+) -> None:
     """Print a line for each number of blocks."""
     if one:
         prepare(**{**json.loads(one), "out": Path(json.loads(one)["out"])})
@@ -115,8 +155,8 @@ def main(blocks: tuple[int, ...], rows: int, shards: int, workers: int, kept: bo
             row_bytes = corpus(Path(folder) / "rows", rows=count * rows)
             how = {
                 "out": f"{folder}/out", "source": f"{folder}/rows", "block_bytes": rows * row_bytes,
-                "shards": shards or min(16_384, max(1, count * rows // 1000)), "workers": workers,
-                "cache": f"{folder}/cache" if kept else "",
+                "shards": shards or min(16_384, -(-count // 64)), "workers": 0 if sort_only else workers,
+                "cache": f"{folder}/cache" if kept else "", "sort_only": sort_only,
             }  # fmt: skip
             began = time.monotonic()
             module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
