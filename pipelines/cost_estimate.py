@@ -1,53 +1,98 @@
-"""Estimate what a distributed preparation will cost, from a sample that is timed on this machine."""
+"""Estimate what a preparation will take (time, bytes on disk, bytes shuffled, money) from a sample that is timed here."""
 
 import dataclasses
+import re
 import time
 from typing import NamedTuple
 
 from pipelines import staging
 from pipelines.work import PrepareBlock
+from t5prep.errors import UsageError
+from t5prep.io import byte_sizes
 from t5prep.prepare import row_limit
 from t5prep.sources import Resolved
 
 # Reading, shuffling, writing and starting workers, beside tokenizing.
 OVERHEAD = 2.0
 SAMPLED_BYTES = 1 << 20
+# Records travel twice: into ranges of positions, and from there into shards (t5prep.prepare.shuffle_plan).
+SHUFFLES = 2
+_PRICE = re.compile(r"(\d*\.?\d+)(?:\+(\d*\.?\d+))?")
+
+
+class Price(NamedTuple):
+    """Hold what an engine costs: a vCPU-hour with its memory, and a gigabyte shuffled."""
+
+    vcpu_hour: float
+    shuffled_gigabyte: float = 0.0
 
 
 class Estimate(NamedTuple):
-    """Hold about how many rows and bytes there are, how fast one core tokenizes them (bytes/s), and the vCPU-hours."""
+    """Hold about how many rows and bytes there are, how fast one core tokenizes them (bytes/s), and the vCPU-hours.
+
+    `records` are the bytes of all finished records.
+    """
 
     rows: int
     bytes: int
     rate: float
     sampled: int
     hours: float
+    records: int
 
-    def line(self) -> str:
-        """Return the estimate as one line of text.
+    def line(self, price: Price | None = None) -> str:
+        """Return the estimate as one line of text, with a range of money where there is a price.
 
-        >>> Estimate(2_000_000, 3_000_000_000, 15e6, 1200, 0.11).line()
-        'about 2,000,000 rows, 3.00 GB; 0.11 vCPU-hours (one core here: 15.0 MB/s on 1,200 rows; twice that for the rest)'
+        The least is tokenizing alone, the most that all the rest takes as long again.
+
+        >>> told = Estimate(2_000_000, 3_000_000_000, 15e6, 1200, 0.11, 6_000_000_000)
+        >>> told.line().split("; ")[:2]
+        ['about 2,000,000 rows, 3.0 GB', '0.11 vCPU-hours (one core here: 15.0 MB/s on 1,200 rows']
+        >>> told.line(Price(2, 0.01)).split("; ")[2:]
+        ['twice that for the rest)', '12.0 GB shuffled', 'costs 0.23 to 0.34']
         """
-        return (
-            f"about {self.rows:,} rows, {self.bytes / 1e9:,.2f} GB; {self.hours:,.2f} vCPU-hours "
-            f"(one core here: {self.rate / 1e6:.1f} MB/s on {self.sampled:,} rows; twice that for the rest)"
+        shuffled = SHUFFLES * self.records
+        told = (
+            f"about {self.rows:,} rows, {byte_sizes.text(self.bytes)}; {self.hours:,.2f} vCPU-hours "
+            f"(one core here: {self.rate / 1e6:.1f} MB/s on {self.sampled:,} rows; twice that for the rest); "
+            f"{byte_sizes.text(shuffled)} shuffled"
         )
+        if price is None:
+            return told
+        most = self.hours * price.vcpu_hour
+        moved = shuffled / 1e9 * price.shuffled_gigabyte
+        return f"{told}; costs {most / OVERHEAD + moved:,.2f} to {most + moved:,.2f}"
 
 
-def estimate(work: PrepareBlock, *, source: Resolved) -> Estimate:
+def parse_price(text: str) -> Price:
+    """Return the price that a user gives: of a vCPU-hour, and after a `+` of a gigabyte shuffled. Raises UsageError.
+
+    >>> parse_price("0.07+0.011")
+    Price(vcpu_hour=0.07, shuffled_gigabyte=0.011)
+    """
+    found = _PRICE.fullmatch(text.strip())
+    if not found:
+        raise UsageError(
+            f'--price "{text}": it is the price of a vCPU-hour, and after a + that of a gigabyte shuffled: 0.07+0.011'
+        )
+    return Price(float(found[1]), float(found[2] or 0))
+
+
+def estimate(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES) -> Estimate:
     """Return an estimate from timing the first block of the source. Raises SourceError."""
+    work = dataclasses.replace(work, kept="", spool="")
     settings, task = work.job.settings, staging.task(work.job)
     wanted = next(iter(row_limit.limited_files(source.files, dataclasses.replace(settings, limit=None), task)))
-    block = next(row_limit.scan(wanted, settings, task.task.corpus, block_bytes=SAMPLED_BYTES), None)
+    block = next(row_limit.scan(wanted, settings, task.task.corpus, block_bytes=sampled_bytes), None)
     total = sum(file.bytes for file in source.files)
     if block is None:
-        return Estimate(0, total, 0.0, 0, 0.0)
+        return Estimate(0, total, 0.0, 0, 0.0, 0)
     work(block.head(1))  # loads what tokenizing needs
     began = time.perf_counter()
-    work(block)
+    spill = work(block)
     rate = block.size / max(1e-9, time.perf_counter() - began)
     rows = block.rows * total // max(1, block.size)
     if settings.limit and settings.limit < rows:
         rows, total = settings.limit, total * settings.limit // rows
-    return Estimate(rows, total, rate, block.rows, OVERHEAD * total / rate / 3600)
+    records = len(getattr(spill, "data", b"")) * total // max(1, block.size)
+    return Estimate(rows, total, rate, block.rows, OVERHEAD * total / rate / 3600, records)

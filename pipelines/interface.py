@@ -33,6 +33,7 @@ def prepare(
     memory: str | int = DEFAULT,
     fresh: bool = False,
     overwrite: bool = False,
+    price: str | None = None,
     **choices: Any,
 ) -> Manifest:
     """Prepare a corpus: its rows become tokenized, shuffled, verified TFRecord shards and a manifest.
@@ -53,6 +54,8 @@ def prepare(
         memory: What all processes may use together, such as "2GiB" or a number of bytes.
         fresh: Whether to tokenize anew what an earlier run has tokenized.
         overwrite: Whether another dataset in `out` is replaced: it is moved to `OUT.replaced` when the new one is whole.
+        price: What an engine costs, for the estimate that is printed before it begins: of a vCPU-hour, and after a `+` of
+            a gigabyte shuffled, as in "0.07+0.011".
         **choices: The options of `t5prep prepare TASK`, with underscores: `input_length=256`, `splits={"train": 1.0}`,
             `inputs_column="question"`. What is left out is the task's default.
 
@@ -67,6 +70,7 @@ def prepare(
         manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
         print(manifest.splits["train"].records, manifest.rejected)
     """
+    from pipelines import cost_estimate
     from pipelines.prepare import prepare as run
 
     logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
@@ -90,6 +94,7 @@ def prepare(
         kept=cache_folder.tokenized(),
         fresh=fresh,
         overwrite=overwrite,
+        price=cost_estimate.parse_price(price) if price else None,
         task=definition,
     )
 

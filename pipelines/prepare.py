@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import cost_estimate, engines, failures, pool, staging
+from pipelines import cost_estimate, disk_estimate, engines, failures, pool, staging
+from pipelines.cost_estimate import Price
 from pipelines.finish import Finish, JoinRejected
 from pipelines.gather import SortBlock
 from pipelines.local_progress import LocalProgress
@@ -59,6 +60,7 @@ def prepare(
     kept: Path | None = None,
     fresh: bool = False,
     overwrite: bool = False,
+    price: Price | None = None,
     task: Definition | None = None,
 ) -> manifest.Manifest:
     """Prepare a resolved source into a directory and return the manifest that was written last.
@@ -66,9 +68,9 @@ def prepare(
     `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
     (all cores by default, 0 for none: this process does the work), `memory` is what they may use together (bytes, 2 GiB
     by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh` uses none of an earlier
-    one. `overwrite` replaces another dataset when the new one is whole. `task` is the definition of a task that is not
-    installed. Raises T5prepError, one sentence, for anything that the
-    user can mend.
+    one. `overwrite` replaces another dataset when the new one is whole. `price` is what an engine costs, for the line
+    that is printed before it begins. `task` is the definition of a task that is not installed. Raises T5prepError, one
+    sentence, for anything that the user can mend.
     """
     pool.end_where_it_starts()
     out = str(out)
@@ -106,12 +108,13 @@ def prepare(
             )
             with output_folder.scratch(out) as scratch:
                 work = PrepareBlock(job, str(kept or ""), scratch, fresh)
+                disk_estimate.check(work, source=source, out=out)
                 with _pool(work, source=source, shared=shared) as processes:
                     _run(runner, work=work, finish=finish, shared=shared, pool=processes)
         else:
             work = PrepareBlock(job)
-            if runner == "dataflow":
-                print(f"dataflow: {cost_estimate.estimate(work, source=source).line()}", file=sys.stderr)
+            if price or runner != "prism":
+                print(f"{runner}: {cost_estimate.estimate(work, source=source).line(price)}", file=sys.stderr)
             size = sum(file.bytes for file in source.files)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
         return manifest.load(out)

@@ -44,6 +44,10 @@ def of_task(task: Task) -> list[click.Parameter]:
             "Replace another dataset in --out, which moves to OUT.replaced when this one is whole.",
             is_flag=True,
         ),
+        _option(
+            "price",
+            "Of a vCPU-hour, and of a gigabyte shuffled, for the estimate of an engine's costs, as in 0.07+0.011.",
+        ),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
         click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),
         *(from_field(field, default=field.default) for field in dataclasses.fields(task.options)),

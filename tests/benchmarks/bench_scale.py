@@ -3,8 +3,9 @@
     python -m tests.benchmarks.bench_scale 1000 10000 100000 [--shards 16384] [--workers 2]
 
 A block is a few rows here, so that as many blocks as ten terabytes have fit on a laptop. With --sort-only, blocks are cut,
-sorted, merged and written into shards as ever, but not tokenized, which costs the same for every block. Each number of blocks is prepared by
-processes of its own. CPU seconds are those of all processes, so that other work on the machine does not count.
+sorted, merged and written into shards as ever, but not tokenized, which costs the same for every block. Each number of
+blocks is prepared by processes of its own. CPU seconds are those of all processes, so that other work on the machine does
+not count.
 """
 
 import functools
@@ -76,7 +77,7 @@ def watched(command: list[str]) -> tuple[float, Peak]:
                 continue
             first, worker = (max(first, high), worker) if each == process.pid else (first, max(worker, high))
         together = max(together, resident(process.pid))
-        time.sleep(0.2)
+        time.sleep(1)
     if status:
         raise SystemExit(process.stderr.read() if process.stderr else status)
     return usage.ru_utime + usage.ru_stime, Peak(first, worker, together)

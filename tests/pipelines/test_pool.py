@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
 
-from pipelines import failures, pool
+from pipelines import disk_estimate, failures, pool
 from pipelines import prepare as preparing
 from pipelines.local_progress import LocalProgress
 from t5prep.errors import OutputError, T5prepError, UsageError
@@ -166,9 +166,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize(("rows", "full"), [(9000, r"out/\.unfinished-spool/\S+"), (3000, r"out/train\.tfrecord-\S+")])
 def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
-    small_disk: Path, tmp_path: Path, rows: int, full: str
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, full: str
 ) -> None:
-    """While blocks are spilled, and while shards are written."""
+    """While blocks are spilled, and while shards are written; the estimate did not see it coming."""
+    monkeypatch.setattr(disk_estimate, "free_bytes", lambda place: 1 << 40)
     source = write_csv(tmp_path / "rows.csv", questions(rows))
     with pytest.raises(
         OutputError, match=rf"no space left for {small_disk}/{full}\. Free some, or choose another place"
