@@ -1,5 +1,6 @@
 """The Hugging Face Hub: /api/datasets/..., auth-check, and large files that redirect to a storage host."""
 
+import base64
 import dataclasses
 import hashlib
 import json
@@ -21,12 +22,13 @@ class _Repo:
 class Hub:
     """`publish` a dataset. Files of `large` bytes and more are in "LFS": listed with their SHA-256, served by `cdn`.
 
-    `models` are files by name of a model.
+    `models` are files by name of a model; who has the token may make one and commit to it, and `commits` are its messages.
     """
 
     def __init__(self, cdn: str) -> None:
         self._cdn, self._repos, self.large = cdn, {}, 512
         self.models: dict[str, dict[str, bytes]] = {}
+        self.commits: dict[str, list[str]] = {}
         self.token = "hf_the_right_token"
 
     def publish(
@@ -55,6 +57,8 @@ class Hub:
         known = authorization == f"Bearer {self.token}"
         if authorization and not known:
             return _error(401, "", "Invalid credentials in Authorization header")
+        if request.method == "POST":
+            return self._written(request) if known else _error(401, "", "Invalid username or password.")
         if found := re.fullmatch(r"/api/datasets/([\w.-]+/[\w.-]+)(?:/revision/(.+)|(/auth-check))?", request.path):
             repo = self._repos.get(found[1])
             if not repo or (repo.private and not known):
@@ -78,6 +82,27 @@ class Hub:
             if key not in self.models[name]:
                 return _error(404, "EntryNotFound", "Entry not found")
             return file_answer(self.models[name][key], **{"X-Repo-Commit": self.model_sha(name)})
+        return _error(404, "", "not found")
+
+    def _written(self, request: Request) -> Answer:
+        """What `HfApi.create_repo` and `HfApi.upload_folder` ask, every file a regular one."""
+        if request.path == "/api/validate-yaml":
+            return _json({"errors": [], "warnings": []})
+        said = [json.loads(line) for line in request.body.splitlines()]
+        if request.path == "/api/repos/create":
+            name = f"{said[0].get('organization') or 'me'}/{said[0]['name']}"
+            self.models.setdefault(name, {})
+            self.commits.setdefault(name, [])
+            return _json({"url": f"http://{request.headers['host']}/{name}", "name": name, "id": name})
+        if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/preupload/main", request.path):
+            modes = [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in said[0]["files"]]
+            return _json({"files": modes})
+        if found := re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/commit/main", request.path):
+            name, files = found[1], [line["value"] for line in said if line["key"] == "file"]
+            self.models[name] |= {file["path"]: base64.b64decode(file["content"]) for file in files}
+            self.commits[name] += [line["value"]["summary"] for line in said if line["key"] == "header"]
+            sha = self.model_sha(name)
+            return _json({"commitUrl": f"http://{request.headers['host']}/{name}/commit/{sha}", "commitOid": sha})
         return _error(404, "", "not found")
 
     def model_sha(self, name: str) -> str:
