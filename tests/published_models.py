@@ -39,7 +39,7 @@ def files(name: str, place: Path) -> dict[str, bytes]:
     config = {**said["config"], **TINY, "vocab_size": tokenizer.size + beyond}
     shape = ModelConfig.from_json(config)
     weights = random_weights(shape, seed=3)
-    tensors = _tensors(shape, weights)
+    tensors = tensors_of(shape, weights)
     place.mkdir(parents=True, exist_ok=True)
     words = {"tokenizer_class": "ByT5Tokenizer" if tokenizer.is_bytes else "T5Tokenizer", "extra_ids": 100}
     made = {"config.json": _json(config), "tokenizer_config.json": _json(words)}
@@ -58,7 +58,7 @@ def files(name: str, place: Path) -> dict[str, bytes]:
     return {file: made.get(file, b"not read") for file in said["files"]}
 
 
-def _tensors(shape: ModelConfig, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def tensors_of(shape: ModelConfig, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The weights by PyTorch's names."""
     tensors = {}
     for name, layout in weight_layouts(shape).items():

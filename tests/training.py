@@ -1,5 +1,6 @@
 """Toy runs for tests: a small part of the built-in sample, a T5 of one narrow layer, and settings that end in seconds."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -85,6 +86,22 @@ def config(data: str, model: str, out: Path | str, **values: Any) -> TrainConfig
         "tensorboard": False,
     }
     return build(toy, values)
+
+
+def begun(out: Path, manifest: Any, *, data: str = "data") -> str:
+    """A run on a prepared dataset with one checkpoint of random weights, without training."""
+    from t5prep.tokens import loading
+    from t5prep.train import checkpoint, run
+    from t5prep.train.model.weights import random_weights
+
+    words = loading.load("sample:")
+    shape = dataclasses.replace(run.TINY, vocab_size=words.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
+    settings = build({"model": "m", "data": (data,), "out": str(out)})
+    run.begin(str(out), config=settings, shape=shape, tokenizer=words, manifests=[manifest])
+    said = [{"uri": data, "task": manifest.settings.task, "digest": manifest.digest}]
+    state = checkpoint.State(step=1, config=dataclasses.asdict(settings), data=said, tokenizer="", metric="loss")
+    checkpoint.save(str(out), writer(random_weights(shape)), state=state, keep=1)
+    return str(out)
 
 
 def writer(weights: Mapping[str, Any]) -> Callable[[str], None]:

@@ -1,6 +1,5 @@
 """A task of the user's own file: kept beside the dataset and in a run, so that raw rows are predicted by it."""
 
-import dataclasses
 from pathlib import Path
 
 import answering
@@ -11,12 +10,8 @@ import training
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.dataset import manifest
-from t5prep.tokens import loading
-from t5prep.train import checkpoint as checkpoints
-from t5prep.train import config as configs
 from t5prep.train import predict, predict_source, run
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.weights import random_weights
 
 TASK = '''"""Headlines."""
 from t5prep.tasks import Columns, Example, Reject, Task
@@ -47,14 +42,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def begun(dataset: Path, out: Path) -> run.Model:
     """A run on the dataset with one checkpoint, opened."""
-    settings = configs.build({"model": "m", "data": (str(dataset),), "out": str(out)})
-    words = loading.load("sample:")
-    run.begin(str(out), config=settings, shape=run.TINY, tokenizer=words, manifests=[manifest.load(dataset)])
-    state = checkpoints.State(step=1, config=dataclasses.asdict(settings), data=[], tokenizer="", metric="loss")
-    shape = dataclasses.replace(run.TINY, vocab_size=128)
-    (out / run.SHAPE).write_text((out / run.SHAPE).read_text().replace("32128", "128"))
-    checkpoints.save(str(out), training.writer(random_weights(shape)), state=state, keep=1)
-    return run.open_model(str(out))
+    return run.open_model(training.begun(out, manifest.load(dataset), data=str(dataset)))
 
 
 def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
