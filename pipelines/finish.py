@@ -106,6 +106,7 @@ class Finish:
         if not any(blocks.records.values()):
             raise SourceError(no_example(blocks, place=paths.at(self.out, parts[0].file.name)))
         task = staging.task(self.job)
+        staging.bring_filter_files(self.job)
         dataset = build_manifest.assemble(
             self.job.settings,
             task,

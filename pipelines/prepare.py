@@ -18,7 +18,6 @@ from pipelines.local_progress import LocalProgress
 from pipelines.work import PrepareBlock, WriteShard, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
-from t5prep.errors import UsageError
 from t5prep.io import byte_sizes, paths
 from t5prep.prepare import (
     evaluation_sets,
@@ -32,7 +31,6 @@ from t5prep.prepare import (
     task_settings,
 )
 from t5prep.prepare.block_totals import BlockTotals
-from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
 from t5prep.prepare.shard_totals import ShardTotals
@@ -79,8 +77,6 @@ def prepare(
     task = task or registry.get(settings.task)
     chosen = task.choose(settings.options)
     settings = task_settings.complete(settings, chosen)
-    if runner == "dataflow" and (own := Chain(settings.filter).files()):
-        raise UsageError(f"--filter with a file of yours ({next(iter(own))}) runs on this machine: --runner local")
     source = source_check.without_documents(source, kind=settings.format or chosen.task.corpus.format)
     settings = source_check.with_label_names(settings, source=source)
     chosen = task.choose(settings.options)

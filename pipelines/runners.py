@@ -2,14 +2,12 @@
 
 import dataclasses
 import logging
-import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import engines
+from pipelines import engines, quiet_workers
 from t5prep import __version__
 from t5prep.errors import UsageError
 
@@ -58,6 +56,7 @@ def _local() -> Engine:
 def _prism(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.runners.portability.prism_runner import PrismRunner
 
+    quiet_workers.ignore_closed_connections()
     own = [f"--prism_location={engines.prism()}"] if engines.prism() else []
     return Engine("prism", PrismRunner(), _options([*_PRISM, *own, *arguments]))
 
@@ -66,7 +65,8 @@ def _flink(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.runners.portability.flink_runner import FlinkRunner
 
     # Beam starts its worker processes as `python`: it shall be this one, also where its environment is not activated.
-    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
+    quiet_workers.start_workers_quietly()
+    quiet_workers.ignore_closed_connections()
     jar = engines.flink_job_server()
     own = [f"--flink_job_server_jar={jar}"] if jar else []
     parallel = [f"--parallelism={workers}", f"--sdk_worker_parallelism={workers}"] if workers else []

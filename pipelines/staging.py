@@ -4,6 +4,7 @@ A graph that carried them would grow with the corpus, and engines limit its size
 imports Beam.
 """
 
+import base64
 import dataclasses
 import functools
 import hashlib
@@ -15,6 +16,8 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
 from t5prep.io import paths
 from t5prep.prepare import leaks, row_limit
+from t5prep.prepare.filters import user_files
+from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.sources import RawFile, Resolved
@@ -24,7 +27,7 @@ from t5prep.tasks.registry import Definition
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
-FILES, MODEL, TASK, LEAKS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz"
+FILES, MODEL, TASK, LEAKS, FILTERS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz", "filters.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Job:
     task_file: str
     digest: str
     has_leaks: bool = False
+    has_filter_files: bool = False
 
 
 def stage(
@@ -61,8 +65,13 @@ def stage(
     sets = against.dumps() if against else b""
     if sets:
         paths.write(paths.at(folder, LEAKS), sets)
-    digest = hashlib.sha256(lines + tokenizer.model + task.code + sets).hexdigest()
-    return Job(settings, folder, tokenizer.name, task.file, digest, has_leaks=bool(sets))
+    own = {path: base64.b64encode(user_files.read(path)).decode() for path in Chain(settings.filter).files()}
+    filters = json.dumps(own).encode() if own else b""
+    if own:
+        paths.write(paths.at(folder, FILTERS), filters)
+    digest = hashlib.sha256(lines + tokenizer.model + task.code + sets + filters).hexdigest()
+    has = {"has_leaks": bool(sets), "has_filter_files": bool(own)}
+    return Job(settings, folder, tokenizer.name, task.file, digest, **has)
 
 
 def shared(source: Resolved, *, folder: str) -> Resolved:
@@ -97,6 +106,12 @@ def names(job: Job) -> Sequence[str]:
 def limited_files(job: Job) -> Iterator[LimitedFile]:
     """Yield the files and pairs of files that are to be read, and how far."""
     yield from row_limit.limited_files(files(job), job.settings, task(job))
+
+
+def bring_filter_files(job: Job) -> None:
+    """Let filters read the user's files on this machine, wherever it is."""
+    if job.has_filter_files:
+        user_files.bring(_filter_files(job.folder, job.digest))
 
 
 def evaluation_sets(job: Job) -> Leaks | None:
@@ -143,6 +158,12 @@ def _definition(folder: str, name: str, file: str, digest: str) -> Definition:
             f"a worker has no task {name}: the package that offers it is not installed there. Hand it over behind the "
             "other options: -- --extra_package=PACKAGE.whl"
         ) from error
+
+
+@functools.lru_cache(maxsize=1)
+def _filter_files(folder: str, digest: str) -> dict[str, bytes]:
+    own = json.loads(paths.read(paths.at(folder, FILTERS)))
+    return {path: base64.b64decode(content) for path, content in own.items()}
 
 
 @functools.lru_cache(maxsize=1)

@@ -90,6 +90,7 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
     job, settings = work.job, work.job.settings
     task, tokenizer, cache = staging.task(job), staging.tokenizer(job), None
     leaks = staging.evaluation_sets(job)
+    staging.bring_filter_files(job)
     if work.kept:
         filters = Chain(settings.filter)
         code = code_digest.of_task(staging.definition(job).code, *filters.modules)

@@ -1,18 +1,36 @@
 """Encode the same texts with other libraries, where they are installed."""
 
+import contextlib
 import importlib.util
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from t5prep.errors import TokenizerError
 from t5prep.tokens import huggingface_files
 from t5prep.tokens.audit import Encode
 from t5prep.tokens.tokenizer import Tokenizer
 
 
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Keep what a library writes to the file of stderr itself from the user: a panic prints a page."""
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
     """Return encoders without EOS by library: `tokenizers`, and `transformers` if `name` is a directory it can load.
 
-    `tokenizers` gets the directory's tokenizer.json, or one built from the model where there is none.
+    `tokenizers` gets the directory's tokenizer.json, or one built from the model where there is none. Raises TokenizerError
+    where it cannot read that.
     """
     encoders: dict[str, Encode] = {}
     directory = Path(name) if Path(name).is_dir() else Path(name).parent
@@ -21,7 +39,17 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
 
         path = directory / "tokenizer.json"
         own = path.read_text() if path.exists() else json.dumps(huggingface_files.tokenizer_json(tokenizer))
-        fast = tokenizers.Tokenizer.from_str(own)
+        try:
+            with _without_noise():
+                fast = tokenizers.Tokenizer.from_str(own)
+        except BaseException as error:
+            # The library is written in Rust, and its panics are no exceptions of Python's.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            why = str(error).splitlines()[0][:100]
+            raise TokenizerError(
+                f"{name} is damaged: the library tokenizers cannot read it ({why}). Fetch it again."
+            ) from None
         encoders["tokenizers"] = lambda texts: [
             encoded.ids for encoded in fast.encode_batch(texts, add_special_tokens=False)
         ]

@@ -4,7 +4,16 @@ from pathlib import Path
 import pytest
 from preparing import by_id, bytes_of, prepared, rejected, require
 
+from pipelines import staging
+from pipelines.work import PrepareBlock, scan
+from t5prep import sources
 from t5prep.errors import UsageError
+from t5prep.prepare import task_settings
+from t5prep.prepare.filters import user_files
+from t5prep.prepare.filters.chain import Chain
+from t5prep.reading.blocks import Block
+from t5prep.tasks import registry
+from t5prep.tokens import loading
 
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
 OWN = """
@@ -118,3 +127,28 @@ def test_prism_gives_the_same_bytes(tmp_path: Path) -> None:
     prepared(source, tmp_path / "out", tokenizer="sample:", **how)
     prepared(source, tmp_path / "again", tokenizer="sample:", runner="prism", **how)
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "again")
+
+
+def test_a_users_filter_travels_to_workers_that_do_not_have_its_file(tmp_path: Path) -> None:
+    own, words = tmp_path / "mine.py", tmp_path / "bad.txt"
+    own.write_text(OWN)
+    words.write_text("blue\n")
+    source = sources.resolve(str(_source(tmp_path / "rows.jsonl")))
+    chosen = (f"{own}:without_seven", f"c4:bad_words={words},sentences=1,line_words=1")
+    task = registry.get("text2text")
+    settings = task_settings.choose(task, options=CHOICES["options"], source=source, filter=chosen)
+    tokenizer = loading.load("sample:")
+    job = staging.stage(settings, task=task, source=source, tokenizer=tokenizer, folder=str(tmp_path / "folder"))
+    own.unlink()
+    words.unlink()
+    try:
+        (block,) = (
+            one
+            for one in scan(next(staging.limited_files(job)), job=job, block_bytes=1 << 20)
+            if isinstance(one, Block)
+        )
+        spill = PrepareBlock(job)(block)
+        assert spill.reasons["mine.without_seven seven"] == 1
+        assert list(Chain(settings.filter).files()) == [str(own), str(words)]
+    finally:
+        user_files.bring({})

@@ -1,9 +1,13 @@
 """The honesty report: what T5's tokenizer and the sample's do to texts whose fate is known."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from t5prep.errors import TokenizerError
 from t5prep.sources import sample
-from t5prep.tokens import audit
+from t5prep.tokens import audit, comparison, huggingface_files
 from t5prep.tokens.audit import Report
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -103,3 +107,21 @@ def test_the_sample_with_its_tokenizer():
     assert 0 < said["unk_rate"] < 0.002
     assert {one["name"] for one in said["lost"]} >= {"newline", "run of spaces"}
     assert any("--keep-newlines" in sentence for sentence in said["advice"])
+
+
+def test_a_tokenizer_that_another_library_cannot_read_is_a_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "tokenizer.json").write_text('{"model": {}}')
+    words = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
+    with pytest.raises(TokenizerError, match="the library tokenizers cannot read it"):
+        comparison.libraries(words, name=str(tmp_path))
+    broken = huggingface_files.tokenizer_json(words)
+    normalizer = broken["normalizer"]
+    charsmap = next(one for one in [normalizer, *normalizer.get("normalizers", [])] if one["type"] == "Precompiled")
+    charsmap["precompiled_charsmap"] = "AAAA"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(broken))
+    with pytest.raises(TokenizerError, match="the library tokenizers cannot read it"):
+        comparison.libraries(words, name=str(tmp_path))
+    assert capfd.readouterr().err == ""

@@ -3,11 +3,10 @@
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from t5prep.errors import Reject
-from t5prep.prepare.filters import grammar
+from t5prep.prepare.filters import grammar, user_files
 from t5prep.prepare.filters.grammar import Filter
 from t5prep.tasks.example import Example, Part, Protected, text_of
 
@@ -57,7 +56,7 @@ class Chain:
     def files(self) -> dict[str, str]:
         """Return the files of the user's that the filters read, and their SHA-256 (hex)."""
         paths = [path for _, filter in self._filters for path in getattr(filter, "files", ())]
-        return {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
+        return {path: hashlib.sha256(user_files.read(path)).hexdigest() for path in paths}
 
 
 def _applied(filter: Filter, example: Example) -> Example:

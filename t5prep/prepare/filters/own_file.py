@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from t5prep.errors import Reject, T5prepError, UsageError, did_you_mean
+from t5prep.prepare.filters import user_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class OwnFilter:
 def load(path: str, name: str) -> OwnFilter:
     """Return the filter that is the function `name` of the Python file at `path`. Raises UsageError."""
     try:
-        source = Path(path).read_bytes()
+        source = user_files.read(path)
     except OSError as error:
         raise UsageError(f"--filter {path}:{name}: the file cannot be read ({error.strerror})") from None
     module = types.ModuleType(Path(path).stem)

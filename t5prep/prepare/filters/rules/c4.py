@@ -8,9 +8,9 @@ sentences are counted by their end marks instead of NLTK's model, and repeated l
 import dataclasses
 import functools
 import re
-from pathlib import Path
 
 from t5prep.errors import Reject, UsageError
+from t5prep.prepare.filters import user_files
 from t5prep.tasks.options import option
 
 _ENDS = (".", "?", "!", '"')
@@ -73,7 +73,7 @@ def _bad_words(path: str) -> re.Pattern[str] | None:
     if not path:
         return None
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = user_files.read(path).decode().splitlines()
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--filter c4: bad_words={path} cannot be read ({error})") from None
     phrases = sorted({line.strip().lower() for line in lines} - {""})

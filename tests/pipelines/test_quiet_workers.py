@@ -1,0 +1,75 @@
+"""What Beam prints when its workers end is kept from the user, and nothing else is."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from preparing import require
+
+from pipelines import quiet_workers
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = threading.excepthook
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    yield
+    threading.excepthook = before
+
+
+def test_workers_are_this_python_without_stderr() -> None:
+    for _ in range(2):
+        quiet_workers.start_workers_quietly()
+    found = shutil.which("python")
+    assert found == f"{quiet_workers.python_folder()}/python"
+    assert os.environ["PATH"].count(quiet_workers.python_folder()) == 1
+    said = "import sys; print(sys.prefix); print('noise', file=sys.stderr); sys.exit(3)"
+    done = subprocess.run([found, "-c", said], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr, done.returncode) == (sys.prefix, "", 3)
+
+
+def test_threads_that_lose_their_connection_end_quietly_and_others_do_not() -> None:
+    shown: list[BaseException | None] = []
+    threading.excepthook = lambda args: shown.append(args.exc_value)
+    for _ in range(2):
+        quiet_workers.ignore_closed_connections()
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    wrong = ValueError("ours")
+    for error in (grpc.RpcError("Stream removed"), wrong):
+        thread = threading.Thread(target=fail, args=(error,))
+        thread.start()
+        thread.join()
+    assert shown == [wrong]
+
+
+@pytest.mark.slow
+def test_a_run_on_flink_that_succeeds_prints_no_traceback(tmp_path: Path) -> None:
+    require("flink")
+    line = [
+        "so_quality",
+        "--source",
+        "sample:",
+        "--tokenizer",
+        "sample:",
+        "--out",
+        str(tmp_path / "out"),
+        "--limit",
+        "50",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "t5prep.cli", "prepare", *line, "--runner", "flink", "--workers", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
