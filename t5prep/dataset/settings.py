@@ -27,6 +27,10 @@ def parse_shards(text: str) -> int | None:
     return int(text)
 
 
+# Choices that came after the first datasets of this schema, with what these had.
+_LATER = {"target": "text", "held_out": None, "group_column": "", "records": ""}
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Hold what decides a dataset's records, besides its source and its tokenizer: equal settings, equal records.
@@ -137,8 +141,9 @@ class Settings:
         """Return the fields by name that a dataset's digest is made of."""
         facts = dataclasses.asdict(self)
         del facts["shards"]  # the shards themselves are in the digest
-        if self.target == "text":  # datasets from before there was a choice say nothing of it
-            del facts["target"]
+        for name, default in _LATER.items():  # datasets from before there was a choice say nothing of it
+            if facts[name] == default:
+                del facts[name]
         return facts
 
     def token_choices(self) -> dict[str, Any]:

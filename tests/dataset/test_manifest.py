@@ -85,3 +85,13 @@ def test_a_folder_without_a_manifest_says_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="does not exist"):
         manifest.load(tmp_path / "dat")
     assert manifest.load(tmp_path / "data" / manifest.NAME) == manifest.load(tmp_path / "data") == MADE
+
+
+def test_a_manifest_from_before_some_settings_is_read() -> None:
+    older = json.loads(MADE.dumps())
+    for name in ("group_column", "held_out", "records", "target"):
+        del older["settings"][name]
+    assert manifest.loads(json.dumps(older), where="it") == MADE
+    grouped = dataclasses.replace(MADE, settings=dataclasses.replace(SETTINGS, group_column="page")).sealed()
+    assert grouped.digest != MADE.digest
+    assert manifest.loads(grouped.dumps(), where="it") == grouped
