@@ -17,7 +17,9 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 
 @click.command("plan")
 @click.option(
-    "--model", default="", help="A published T5 (t5-large, google/mt5-base, ...) or a directory with config.json."
+    "--model",
+    default="",
+    help="A published T5 or encoder (t5-large, bert-base-uncased, ...) or a directory with config.json.",
 )
 @click.option("--data", help="A prepared dataset: its lengths, layout and rows.")
 @click.option("--split", default="train", show_default=True, help="Whose rows make an epoch.")

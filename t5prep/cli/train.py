@@ -1,4 +1,4 @@
-"""Define `t5prep train`, which trains a T5 on prepared data."""
+"""Define `t5prep train`, which trains a T5 or an encoder on prepared data."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def command(
     replicas: int,
     as_json: bool,
 ) -> None:
-    """Train a T5 on prepared data; start again with the same command to go on where a run stopped.
+    """Train a T5, or a BERT on classes; start again with the same command to go on where a run stopped.
 
     \b
     Example:

@@ -142,6 +142,11 @@ class Manifest:
     index: Index | None = None  # None where an older version prepared the dataset
     digest: str = ""
 
+    @property
+    def class_names(self) -> list[str]:
+        """Return the names of the classes whose numbers are the targets; none where targets are texts."""
+        return self.task.classes if self.settings.target == "class" else []
+
     def sealed(self) -> "Manifest":
         """Return the same manifest with its digest filled in."""
         return dataclasses.replace(self, digest=digest(self))

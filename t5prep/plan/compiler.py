@@ -74,12 +74,12 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
     asked: `shape` and `settings` as dicts, `input_length`, `target_length`, `packed`, `shard`.
     """
     from t5prep.train.config import TrainConfig
-    from t5prep.train.model.t5_config import ModelConfig
+    from t5prep.train.model.architecture import config_of
     from t5prep.train.runtime.layout import arrange
     from t5prep.train.runtime.programs import step_program
 
     made = step_program(
-        ModelConfig(**asked["shape"]),
+        config_of(asked["shape"]),
         TrainConfig(**asked["settings"]),
         layout=arrange(devices, shard=asked["shard"]),
         input_length=asked["input_length"],

@@ -77,7 +77,7 @@ def plan(
     model takes minutes; answers are kept in the cache.
 
     Args:
-        model: A published T5 ("t5-base", "google/mt5-base", ...) or a directory with config.json. May be left out where
+        model: A published model ("t5-base", "bert-base-uncased", ...) or a directory with config.json. May be left out where
             the recipe has one.
         data: A prepared dataset: its lengths, its layout, and how many rows an epoch has.
         split: The split whose rows make an epoch.

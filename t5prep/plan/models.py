@@ -1,4 +1,4 @@
-"""List the shapes of the published T5s, so that planning needs neither their weights nor a network.
+"""List the shapes of the published models, so that planning needs neither their weights nor a network.
 
 The numbers are from each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*,
 mt5-*, byt5-*). T5X's configurations (t5x/examples/t5) have the same numbers.
@@ -11,6 +11,9 @@ from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import model_files
+from t5prep.plan.encoder_models import ENCODERS, encoder_flops
+from t5prep.train.model.architecture import Config, read_config
+from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.t5_config import ModelConfig
 
 # d_model, d_ff, encoder layers, decoder layers, heads, d_kv
@@ -55,13 +58,13 @@ def _models() -> dict[str, ModelConfig]:
     return {prefix + size: shaped(like, numbers) for prefix, sizes, like in families for size, numbers in sizes.items()}
 
 
-MODELS = _models()
+MODELS: dict[str, Config] = {**_models(), **ENCODERS}
 
 
-def shape_of(model: str) -> ModelConfig:
+def shape_of(model: str) -> Config:
     """Return the shape of a model.
 
-    `model` is a published T5's name (with or without its owner), a directory with a `config.json`, or a model on the
+    `model` is a published model's name (with or without its owner), a directory with a `config.json`, or a model on the
     Hub, whose `config.json` is fetched.
 
     >>> shape_of("google/mt5-small").vocab_size, shape_of("t5-large").num_layers
@@ -72,7 +75,7 @@ def shape_of(model: str) -> ModelConfig:
     path = Path(model)
     file = path if path.suffix == ".json" else path / "config.json"
     if file.is_file():
-        return ModelConfig.read(file.read_bytes(), where=file)
+        return read_config(file.read_bytes(), where=file)
     name = model.rsplit("/", 1)[-1].lower()
     if name in MODELS:
         return MODELS[name]
@@ -83,17 +86,19 @@ def shape_of(model: str) -> ModelConfig:
     if model.count("/") == 1 and (found := _on_the_hub(model)):
         return found
     raise UsageError(
-        f'"{model}" is neither a published T5 that plan knows, nor a directory with a config.json, nor a model on the Hub.'
+        f'"{model}" is neither a published model that plan knows, nor a directory with a config.json, nor a model on the Hub.'
         f"{did_you_mean(name, MODELS)} Known: {', '.join(MODELS)}."
     )
 
 
-def training_flops(config: ModelConfig, *, input_length: int, target_length: int) -> int:
+def training_flops(config: Config, *, input_length: int, target_length: int) -> int:
     """Return the FLOPs of the matrix products of one row in one training step: forward, and twice that backward.
 
     >>> round(training_flops(MODELS["t5-base"], input_length=512, target_length=64) * 8 / 1e9)
     3080
     """
+    if isinstance(config, EncoderConfig):
+        return encoder_flops(config, input_length=input_length)
     d, inner = config.d_model, config.inner_dim
     feed_forward = (3 if config.gated else 2) * d * config.d_ff
     encoder = input_length * (4 * d * inner + feed_forward + 2 * input_length * inner)
@@ -103,10 +108,10 @@ def training_flops(config: ModelConfig, *, input_length: int, target_length: int
     return 3 * 2 * (config.num_layers * encoder + config.num_decoder_layers * decoder + logits)
 
 
-def _on_the_hub(model: str) -> ModelConfig | None:
+def _on_the_hub(model: str) -> Config | None:
     """Return the shape of OWNER/NAME on the Hugging Face Hub; None if it is not there, or the Hub cannot be reached."""
     try:
         files = model_files.find(model)
     except UsageError:
         return None
-    return ModelConfig.read(files.read("config.json"), where=f"{model}/config.json")
+    return read_config(files.read("config.json"), where=f"{model}/config.json")

@@ -13,6 +13,7 @@ from t5prep.plan.lengths import Choice
 from t5prep.plan.models import shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask
 from t5prep.train import config as configs
+from t5prep.train.model.encoder_config import EncoderConfig
 
 # The default lengths. T5's own are 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning needs no targets of 512.
 LENGTHS = (512, 64)
@@ -59,6 +60,8 @@ def questions(
     if data and own.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
         shape = dataclasses.replace(shape, vocab_size=data.embeddings)
     given = data.lengths if data else LENGTHS
+    if isinstance(shape, EncoderConfig):
+        given = (given[0], 1)  # a class is one target
     inputs, targets = (said or default for said, default in zip(lengths, given, strict=True))
     return [
         Question(

@@ -19,8 +19,7 @@ from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import training_flops
 from t5prep.train import config
 from t5prep.train.config import FREE, TrainConfig
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.model.architecture import Config, weight_layouts
 
 # Settings of a run that do not change the program of its step.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
@@ -34,7 +33,7 @@ NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 class Question:
     """Describe a training: `settings.batch` rows a step over all devices of the TPU, in static shapes."""
 
-    shape: ModelConfig
+    shape: Config
     settings: TrainConfig
     tpu: Tpu
     input_length: int

@@ -13,8 +13,7 @@ from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.report import charts, pages, settings_page
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.model.architecture import read_config, weight_layouts
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
 # The first curves of the page, in this order; others follow by name.
@@ -199,7 +198,7 @@ def _classes(metrics: Any) -> list[tuple[str, dict[str, float]]]:
 def _parameters(run: str | Path) -> int:
     """Return how many weights the model has, by the run's config.json; 0 where that cannot be read."""
     try:
-        shape = ModelConfig.read(paths.read(paths.at(run, "config.json")), where="config.json")
+        shape = read_config(paths.read(paths.at(run, "config.json")), where="config.json")
     except (OSError, T5prepError):
         return 0
     return sum(math.prod(layout.shape) for layout in weight_layouts(shape).values())

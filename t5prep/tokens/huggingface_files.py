@@ -13,6 +13,7 @@ from typing import Any
 
 from t5prep.io import atomic_files
 from t5prep.tokens import model_proto
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, SENTINELS, Tokenizer
 
 MODEL_NAME = "spiece.model"
@@ -57,6 +58,28 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
     )
     for name, data in zip(NAMES, contents, strict=True):
         atomic_files.write_whole(out / name, data)
+
+
+def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: Mapping[str, Any]) -> None:
+    """Write an encoder's tokenizer.json and the file from which AutoTokenizer learns its special tokens.
+
+    config: the model's, which tells whether a pair's texts have embeddings of their own. Raises OutputError.
+    """
+    special = {
+        "cls_token": tokenizer.piece(tokenizer.frame.first[0]),
+        "sep_token": tokenizer.piece(tokenizer.eos_id),
+        "pad_token": tokenizer.piece(tokenizer.pad_id),
+        "unk_token": tokenizer.piece(tokenizer.unk_id),
+    }
+    segments = ["token_type_ids"] if config.get("type_vocab_size", 0) > 1 else []
+    described = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": config["max_position_embeddings"],
+        "model_input_names": ["input_ids", *segments, "attention_mask"],
+        **special,
+    }
+    atomic_files.write_whole(out / tokenizer.file_name, tokenizer.model)
+    atomic_files.write_whole(out / NAMES[2], _dumped(described))
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:

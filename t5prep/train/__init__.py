@@ -1,4 +1,4 @@
-"""Train a T5: from a prepared dataset to a run with checkpoints, metrics and an exported model."""
+"""Train a T5 or an encoder: from a prepared dataset to a run with checkpoints, metrics and an exported model."""
 
 import os
 

@@ -19,7 +19,7 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.train import checkpoint_tensors
 from t5prep.train.checkpoint import State
 from t5prep.train.model import lora
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.weights import write_layouts
 from t5prep.train.published import peft_file
 from t5prep.train.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
@@ -30,7 +30,7 @@ class Adapter:
     """Hold adapters apart from their base: the shape with their rank, and their matrices by our names."""
 
     base: str  # the model that they belong to, as the user named it
-    config: ModelConfig
+    config: Config
     weights: dict[str, np.ndarray]
 
 
@@ -54,8 +54,8 @@ def _checksum(values: np.ndarray) -> int:
 
 
 def read(
-    path: str, state: State, config: ModelConfig, weights: dict[str, np.ndarray]
-) -> tuple[ModelConfig, dict[str, np.ndarray], Adapter]:
+    path: str, state: State, config: Config, weights: dict[str, np.ndarray]
+) -> tuple[Config, dict[str, np.ndarray], Adapter]:
     """Return a model with a checkpoint's adapters added to its weights, and the adapters.
 
     `config` and `weights` are of the base. Raises OutputError where it is not the one that they were trained beside.
@@ -72,8 +72,8 @@ def read(
 
 
 def read_published(
-    files: ModelFiles, config: ModelConfig, weights: dict[str, np.ndarray]
-) -> tuple[ModelConfig, dict[str, np.ndarray], Adapter]:
+    files: ModelFiles, config: Config, weights: dict[str, np.ndarray]
+) -> tuple[Config, dict[str, np.ndarray], Adapter]:
     """Return a model with adapters of peft's layout added to its weights, and the adapters. Raises UsageError."""
     own, matrices = peft_file.load(files, config)
     lora.merge_arrays(weights, matrices, scale=own.lora_alpha / own.lora_rank)
@@ -91,7 +91,7 @@ def write(place: Path, adapter: Adapter, *, base: str, dtype: str) -> None:
     atomic_files.write_whole(place / CONFIG_NAME, content.encode())
 
 
-def peft_config(config: ModelConfig, *, base: str) -> dict[str, Any]:
+def peft_config(config: Config, *, base: str) -> dict[str, Any]:
     """Return what peft's LoraConfig needs to know of these adapters."""
     tensors = [name for layout in lora.adapter_layouts(config).values() for name in layout.tensors]
     modules = {name.removesuffix(lora.PEFT_A).removesuffix(lora.PEFT_B).rpartition(".")[2] for name in tensors}

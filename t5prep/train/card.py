@@ -4,6 +4,7 @@ from typing import Any
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.train import card_header
+from t5prep.train.model.encoder_config import CLASS_NAMES, EncoderConfig
 from t5prep.train.run import Model
 
 _TOLD = [
@@ -51,6 +52,16 @@ def _what(model: Model) -> str:
     base = model.state.config.get("model") if model.state else None
     weights = "random weights" if model.state and model.state.config.get("weights") == "random" else f"`{base}`"
     begun = f", trained by t5prep from {weights}" if model.state else ""
+    if isinstance(model.config, EncoderConfig):
+        name, classes = CLASS_NAMES[model.config.model_type], ", ".join(f"`{one}`" for one in model.config.classes)
+        return f"""A {name} with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
+
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = AutoModelForSequenceClassification.from_pretrained("THIS_MODEL")
+```"""
     return f"""A T5 (`{model.config.feed_forward_proj}`, {model.config.num_layers} + {model.config.num_decoder_layers} layers){begun}.
 
 ```python

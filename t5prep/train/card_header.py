@@ -7,6 +7,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.run import Model
 
 # Names of the Hub's first T5 models, which may be given without their owner.
@@ -26,7 +27,7 @@ HUB_METRICS = {
     "rouge2_f1": "rouge",
     "rougeL_f1": "rouge",
 }
-TASK = "text2text-generation"
+TASK, CLASS_TASK = "text2text-generation", "text-classification"
 
 
 def header(model: Model, *, name: str, licence: str = "") -> str:
@@ -36,17 +37,21 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
     tasks = sorted({dataset.settings.task for dataset in model.manifests})
     data = ModelCardData(
         library_name="peft" if model.adapter else "transformers",
-        pipeline_tag="text-generation",
+        pipeline_tag="text-classification" if isinstance(model.config, EncoderConfig) else "text-generation",
         base_model=base or None,
         license=licence or LICENCES.get(base.partition("/")[0]),
         datasets=datasets(model) or None,
         metrics=sorted({HUB_METRICS[key] for key in numbers}) or None,
-        tags=["t5", "t5prep", *(["lora"] if model.adapter else []), *tasks],
+        tags=[_kind(model), "t5prep", *(["lora"] if model.adapter else []), *tasks],
         model_name=name if numbers and tasks else None,
         eval_results=_results(model, numbers) if numbers and tasks else None,
         ignore_metadata_errors=False,
     )
     return f"---\n{data.to_yaml()}\n---"
+
+
+def _kind(model: Model) -> str:
+    return model.config.model_type if isinstance(model.config, EncoderConfig) else "t5"
 
 
 def base_model(model: Model) -> str:
@@ -78,7 +83,7 @@ def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
     split = str(model.state.config.get("eval_split", "validation")) if model.state else "validation"
     return [
         EvalResult(
-            task_type=TASK,
+            task_type=CLASS_TASK if isinstance(model.config, EncoderConfig) else TASK,
             dataset_type=(datasets(model) or [dataset.settings.task])[0],
             dataset_name=dataset.settings.task,
             dataset_split=split,

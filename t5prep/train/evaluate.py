@@ -19,13 +19,14 @@ from t5prep.errors import UsageError
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import metrics, random_draws, run
+from t5prep.train.class_names import ClassNames, logits_order
 from t5prep.train.data import eval_batches, opening
 from t5prep.train.data.read_errors import arrays
 from t5prep.train.evaluation_numbers import DEFAULT_METRICS
 from t5prep.train.loss import token_losses
+from t5prep.train.model.architecture import Config, forward
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.t5 import forward
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.parts import dtype_of
 from t5prep.train.runtime.devices import open_layout
@@ -72,7 +73,7 @@ class Evaluator:
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: Config,
         *,
         layout: Layout,
         data: str | opening.Opened,
@@ -98,7 +99,9 @@ class Evaluator:
         self._tokenizer, self._bootstrap = tokenizer, bootstrap
         wanted = self._opened.manifest.task.metrics
         # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
-        self._classes = [tokenizer.decode(tokenizer.encode(word)) for word in self._opened.manifest.task.classes]
+        own_words = [tokenizer.decode(tokenizer.encode(word)) for word in self._opened.manifest.task.classes]
+        self._names = self._opened.manifest.class_names  # of an encoder's targets, which are numbers
+        self._classes = self._names or own_words
         self.wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
         # A task that names only loss and token accuracy (span corruption) has no answers to score.
         of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
@@ -112,12 +115,14 @@ class Evaluator:
             eval_batches, self._opened, split=split, batch=batch, with_ids=True, with_references=True, limit=limit
         )
         self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(batches())
-        score = functools.partial(_score, config=config, dtype=dtype)
+        order = logits_order(config, self._names, data=self._opened.data)
+        score = functools.partial(_score, config=config, dtype=dtype, order=order)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
-        search = functools.partial(_search, config=config, dtype=dtype, options=self._generation)
         self._score = on_rows("score", score, shape=config, layout=layout, place=place)
-        self._search = on_rows("generate", search, shape=config, layout=layout, place=place)
+        if isinstance(config, ModelConfig):
+            search = functools.partial(_search, config=config, dtype=dtype, options=self._generation)
+            self._search = on_rows("generate", search, shape=config, layout=layout, place=place)
 
     def __call__(self, weights: Mapping[str, Any], *, worst: int = 0) -> Evaluation:
         """Score every record with these weights on the devices. `worst`: how many of the wrong answers to keep."""
@@ -133,7 +138,7 @@ class Evaluator:
         if not one_token and not self._generating:
             return Evaluation(values, [], [])
         if one_token:
-            speller = OneToken(self._tokenizer, labels)
+            speller = ClassNames(self._names) if self._names else OneToken(self._tokenizer, labels)
             answers = [speller.text(token) for token in ids[:, 0]]
             right = [speller.text(token) for token in labels[:, 0]]
             if len(set(right)) <= MOST_CLASSES:
@@ -188,10 +193,20 @@ class Evaluator:
 
 
 def _score(
-    weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor], *, config: ModelConfig, dtype: tf.DType
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: Config,
+    dtype: tf.DType,
+    order: Sequence[int],
 ) -> dict[str, tf.Tensor]:
-    """Return each row's `loss`, float32[rows], summed over targets, and the likeliest `ids`, int32[rows, length]."""
+    """Return each row's `loss`, float32[rows], summed over targets, and the likeliest `ids`, int32[rows, length].
+
+    order: see `class_names.logits_order`.
+    """
     scores = forward(weights, config, batch, dtype=dtype)
+    if order:
+        scores = tf.gather(scores, order, axis=-1)
     losses, _ = token_losses(scores, batch["labels"], tf.constant(0.0), tf.constant(0.0))
     summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
     return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}

@@ -13,8 +13,10 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
 from t5prep.tokens import huggingface_files
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.train import adapters, card, card_header, run
 from t5prep.train.model.generate import generate
+from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict import answer_length
 
@@ -40,14 +42,18 @@ def export_hf(
     with atomic_files.whole_directory(Path(out)) as place:
         shape = opened.config.to_json() | {"dtype": dtype, "torch_dtype": dtype}  # the names in transformers 5 and 4
         if opened.tokenizer:
-            huggingface_files.write(place, opened.tokenizer, config=shape)
-        generation = {
-            "decoder_start_token_id": opened.config.decoder_start_token_id,
-            "eos_token_id": opened.config.eos_token_id,
-            "pad_token_id": opened.config.pad_token_id,
-            "max_new_tokens": answer_length(opened.settings.target_length),
-        }
-        _write_json(place / "generation_config.json", generation)
+            if isinstance(opened.tokenizer, EncoderTokenizer):
+                huggingface_files.write_encoders(place, opened.tokenizer, config=shape)
+            else:
+                huggingface_files.write(place, opened.tokenizer, config=shape)
+        if isinstance(opened.config, ModelConfig):
+            generation = {
+                "decoder_start_token_id": opened.config.decoder_start_token_id,
+                "eos_token_id": opened.config.eos_token_id,
+                "pad_token_id": opened.config.pad_token_id,
+                "max_new_tokens": answer_length(opened.settings.target_length),
+            }
+            _write_json(place / "generation_config.json", generation)
         for number, made in enumerate(opened.manifests):
             atomic_files.write_whole(place / f"manifest-{number}.json", made.dumps().encode())
         atomic_files.write_whole(place / "README.md", _card(opened, out, licence))
@@ -66,19 +72,22 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
     Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
+    config = opened.config
+    if not isinstance(config, ModelConfig):
+        raise UsageError(f"{model} is no T5, and a SavedModel writes texts: export it with --format hf")
     inputs, length = opened.settings.input_length, answer_length(opened.settings.target_length)
     module = tf.Module()
     module.weights = create_variables(opened.weights)
 
     def group(ids: tf.Tensor) -> tf.Tensor:
         ids = tf.ensure_shape(ids, [rows, inputs])
-        mask = tf.cast(ids != opened.config.pad_token_id, tf.int32)
-        return generate(module.weights, opened.config, ids, mask, max_length=length, beams=beams)
+        mask = tf.cast(ids != config.pad_token_id, tf.int32)
+        return generate(module.weights, config, ids, mask, max_length=length, beams=beams)
 
     def serve(input_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         given = tf.shape(input_ids)[0]
         missing = -given % rows  # rows of padding fill up the last batch; their answers are dropped
-        filled = tf.pad(input_ids, [[0, missing], [0, 0]], constant_values=opened.config.pad_token_id)
+        filled = tf.pad(input_ids, [[0, missing], [0, 0]], constant_values=config.pad_token_id)
         groups = tf.map_fn(group, tf.reshape(filled, [-1, rows, inputs]))
         return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
 

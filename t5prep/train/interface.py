@@ -71,7 +71,7 @@ def train(
     gpus: bool = False,
     replicas: int = 1,
 ) -> "Result":
-    """Train a T5 on prepared data, or resume the run that is in `out`.
+    """Train a T5 on prepared data, or an encoder on data with classes, or resume the run that is in `out`.
 
     The same call resumes a stopped run at its next step, with the same losses as a run that was never stopped.
 

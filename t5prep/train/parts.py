@@ -6,14 +6,14 @@ import math
 import tensorflow as tf
 
 from t5prep.train.config import TrainConfig
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import trained_layouts
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.optimizer import Adafactor, AdamW, Optimizer
 from t5prep.train.schedules import Schedule, schedule
 from t5prep.train.step import StepOptions
 
 
-def shape_of(config: TrainConfig, shape: ModelConfig) -> ModelConfig:
+def shape_of(config: TrainConfig, shape: Config) -> Config:
     """Return a model's shape with the dropout and the adapters of a run."""
     alpha = config.lora_alpha if config.lora else 0.0
     return dataclasses.replace(shape, dropout_rate=config.dropout, lora_rank=config.lora, lora_alpha=alpha)
@@ -30,7 +30,7 @@ def optimizer_of(config: TrainConfig) -> Optimizer:
     return AdamW(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon, weight_decay=config.weight_decay)
 
 
-def checkpoint_bytes(config: TrainConfig, shape: ModelConfig) -> int:
+def checkpoint_bytes(config: TrainConfig, shape: Config) -> int:
     """Return the size of a checkpoint of a run: what is trained and the optimizer's slots, in float32."""
     optimizer, layouts = optimizer_of(config), trained_layouts(shape_of(config, shape)).values()
     shapes = [size for own in layouts for size in (own.shape, *optimizer.slot_shapes(own).values())]

@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from t5prep.dataset import targets
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, UsageError
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading, newlines
-from t5prep.tokens.encoder import Encoder, Features
+from t5prep.tokens.encoder import Features
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import predict_long, run
+from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict_device import Device
 from t5prep.train.predict_long import Parts
@@ -83,22 +85,17 @@ class Predictor:
         self.tokenizer = (
             opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         )
-        chosen = manifest.settings if manifest else run.UNKNOWN_DATA
+        chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
+        self._classes = opened.config.classes if isinstance(opened.config, EncoderConfig) else ()
         self._keep_newlines = chosen.keep_newlines
         self.limit = chosen.input_length
-        self._encode = Encoder(
-            self.tokenizer,
-            input_length=self.limit,
-            target_length=2,
-            policy=chosen.truncation,
-            marker=chosen.marker,
-            keep_newlines=chosen.keep_newlines,
-        )
+        self._encode = targets.encoder_of(chosen, self.tokenizer, classes=self._classes)
         length = generation.max_length or answer_length(chosen.target_length)
         self.generation = dataclasses.replace(generation, max_length=length)
         self.long = long or ("split" if asking.whole else "cut")
-        if self.long == "split" and asking.classes:
-            raise UsageError(f"--long split: {asking.name} answers with one of a few words. Use --long cut or refuse.")
+        if self.long == "split" and (asking.classes or self._classes):
+            name = asking.name or "this model"
+            raise UsageError(f"--long split: {name} answers with one of a few words. Use --long cut or refuse.")
         if self.long == "split" and generation.answers > 1:
             raise UsageError("--long split joins one answer of each part: leave --answers out, or use --long cut.")
         # Answers about as long as their inputs (restored or translated texts) need room to become longer.
@@ -137,7 +134,8 @@ class Predictor:
 
     def _encoded(self, examples: Sequence[Example]) -> list[Features | Reject]:
         # An example must have a target; here it is unknown.
-        return self._encode([dataclasses.replace(example, targets="unknown") for example in examples])
+        target = self._classes[0] if self._classes else "unknown"
+        return self._encode([dataclasses.replace(example, targets=target) for example in examples])
 
     def _fitted(self, question: Question, example: Example, features: Features | Reject) -> _Asked:
         if isinstance(features, Reject):
@@ -166,6 +164,8 @@ class Predictor:
 
     def _read(self, ids: np.ndarray, scores: np.ndarray) -> "_Said":
         """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
+        if self._classes:
+            return _Said(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
         texts = tuple(answer(own, self.tokenizer, keep_newlines=self._keep_newlines) for own in ids)
         return _Said(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))

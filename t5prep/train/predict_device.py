@@ -1,7 +1,7 @@
 """Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import random_draws
+from t5prep.train.model.encoder import classify
+from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
@@ -37,7 +39,12 @@ class Device:
         self._generation, self._tokenizer = generation, tokenizer
         self._weights = put_weights(opened.weights, opened.config, layout)
         dtype = dtype_of("auto", platform=layout.platform)
-        answers = functools.partial(_answers, config=opened.config, options=generation, dtype=dtype)
+        self._pairs = isinstance(opened.config, EncoderConfig)
+        answers: Callable[..., dict[str, tf.Tensor]]
+        if isinstance(opened.config, EncoderConfig):
+            answers = functools.partial(_classes, config=opened.config, options=generation, dtype=dtype)
+        else:
+            answers = functools.partial(_answers, config=opened.config, options=generation, dtype=dtype)
         self._answers = on_rows("generate", answers, shape=opened.config, layout=layout)
 
     def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,11 +57,27 @@ class Device:
         for row in range(self.rows):
             own = inputs[row] if row < len(inputs) else np.array([self._tokenizer.eos_id])
             ids[row, : len(own)], mask[row, : len(own)] = own, 1
+            if self._pairs:  # as in the batches of training: 2 for the second text of a pair
+                mask[row, 1 : len(own)] += np.cumsum(own == self._tokenizer.eos_id)[:-1] > 0
         batch = {"input_ids": ids, "attention_mask": mask}
         if self._generation.sample:
             batch["uniform"] = random_draws.uniform(ids, self._generation, pad_id=self._tokenizer.pad_id)
         answer = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
         return answer["ids"][: len(inputs)], answer["scores"][: len(inputs)]
+
+
+def _classes(
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: EncoderConfig,
+    options: Generation,
+    dtype: Any,
+) -> dict[str, tf.Tensor]:
+    """Return the numbers of the likeliest classes, int32[rows, answers, 1], and the logarithms of their probabilities."""
+    scores = tf.nn.log_softmax(classify(weights, config, batch, dtype=dtype)[:, 0])
+    best = tf.math.top_k(scores, k=min(options.answers, len(config.classes)))
+    return {"ids": best.indices[..., None], "scores": best.values}
 
 
 def _answers(

@@ -2,7 +2,7 @@
 
 RUN/train.json           every setting, resolved
 RUN/config.json          the model's shape, as Hugging Face writes it
-RUN/spiece.model         the tokenizer, so that predicting needs no other files
+RUN/spiece.model         the tokenizer (an encoder's: tokenizer.json), so that predicting needs no other files
 RUN/manifest-0.json      the dataset it is trained on; one for each dataset of a mixture
 RUN/task-0.py            the user's own file that made that dataset, if one did
 RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
@@ -24,6 +24,7 @@ from t5prep.errors import OutputError, TokenizerError, UsageError
 from t5prep.io import model_files
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
 from t5prep.train import adapters, checkpoint_tensors
 from t5prep.train import checkpoint as checkpoints
@@ -31,15 +32,19 @@ from t5prep.train import config as configs
 from t5prep.train.adapters import Adapter
 from t5prep.train.checkpoint import State, write_text
 from t5prep.train.config import TrainConfig
+from t5prep.train.model.architecture import Config, read_config, weight_layouts
+from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.model.weights import load_config, load_weights, random_weights
+from t5prep.train.model.weights import for_classes, load_config, load_weights, random_weights
 from t5prep.train.published import peft_file
 from t5prep.train.runtime import hosts
 
 # How inputs are prepared for a model without a manifest.
 UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
-SETTINGS, SHAPE, WORDS = "train.json", "config.json", "spiece.model"
+# The most tokens of an input for an encoder without a manifest.
+MOST_TOKENS = 512
+SETTINGS, SHAPE = "train.json", "config.json"
+TOKENIZERS = (Tokenizer.file_name, EncoderTokenizer.file_name)
 
 # A small shape for the built-in sample: it trains from random weights on two CPU cores in minutes.
 TINY = ModelConfig(
@@ -55,12 +60,16 @@ TINY = ModelConfig(
 )
 
 
+# The same for a dataset of classes.
+TINY_ENCODER = EncoderConfig(d_model=64, d_ff=128, num_layers=4, num_heads=4, max_positions=512)
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     """Hold a model to use: its shape and weights, and where known its tokenizer and what it was trained on."""
 
     name: str  # the checkpoint's path, the directory, or the Hub's name
-    config: ModelConfig
+    config: Config
     weights: dict[str, np.ndarray]
     tokenizer: Tokenizer | None = None
     manifests: tuple[Manifest, ...] = ()
@@ -71,7 +80,15 @@ class Model:
     @property
     def settings(self) -> Settings:
         """Return the settings of its training data; without a manifest, settings that suit any model."""
-        return self.manifests[0].settings if self.manifests else UNKNOWN_DATA
+        return self.manifests[0].settings if self.manifests else settings_without_data(self.config)
+
+
+def settings_without_data(config: Config) -> Settings:
+    """Return how inputs are prepared for a model without a manifest."""
+    if not isinstance(config, EncoderConfig):
+        return UNKNOWN_DATA
+    length = min(MOST_TOKENS, config.max_positions - config.first_position)
+    return dataclasses.replace(UNKNOWN_DATA, target="class", input_length=length, target_length=1)
 
 
 def is_run(name: str) -> bool:
@@ -82,15 +99,13 @@ def is_run(name: str) -> bool:
 def check_begin(out: str) -> None:
     """Raise OutputError where the directory for a run holds files that are not a run's."""
     there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
-    ours = (SETTINGS, SHAPE, WORDS, "manifest-", "task-", "programs")
+    ours = (SETTINGS, SHAPE, *TOKENIZERS, "manifest-", "task-", "programs")
     strange = [name for name in there if not name.startswith(ours)]
     if strange:  # otherwise the files are the first ones of a run that was killed
         raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
 
 
-def begin(
-    out: str, *, config: TrainConfig, shape: ModelConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
-) -> None:
+def begin(out: str, *, config: TrainConfig, shape: Config, tokenizer: Tokenizer, manifests: Sequence[Manifest]) -> None:
     """Make a run's directory, or leave an existing one as it is; of several hosts, one does.
 
     Raises OutputError where other files are there, or it cannot be written.
@@ -100,7 +115,7 @@ def begin(
         try:
             tf.io.gfile.makedirs(out)
             write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
-            with tf.io.gfile.GFile(f"{out}/{WORDS}", "wb") as file:
+            with tf.io.gfile.GFile(f"{out}/{tokenizer.file_name}", "wb") as file:
                 file.write(tokenizer.model)
             _keep_tasks(out, config.data, manifests)
             for number, one in enumerate(manifests):
@@ -126,24 +141,25 @@ def open_model(name: str, *, which: str = "best") -> Model:
         config, weights = load_weights(files)
         return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
     path, state = checkpoints.choose(name, which=which)
-    words = Tokenizer(_read(f"{name}/{WORDS}"), name=f"{name}/{WORDS}")
+    vocabulary = next(f"{name}/{file}" for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}"))
+    tokenizer = loading.of_content(_read(vocabulary), name=vocabulary)
     manifests = manifests_of_run(name)
     if adapters.are_in(state):
         config, weights, adapter = adapters.read(path, state, *_base_of(name, state))
-        return Model(path, config, weights, words, manifests, state, adapter, _own_tasks(name))
-    # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
-    config = dataclasses.replace(
-        ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}"),
-        tie_word_embeddings=not checkpoint_tensors.has_weight(path, "lm_head"),
-    )
+        return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name))
+    config = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    if isinstance(config, ModelConfig):
+        # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
+        tied = not checkpoint_tensors.has_weight(path, "lm_head")
+        config = dataclasses.replace(config, tie_word_embeddings=tied)
     weights = checkpoint_tensors.read_weights(path, weight_layouts(config))
-    return Model(path, config, weights, words, manifests, state, own_tasks=_own_tasks(name))
+    return Model(path, config, weights, tokenizer, manifests, state, own_tasks=_own_tasks(name))
 
 
-def _base_of(name: str, state: State) -> tuple[ModelConfig, dict[str, np.ndarray]]:
+def _base_of(name: str, state: State) -> tuple[Config, dict[str, np.ndarray]]:
     """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
     config = configs.build(state.config)
-    shape = ModelConfig.read(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    shape = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     try:
         return start_from(config, ids=shape.vocab_size)[:2]
     except UsageError as error:
@@ -155,15 +171,22 @@ def weight_bytes(model: Model) -> int:
     return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(model.config).values())
 
 
-def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
+def start_from(
+    config: TrainConfig, *, ids: int, classes: Sequence[str] = ()
+) -> tuple[Config, dict[str, np.ndarray], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer where it has one.
 
     `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
-    gets them, in a multiple of 128. Raises UsageError.
+    gets them, in a multiple of 128. `classes` are those of a dataset whose targets are their numbers; the model's last
+    matrix begins anew where it has another number of them. Raises UsageError.
     """
     if config.weights == "random":
-        shape = TINY if config.model == "tiny" else load_config(config.model)
+        tiny = TINY_ENCODER if classes else TINY
+        shape: Config = tiny if config.model == "tiny" else load_config(config.model)
+        _check_target(config, shape, classes)
         shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
+        if isinstance(shape, EncoderConfig):
+            shape = dataclasses.replace(shape, classes=tuple(classes))
         return shape, random_weights(shape, seed=config.seed), None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
@@ -173,7 +196,27 @@ def start_from(config: TrainConfig, *, ids: int) -> tuple[ModelConfig, dict[str,
             f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
             f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
         )
+    _check_target(config, model.config, classes)
+    if isinstance(model.config, EncoderConfig):
+        return *for_classes(model.config, model.weights, classes, seed=config.seed), model.tokenizer
     return model.config, model.weights, model.tokenizer
+
+
+def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str]) -> None:
+    """Raise UsageError where a model writes texts and the data has classes, or the other way round."""
+    name = asked.model
+    if isinstance(config, EncoderConfig) and asked.lora:
+        raise UsageError(f"lora is {asked.lora}, and adapters are for T5s: train all weights of {name}, --set lora=0")
+    if isinstance(config, EncoderConfig) and not classes:
+        raise UsageError(
+            f"{name} is of type {config.model_type}, which tells classes apart, and the data's targets are texts: prepare "
+            f"it with the model's tokenizer, t5prep prepare TASK --tokenizer {name} ..."
+        )
+    if classes and not isinstance(config, EncoderConfig):
+        raise UsageError(
+            f"{name} is a T5, which writes texts, and the data's targets are the numbers of classes: prepare it with "
+            f"--target text --tokenizer {name}"
+        )
 
 
 def open_tokenizer(dataset: Manifest, *, name: str) -> Tokenizer:

@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.loss import Sums, summed_loss
+from t5prep.train.model.architecture import Config, forward
 from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.model.sums import row_and_column_sums
-from t5prep.train.model.t5 import forward
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.optimizer import Optimizer
 
 Batch = Mapping[str, tf.Tensor]
@@ -44,7 +43,7 @@ class StepOptions:
 class TrainStep:
     """Compute a step of a model with an optimizer. Weights and gradients are dicts by the names of `weight_layout`."""
 
-    config: ModelConfig
+    config: Config
     optimizer: Optimizer
     options: StepOptions = StepOptions()
 

@@ -78,7 +78,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
     config = dataclasses.replace(config, dtype=dtype_of(config.dtype, platform=layout.platform).name)
-    shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size)
+    shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size, classes=manifests[0].class_names)
     shape = shape_of(config, shape)
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(

@@ -67,8 +67,8 @@ def xla_step():
     """The same two halves in one program of TensorFlow's own XLA: what the runtime is compared with."""
     import tensorflow as tf
 
+    from t5prep.train.model.architecture import weight_layouts
     from t5prep.train.model.t5_config import ModelConfig
-    from t5prep.train.model.weight_layout import weight_layouts
     from t5prep.train.model.weights import create_variables, random_weights
     from t5prep.train.optimizer import AdamW
     from t5prep.train.step import StepOptions, TrainStep

@@ -19,8 +19,8 @@ from t5prep.train import checkpoint as checkpoints
 from t5prep.train import config as configs
 from t5prep.train import run, trainer
 from t5prep.train.config import TrainConfig
+from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, random_weights
 from t5prep.train.parts import optimizer_of
 from t5prep.train.runtime.compiling import CompiledStep

@@ -20,10 +20,12 @@ from t5prep.train import run
 
 # Recipes with their own models, and with two that are published without a SentencePiece model.
 CASES = [
-    *(pytest.param(name, "", marks=pytest.mark.slow) for name in sorted(configs.recipes())),
+    *(pytest.param(name, "", marks=pytest.mark.slow) for name in sorted(configs.recipes()) if "bert" not in name),
     pytest.param("span_corruption", "gsarti/it5-base", marks=pytest.mark.slow),
     pytest.param("sst2", "google/byt5-small", marks=pytest.mark.slow),
 ]
+# Recipes of encoders: tests/train/test_encoder_runs.py trains one.
+OF_ENCODERS = {"sst2_bert"}
 SOURCES = {"tiny": ("so_quality", "sample:", "sample:")}
 
 
@@ -46,8 +48,8 @@ def _prepare(internet: Internet, name: str, model: str, out: Path) -> None:
 
 
 def test_every_recipe_is_tested() -> None:
-    assert {str(case.values[0]) for case in CASES} == set(configs.recipes())
-    named = {configs.read_recipe(name)["model"] for name in configs.recipes()} - {"tiny"}
+    assert {str(case.values[0]) for case in CASES} == set(configs.recipes()) - OF_ENCODERS
+    named = {configs.read_recipe(name)["model"] for name in set(configs.recipes()) - OF_ENCODERS} - {"tiny"}
     assert named <= set(published_models.NAMES)
 
 

@@ -15,12 +15,12 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.loss import summed_loss
+from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.attention import relative_bias, relative_buckets
 from t5prep.train.model.decoding import decode_step, init_cache, reorder_cache
 from t5prep.train.model.layers import Dropout
 from t5prep.train.model.t5 import encode, forward, shift_right
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_weights, random_weights
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "model" / "golden_t5.json").read_text())

@@ -15,9 +15,9 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str]) -> Any
     """Return a function from `string[rows]` to the batch: int32 of static shape, and the byte features named in `text`.
 
     `input_ids` and `attention_mask` are `int32[rows, input_length]`, `labels` `int32[rows, target_length]` with -100
-    where there is no target; packed datasets add segment ids and positions of the same shapes. Byte features are
-    `string[rows]`, or `string[rows, most]` filled up with "" where a record may have several. Rows of datasets of different
-    lengths are padded to the longest.
+    where there is no target. In a dataset of classes `attention_mask` is 2 for tokens of a pair's second text. Packed
+    datasets add segment ids and positions of the same shapes. Byte features are `string[rows]`, or `string[rows, most]`
+    filled up with "" where a record may have several. Rows of datasets of different lengths are padded to the longest.
     """
     dataset = datasets[0].manifest
     lengths = {
@@ -56,6 +56,9 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str]) -> Any
             else batch["input_ids"] != fill["input_ids"]
         )
         batch["attention_mask"] = tf.cast(filled, tf.int32)
+        if dataset.settings.target == "class":  # tokens after the first separator are of the second text of a pair
+            ends = tf.cast(batch["input_ids"] == dataset.tokenizer.eos_id, tf.int32)
+            batch["attention_mask"] *= 1 + tf.cast(tf.cumsum(ends, axis=1, exclusive=True) > 0, tf.int32)
         return batch
 
     return parse

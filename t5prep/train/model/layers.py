@@ -1,7 +1,8 @@
-"""Compute the parts of a T5 layer besides attention: normalisation, dropout, feed-forward."""
+"""Compute the parts of a layer besides attention: normalisation, dropout, feed-forward."""
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,6 +14,27 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
     wide = tf.cast(x, tf.float32)
     wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
     return tf.cast(wide * tf.cast(scale, tf.float32), x.dtype)
+
+
+def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, *, epsilon: float) -> tf.Tensor:
+    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias."""
+    wide = tf.cast(x, tf.float32)
+    wide -= tf.reduce_mean(wide, axis=-1, keepdims=True)
+    wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
+    return tf.cast(wide * tf.cast(scale, tf.float32) + tf.cast(bias, tf.float32), x.dtype)
+
+
+def cast_weight(weight: Any, dtype: tf.DType) -> tf.Tensor:
+    """Return a weight in `dtype`. Its gradient stays in `dtype` too, which halves the bytes to stack and to read.
+
+    The code that adds up gradients casts them.
+    """
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def cast(whole: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        return tf.cast(whole, dtype), lambda upstream: upstream
+
+    return cast(tf.convert_to_tensor(weight))
 
 
 @dataclasses.dataclass(frozen=True)

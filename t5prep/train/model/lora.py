@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
+from t5prep.train.model.architecture import Config, weight_layouts
+from t5prep.train.model.weight_layout import WeightLayout
 
 A, B = ".lora_a", ".lora_b"  # what is added to a variable's name
 # peft's names of the same matrices: `base_model.model.NAME_OF_THE_LAYER.lora_A.weight`.
 PREFIX, PEFT_A, PEFT_B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 
 
-def adapter_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+def adapter_layouts(config: Config) -> dict[str, WeightLayout]:
     """Return the variables of the adapters, by name; none where `lora_rank` is 0.
 
     A begins normal with the variance of peft's uniform one (1 / (3 * in)), B as zeros (Hu et al. 2021, section 4.1).
@@ -39,17 +39,17 @@ def adapter_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     return layouts
 
 
-def variable_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+def variable_layouts(config: Config) -> dict[str, WeightLayout]:
     """Return every variable that a device holds, by name: the model's and the adapters'."""
     return weight_layouts(config) | adapter_layouts(config)
 
 
-def trained_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+def trained_layouts(config: Config) -> dict[str, WeightLayout]:
     """Return the variables that training changes, by name: the adapters, or without adapters all."""
     return adapter_layouts(config) or weight_layouts(config)
 
 
-def parameters(config: ModelConfig) -> str:
+def parameters(config: Config) -> str:
     """Return how many parameters a model has and how many of them are trained, in words."""
     whole, trained = (
         sum(math.prod(own.shape) for own in layouts.values())
@@ -58,7 +58,7 @@ def parameters(config: ModelConfig) -> str:
     return f"{trained:,} parameters in adapters of {whole:,}" if config.lora_rank else f"{whole:,} parameters"
 
 
-def merged(weights: Mapping[str, Any], config: ModelConfig) -> dict[str, Any]:
+def merged(weights: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """Return the weights that the model computes with, by its own names; tensors of TensorFlow."""
     if not config.lora_rank:
         return dict(weights)

@@ -6,14 +6,14 @@ float32, and so do the weights themselves.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from t5prep.train.model.attention import attend, relative_bias, split_heads
 from t5prep.train.model.layer_loop import loop_over_layers
-from t5prep.train.model.layers import Dropout, feed_forward, rms_norm
+from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, rms_norm
 from t5prep.train.model.t5_config import ModelConfig
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
@@ -180,31 +180,26 @@ def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tens
 
 
 def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
-    """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32.
-
-    Gradients stay in `dtype`, which halves the bytes to stack and to read; the code that adds them up casts them.
-    """
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def cast(whole: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        return tf.cast(whole, dtype), lambda upstream: upstream
-
+    """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32."""
     names = ["norms", "q", "kv", "out", "wi", "wo"]
     names += ["cross_q", "cross_kv"] if stack == "decoder" else []
     names += ["relative_bias"] if config.bias_in_every_layer else []
-    whole = {name: tf.convert_to_tensor(weights[f"{stack}.{name}"]) for name in names}
-    return {name: value if name in _WIDE else cast(value) for name, value in whole.items()}
+    whole = {name: weights[f"{stack}.{name}"] for name in names}
+    return {
+        name: tf.convert_to_tensor(weight) if name in _WIDE else cast_weight(weight, dtype)
+        for name, weight in whole.items()
+    }
 
 
-def unstack_layers(stacked: Mapping[str, tf.Tensor]) -> list[LayerWeights]:
-    """Return each layer's own slices of `stacked_weights`, like `in_parts`.
+def unstack_layers(stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = _PARTS) -> list[LayerWeights]:
+    """Return each layer's own slices of `stacked_weights`, like `in_parts`; `parts` hold several weights of a layer.
 
     Each variable is unstacked once, so its gradient is one concatenation, into which each product writes its part.
     Slices of slices would be stacked twice, and slicing layer by layer would add up padded gradients.
     """
     layers = []
     for name, whole in stacked.items():
-        if name in _PARTS:
+        if name in parts:
             each = tf.unstack(tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]))
             layers.append([each[i : i + whole.shape[1]] for i in range(0, len(each), whole.shape[1])])
         else:

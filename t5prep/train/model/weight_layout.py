@@ -31,13 +31,13 @@ class WeightLayout:
         return self.stddev is not None and "bias" not in self.tensors[0]
 
 
-def weight_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order.
 
     Standard deviations are those of Mesh TensorFlow's T5, as in `transformers` (T5PreTrainedModel._init_weights),
     except for `lm_head`: T5X's 1/sqrt(d_model), because 1.0 without scaled outputs begins at logits of +-sqrt(d_model).
 
-    >>> weight_layouts(ModelConfig())["encoder.kv"].shape
+    >>> t5_layouts(ModelConfig())["encoder.kv"].shape
     (6, 2, 512, 512)
     """
     embedding = (config.vocab_size, config.d_model)

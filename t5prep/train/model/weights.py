@@ -1,10 +1,10 @@
-"""Weights of a published model in our layout, out again as `model.safetensors`, or drawn at random as T5 begins.
+"""Weights of a published model in our layout, out again as `model.safetensors`, or drawn at random as models begin.
 
 What comes in as float32 goes out bit for bit: tensors are only stacked and transposed.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
+from t5prep.train.model.architecture import Config, read_config, weight_layouts
+from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.encoder_weights import classifier_tensors
+from t5prep.train.model.weight_layout import WeightLayout
 from t5prep.train.published import choosing, safetensors_file
 from t5prep.train.published.stored import Stored
 
@@ -26,7 +28,7 @@ EMBEDDING_ALIASES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.em
 UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 
 
-def load_config(model: str | Path | ModelFiles) -> ModelConfig:
+def load_config(model: str | Path | ModelFiles) -> Config:
     """Return the config of a model: a directory, or a Hub name, of which nothing else is fetched.
 
     Raises UsageError where there is none or of another kind.
@@ -36,19 +38,25 @@ def load_config(model: str | Path | ModelFiles) -> ModelConfig:
         if "manifest.json" in files.names:
             raise UsageError(f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.")
         raise UsageError(f'"{files.name}" holds no config.json: pass a directory in Hugging Face layout.')
-    return ModelConfig.read(files.read("config.json"), where=f"{files.name}/config.json")
+    return read_config(files.read("config.json"), where=f"{files.name}/config.json")
 
 
-def load_weights(model: str | Path | ModelFiles) -> tuple[ModelConfig, dict[str, np.ndarray]]:
+def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, np.ndarray]]:
     """Return a model's config and its weights, float32, in our layout (`weight_layout`).
 
-    The file settles whether the embeddings are tied: they are when it has no `lm_head.weight`. Tensors are read one
-    after the other, so that no more than one of them is in memory twice.
-    Raises UsageError when there are no weights, or they are not a T5 of that config.
+    Of a T5, the file settles whether the embeddings are tied: they are when it has no `lm_head.weight`. An encoder
+    without a classification head gets a random one. Tensors are read one after the other, so that no more than one of
+    them is in memory twice. Raises UsageError when there are no weights, or they are not a model of that config.
     """
     files = _files(model)
     config = load_config(files)
     tensors = choosing.tensors(files)
+    if isinstance(config, EncoderConfig):
+        tensors = classifier_tensors(config, tensors, model=files.name)
+        layouts = weight_layouts(config)
+        fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
+        read = {name: _stacked(layouts[name], tensors, files.name) for name in layouts.keys() - fresh.keys()}
+        return config, read | draw(fresh, seed=0)
     shared = next((alias for alias in EMBEDDING_ALIASES if alias in tensors), None)
     if shared is None and "lm_head.weight" in tensors:
         shared, tied = "lm_head.weight", True
@@ -69,8 +77,20 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[ModelConfig, dict[str,
     return config, {name: _stacked(layout, tensors, files.name) for name, layout in layouts.items()}
 
 
-def random_weights(config: ModelConfig, *, seed: int = 0) -> dict[str, np.ndarray]:
-    """Return weights as T5 begins, in our layout: normal, of each tensor's own deviation; the same for a seed."""
+def for_classes(
+    config: EncoderConfig, weights: dict[str, np.ndarray], classes: Sequence[str], *, seed: int
+) -> tuple[EncoderConfig, dict[str, np.ndarray]]:
+    """Return a model with these classes; where it had another number of them, its last matrix begins anew."""
+    changed = dataclasses.replace(config, classes=tuple(classes))
+    if len(classes) != len(config.classes):
+        layouts = weight_layouts(changed)
+        last = {name: layouts[name] for name in ("head.classifier", "head.classifier_bias")}
+        weights = weights | draw(last, seed=seed)
+    return changed, weights
+
+
+def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return weights as a model begins, in our layout: normal, of each tensor's own deviation; the same for a seed."""
     return draw(weight_layouts(config), seed=seed)
 
 
@@ -95,9 +115,7 @@ def create_variables(weights: Mapping[str, np.ndarray]) -> dict[str, tf.Variable
     return {name: tf.Variable(value, name=name.replace(".", "_")) for name, value in weights.items()}
 
 
-def save_weights(
-    directory: str | Path, config: ModelConfig, weights: Mapping[str, Any], *, dtype: str = "float32"
-) -> Path:
+def save_weights(directory: str | Path, config: Config, weights: Mapping[str, Any], *, dtype: str = "float32") -> Path:
     """Write `model.safetensors` in Hugging Face names, whole or not at all, and return its path.
 
     weights: arrays or variables in our layout; dtype: float32, bfloat16 or float16, to which values are rounded.

@@ -8,8 +8,8 @@ import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import PEFT_A, adapter_layouts
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.published import safetensors_file
 from t5prep.train.published.stored import UnreadableError
 
@@ -34,7 +34,7 @@ def base_of(files: ModelFiles) -> str:
     return base
 
 
-def load(files: ModelFiles, base: ModelConfig) -> tuple[ModelConfig, dict[str, np.ndarray]]:
+def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]]:
     """Return the base's shape with the adapters' rank, and the adapters in our layout; zeros where a layer has none.
 
     Raises UsageError where they are of another kind than plain LoRA, damaged, or of another model.

@@ -7,7 +7,7 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.train.config import TrainConfig
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import Config
 from t5prep.train.progress import duration, say
 from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_program
 from t5prep.train.runtime.layout import Layout, arrange
@@ -53,7 +53,7 @@ def check_batch(config: TrainConfig, replicas: int) -> None:
 
 
 def compile_step(
-    shape: ModelConfig,
+    shape: Config,
     config: TrainConfig,
     layout: Layout,
     wider: Iterator[Layout],

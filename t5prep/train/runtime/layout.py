@@ -12,8 +12,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from t5prep.errors import UsageError
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import A, B, variable_layouts
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import WeightLayout
 
 ROWS, PARTS = "data", "shard"  # the mesh's axes
@@ -32,6 +32,11 @@ SPLIT = {
     "out": ("heads", 2),  # [layers, 1 or 2, heads * d_kv, d_model]
     "wi": ("width", 3),  # [layers, 1 or 2, d_model, d_ff]
     "wo": ("width", 1),  # [layers, d_ff, d_model]
+    # Of encoders with a classification head (model/encoder_layout.py)
+    "word": ("vocabulary", 0),
+    "qkv": ("heads", 3),  # [layers, 3, d_model, d_model]
+    "qkv_bias": ("heads", 2),
+    "wi_bias": ("width", 2),
 }
 SPLIT_BY_INPUT = frozenset({"out", "wo"})  # of these A is split, of the other matrices B
 # The axis of the weight that an optimizer slot lacks (`optimizer.Adafactor.slot_shapes`).
@@ -96,16 +101,14 @@ class Layout:
             )
         return own[0] // len(own), self.replicas // len(own)
 
-    def weights(self, config: ModelConfig) -> dict[str, NamedSharding]:
+    def weights(self, config: Config) -> dict[str, NamedSharding]:
         """Return the sharding of every variable of a model."""
         return {
             name: self._along(split_axis(name, config, self.shard), len(layout.shape))
             for name, layout in variable_layouts(config).items()
         }
 
-    def slots(
-        self, config: ModelConfig, shapes: Mapping[str, Mapping[str, Any]]
-    ) -> dict[str, dict[str, NamedSharding]]:
+    def slots(self, config: Config, shapes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, NamedSharding]]:
         """Return the sharding of every optimizer slot: its weight's, without the axis that the slot lacks."""
         layouts = variable_layouts(config)
         return {
@@ -135,7 +138,7 @@ def arrange(devices: list[Any], *, shard: int = 1) -> Layout:
     return Layout(Mesh(np.array(devices).reshape(-1, shard), (ROWS, PARTS)))
 
 
-def split_axis(name: str, config: ModelConfig, shard: int) -> int | None:
+def split_axis(name: str, config: Config, shard: int) -> int | None:
     """Return the axis of a variable that is split over `shard` devices, or None where it stays whole.
 
     >>> split_axis("encoder.kv", ModelConfig(), 4), split_axis("encoder.norms", ModelConfig(), 4)

@@ -13,8 +13,8 @@ from jax.sharding import PartitionSpec
 
 from t5prep.train.config import TrainConfig
 from t5prep.train.loss import Sums
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import merged, trained_layouts, variable_layouts
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.parts import dtype_of, optimizer_of, options_of, shape_of
 from t5prep.train.runtime.embedding import embed
 from t5prep.train.runtime.layout import ROWS, Layout
@@ -63,7 +63,7 @@ class StepProgram:
 
 
 def step_program(
-    shape: ModelConfig,
+    shape: Config,
     config: TrainConfig,
     *,
     layout: Layout,
@@ -108,7 +108,7 @@ def rows_program(
     name: str,
     function: Callable[..., Mapping[str, Any]],
     *,
-    shape: ModelConfig,
+    shape: Config,
     layout: Layout,
     batch: Mapping[str, tf.TensorSpec],
 ) -> Program:

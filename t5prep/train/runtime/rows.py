@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import Config
 from t5prep.train.runtime.kept_programs import compile_program
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.programs import rows_program
@@ -20,7 +20,7 @@ def on_rows(
     name: str,
     function: Callable[..., Mapping[str, Any]],
     *,
-    shape: ModelConfig,
+    shape: Config,
     layout: Layout,
     place: str = "",
 ) -> OnRows:

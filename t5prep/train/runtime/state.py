@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import variable_layouts
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.runtime.layout import Layout
 
 Index = tuple[slice, ...]
@@ -35,7 +35,7 @@ def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
     return jax.make_array_from_callback(shape, sharding, part)
 
 
-def put_weights(weights: Mapping[str, Any], shape: ModelConfig, layout: Layout) -> dict[str, Any]:
+def put_weights(weights: Mapping[str, Any], shape: Config, layout: Layout) -> dict[str, Any]:
     """Return a model's weights on the devices. `weights`: by name, arrays or objects whose slices are arrays."""
     shardings = layout.weights(shape)
 
@@ -48,7 +48,7 @@ def put_weights(weights: Mapping[str, Any], shape: ModelConfig, layout: Layout) 
 
 
 def zero_slots(
-    shapes: Mapping[str, Mapping[str, tuple[int, ...]]], shape: ModelConfig, layout: Layout
+    shapes: Mapping[str, Mapping[str, tuple[int, ...]]], shape: Config, layout: Layout
 ) -> dict[str, dict[str, Any]]:
     """Return the optimizer's slots at the beginning of a run: zeros of these shapes."""
     shardings = layout.slots(shape, shapes)

@@ -1,0 +1,60 @@
+"""Choose by its config what a model is: a T5, or an encoder with a classification head.
+
+An architecture is a config, the layout of its weights, and a function from weights and a batch to logits. Training,
+evaluation, `plan` and export call these three; only generating text is T5's alone.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.train.model import encoder, t5
+from t5prep.train.model.encoder_config import MODEL_TYPES as ENCODERS
+from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.encoder_layout import encoder_layouts
+from t5prep.train.model.t5_config import MODEL_TYPES as T5S
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import WeightLayout, t5_layouts
+
+Config = ModelConfig | EncoderConfig
+
+
+def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], **options: Any) -> tf.Tensor:
+    """Return the logits of each target position: float32[batch, target_length, vocab_size], or [batch, 1, classes].
+
+    batch and options: as for `t5.forward` and `encoder.classify`.
+    """
+    if isinstance(config, EncoderConfig):
+        return encoder.classify(weights, config, batch, **options)
+    return t5.forward(weights, config, batch, **options)
+
+
+def weight_layouts(config: Config) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order."""
+    return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
+
+
+def read_config(content: bytes, *, where: object) -> Config:
+    """Return the config of a `config.json`'s content. Raises UsageError, which names `where`, if it is of no known model."""
+    try:
+        model_type = str(json.loads(content)["model_type"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
+    if model_type in ENCODERS:
+        return EncoderConfig.read(content, where=where)
+    if model_type not in T5S:
+        raise UsageError(
+            f'The model is of type "{model_type}", and only {", ".join((*T5S, *ENCODERS))} can be trained: choose one of'
+            f" those.{did_you_mean(model_type, (*T5S, *ENCODERS))}"
+        )
+    return ModelConfig.read(content, where=where)
+
+
+def config_of(fields: Mapping[str, Any]) -> Config:
+    """Return a config from its fields as JSON keeps them."""
+    if fields["model_type"] in ENCODERS:
+        return EncoderConfig(**{**fields, "classes": tuple(fields["classes"])})
+    return ModelConfig(**fields)

@@ -1,0 +1,145 @@
+"""Compute an encoder with a classification head, from weights and tokens to logits, in plain TensorFlow.
+
+Weights are a dict by the names of `encoder_layout`. With `dtype=tf.bfloat16`, matmuls, activations and the residual
+stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.train.model.attention import attend, split_heads
+from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.layer_loop import loop_over_layers
+from t5prep.train.model.layers import Dropout, cast_weight, layer_norm
+from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
+
+_MATRICES = ("qkv", "qkv_bias", "out", "out_bias", "wi", "wi_bias", "wo", "wo_bias")
+_NORMS = ("norms", "norms_bias")
+_PARTS = frozenset({"qkv", "qkv_bias", "out", "out_bias", "wi", "wi_bias", "norms", "norms_bias"})
+# The first dropout site of the embeddings and of the head, beside SITES_PER_LAYER for each layer.
+EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
+
+_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "gelu": lambda x: tf.nn.gelu(x, approximate=False),
+    "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_pytorch_tanh": lambda x: tf.nn.gelu(x, approximate=True),
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+}
+# The activation between the two matrices of the head; those before which the first token's vector is dropped out too.
+_OF_HEAD = {"bert": "tanh", "albert": "tanh", "roberta": "tanh", "electra": "gelu", "distilbert": "relu"}
+_DROPS_BEFORE_HEAD = ("roberta", "electra")
+
+
+def classify(
+    weights: Weights,
+    config: EncoderConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the logits of the classes: float32[batch, 1, classes], as of one target position.
+
+    batch: `input_ids` and `attention_mask`, int32[batch, length]. The mask is 0 for padding, 1 for the tokens of the
+    first text and 2 for those of the second. The other arguments are as in `t5.forward`. Raises UsageError where the
+    model has too few positions.
+    """
+    dropout = Dropout(config.dropout_rate, dropout_seed)
+    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], dropout=dropout, dtype=dtype)
+    x = run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), dropout=dropout, remat=remat)
+    return head(weights, config, x, dropout=dropout)[:, None, :]
+
+
+def embed(
+    weights: Weights,
+    config: EncoderConfig,
+    ids: tf.Tensor,
+    texts: tf.Tensor,
+    *,
+    dropout: Dropout,
+    dtype: tf.DType,
+) -> tf.Tensor:
+    """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `classify`."""
+    first, length = config.first_position, ids.shape[1]
+    if first + length > config.max_positions:
+        raise UsageError(
+            f"The model has positions for {config.max_positions - first} tokens, and the inputs have {length}: prepare "
+            f"them with --input-length {config.max_positions - first}"
+        )
+    x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
+    x += tf.convert_to_tensor(weights["embeddings.position"])[first : first + length]
+    if config.segments:
+        number = tf.clip_by_value(texts - 1, 0, config.segments - 1)
+        table = tf.convert_to_tensor(weights["embeddings.token_type"])
+        x += tf.einsum("bls,sw->blw", tf.one_hot(number, config.segments), table)
+    x = layer_norm(x, weights["embeddings.norm"], weights["embeddings.norm_bias"], epsilon=config.layer_norm_epsilon)
+    x = dropout(tf.cast(x, dtype), site=EMBEDDING_SITE)
+    if config.projects:
+        matrix, bias = (
+            tf.cast(weights[name], dtype) for name in ("embeddings.projection", "embeddings.projection_bias")
+        )
+        x = tf.matmul(x, matrix) + bias
+    return x
+
+
+def run_layers(
+    weights: Weights, config: EncoderConfig, x: tf.Tensor, *, mask: tf.Tensor, dropout: Dropout, remat: bool
+) -> tf.Tensor:
+    """Apply all layers to x, [batch, length, d_model]."""
+    stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _MATRICES}
+    stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
+    shared = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
+    if remat:
+        repeated = {name: tf.repeat(value, shared, axis=0) for name, value in stacked.items()}
+
+        def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
+            own = {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
+            return run_layer(own, config, x, mask=mask, dropout=dropout, number=number)
+
+        return loop_over_layers(run, x, [], repeated)
+    for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * shared):
+        x = run_layer(w, config, x, mask=mask, dropout=dropout, number=number)
+    return x
+
+
+def run_layer(
+    w: LayerWeights,
+    config: EncoderConfig,
+    x: tf.Tensor,
+    *,
+    mask: tf.Tensor,
+    dropout: Dropout,
+    number: int | tf.Tensor,
+) -> tf.Tensor:
+    """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
+    site = (number + 1) * SITES_PER_LAYER
+    query, key, value = (
+        split_heads(tf.matmul(x, matrix) + bias, config.num_heads)
+        for matrix, bias in zip(w["qkv"], w["qkv_bias"], strict=True)
+    )
+    query *= tf.constant((config.d_model // config.num_heads) ** -0.5, x.dtype)
+    dropped = dropout.mask([x.shape[0], x.shape[1], config.num_heads, 1], x.dtype, site=site)
+    attended, _ = attend(query, key, value, bias=None, mask=mask, dropped=dropped)
+    out = tf.matmul(attended, w["out"][0]) + w["out_bias"][0]
+    epsilon = config.layer_norm_epsilon
+    x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
+    hidden = _ACTIVATIONS[config.activation](tf.matmul(x, w["wi"][0]) + w["wi_bias"][0])
+    out = tf.matmul(hidden, w["wo"]) + w["wo_bias"]
+    return layer_norm(x + dropout(out, site=site + 2), w["norms"][1], w["norms_bias"][1], epsilon=epsilon)
+
+
+def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
+    """Return the logits of the classes, float32[batch, classes], from the first token's vector."""
+    first = tf.cast(x[:, :1], tf.float32)
+    if config.model_type in _DROPS_BEFORE_HEAD:
+        first = dropout(first, site=HEAD_SITE)
+    dense, dense_bias, last, last_bias = (
+        tf.convert_to_tensor(weights[f"head.{name}"])
+        for name in ("dense", "dense_bias", "classifier", "classifier_bias")
+    )
+    hidden = _ACTIVATIONS[_OF_HEAD[config.model_type]](tf.matmul(first, dense) + dense_bias)
+    return (tf.matmul(dropout(hidden, site=HEAD_SITE + 1), last) + last_bias)[:, 0]

@@ -1,0 +1,116 @@
+"""What PyTorch's encoders make of small models: the reference that tests/train/test_encoders.py compares with.
+
+    python tests/torch_encoders.py OUT
+
+For each type OUT gets a directory in Hugging Face layout, `bin/` with the same weights as a `pytorch_model.bin`, `bare/`
+with the pretrained model alone, and `reference.npz`: a batch, its logits, and losses and weights of four steps of AdamW.
+A program of its own, because transformers' models and TensorFlow in one process register LLVM's options twice and die.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+STEPS, RATE, DECAY = 4, 1e-3, 0.01
+_COMMON = {
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 37,
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_labels": 3,
+}
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+# Name → config: the real models' switches, in a small size.
+TYPES = {
+    "bert": {"model_type": "bert", "max_position_embeddings": 40, **_COMMON, **_NO_DROPOUT},
+    "distilbert": {
+        "model_type": "distilbert",
+        "vocab_size": 99,
+        "n_layers": 3,
+        "n_heads": 4,
+        "dim": 32,
+        "hidden_dim": 37,
+        "max_position_embeddings": 40,
+        "num_labels": 3,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "seq_classif_dropout": 0.0,
+    },
+    "roberta": {
+        "model_type": "roberta",
+        "max_position_embeddings": 42,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+        **_COMMON,
+        **_NO_DROPOUT,
+    },
+    "albert": {
+        "model_type": "albert",
+        "max_position_embeddings": 40,
+        "embedding_size": 16,
+        "hidden_act": "gelu_new",
+        "classifier_dropout_prob": 0.0,
+        **_COMMON,
+        **_NO_DROPOUT,
+    },
+    # google/electra-base-discriminator has embeddings as wide as its layers, electra-small has not.
+    "electra": {"model_type": "electra", "max_position_embeddings": 40, "embedding_size": 32, **_COMMON, **_NO_DROPOUT},
+    "electra_small": {
+        "model_type": "electra",
+        "max_position_embeddings": 40,
+        "embedding_size": 16,
+        **_COMMON,
+        **_NO_DROPOUT,
+    },
+}
+
+
+def draw_batch(pad: int) -> dict[str, np.ndarray]:
+    """Ids of texts and of pairs, some with padding; `texts` is 0 for padding, 1 and 2 for the two texts of a pair."""
+    drawn = np.random.default_rng(0)
+    ids, texts = drawn.integers(5, 99, (4, 17)), np.ones((4, 17), np.int64)
+    texts[1, 8:], texts[2, 4:9] = 2, 2
+    texts[0, 12:] = texts[2, 9:] = 0
+    return {"ids": np.where(texts > 0, ids, pad), "texts": texts, "labels": np.array([0, 2, 1, 1])}
+
+
+def _write(name: str, config: dict, folder: Path) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    torch.manual_seed(0)
+    settings = AutoConfig.for_model(**config)
+    model = AutoModelForSequenceClassification.from_config(settings, attn_implementation="eager").train()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, mean=0.0 if parameter.dim() > 1 else 0.5, std=0.3)
+    model.save_pretrained(folder)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "config.json").write_bytes((folder / "config.json").read_bytes())
+    torch.save(model.state_dict(), folder / "bin" / "pytorch_model.bin")
+    model.base_model.save_pretrained(folder / "bare")
+    batch = draw_batch(settings.pad_token_id)
+    given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
+    if name not in ("distilbert", "roberta"):
+        given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
+    logits = model(**given).logits.detach().numpy()
+    plain = [p for n, p in model.named_parameters() if p.dim() > 1]
+    exempt = [p for n, p in model.named_parameters() if p.dim() == 1]  # biases and norms
+    groups = [{"params": plain, "weight_decay": DECAY}, {"params": exempt, "weight_decay": 0.0}]
+    optimizer, losses = torch.optim.AdamW(groups, lr=RATE), []
+    for _ in range(STEPS):
+        loss = model(**given, labels=torch.tensor(batch["labels"])).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    after = {
+        f"after/{n}": value.detach().numpy() for n, value in model.state_dict().items() if value.is_floating_point()
+    }
+    np.savez(folder / "reference.npz", logits=logits, losses=np.array(losses), **batch, **after)
+
+
+if __name__ == "__main__":
+    for own_name, own_config in TYPES.items():
+        _write(own_name, own_config, Path(sys.argv[1]) / own_name)

@@ -1,0 +1,141 @@
+"""Encoders with a classification head: the logits and training steps of PyTorch, from and to its files."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch_encoders import DECAY, RATE, STEPS, TYPES
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+if not importlib.util.find_spec("torch"):
+    pytest.skip("PyTorch is not installed", allow_module_level=True)
+
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.train.model.architecture import forward, read_config, weight_layouts
+from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.weights import load_config, load_weights, random_weights, save_weights
+from t5prep.train.optimizer import AdamW
+from t5prep.train.step import StepOptions, TrainStep
+
+PROGRAM = Path(__file__).parents[1] / "torch_encoders.py"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    subprocess.run([sys.executable, str(PROGRAM), str(folder)], check=True, capture_output=True, env=dict(os.environ))
+    return folder
+
+
+@pytest.fixture(params=TYPES)
+def model(published, request):
+    return published / request.param
+
+
+def reference(model):
+    kept = np.load(model / "reference.npz")
+    batch = {"input_ids": kept["ids"], "attention_mask": kept["texts"], "labels": kept["labels"][:, None]}
+    return kept, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+
+
+def logits_of(model, batch, **options):
+    config, weights = load_weights(model)
+    return forward(weights, config, batch, **options).numpy()[:, 0]
+
+
+def test_logits_are_those_of_pytorch(model):
+    kept, batch = reference(model)
+    wanted = kept["logits"]
+    for folder in (model, model / "bin"):
+        np.testing.assert_allclose(logits_of(folder, batch), wanted, atol=1e-4)
+    np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-4)
+
+
+def test_training_steps_are_those_of_pytorch(model):
+    kept, batch = reference(model)
+    config, weights = load_weights(model)
+    step = TrainStep(config, AdamW(weight_decay=DECAY), StepOptions(dropout=False))
+    weights = {name: tf.constant(value) for name, value in weights.items()}
+    slots = {
+        name: {slot: tf.zeros(shape) for slot, shape in step.optimizer.slot_shapes(layout).items()}
+        for name, layout in weight_layouts(config).items()
+    }
+
+    @tf.function(jit_compile=True)  # eager TensorFlow dies in a product of stacked matrices
+    def train(weights, slots, number):
+        gradients, sums = step.gradients(weights, batch, number)
+        return step.update(weights, slots, gradients, sums, number, tf.constant(RATE))
+
+    for number in range(STEPS):
+        weights, slots, metrics = train(weights, slots, tf.constant(number))
+        np.testing.assert_allclose(metrics["loss"], kept["losses"][number], atol=1e-5)
+
+
+def test_a_saved_model_is_the_file_that_was_read(model, tmp_path):
+    config, weights = load_weights(model)
+    save_weights(tmp_path, config, weights)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    again = load_config(tmp_path)
+    assert again == config
+    for name, value in load_weights(tmp_path)[1].items():
+        np.testing.assert_array_equal(value, weights[name])
+
+
+def test_a_pretrained_model_gets_a_new_head(model):
+    (whole, weights), (config, bare) = load_weights(model), load_weights(model / "bare")
+    assert config == whole
+    for name in weights:
+        if not name.startswith("head."):
+            np.testing.assert_array_equal(bare[name], weights[name])
+    assert bare["head.classifier"].std() == pytest.approx(0.02, rel=0.5)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_dropout_changes_the_logits_and_its_seed_repeats_them(name):
+    config = dataclasses.replace(EncoderConfig.from_json(TYPES[name]), dropout_rate=0.3)
+    weights = random_weights(config, seed=1)
+    batch = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "attention_mask")}
+    one, other, same = (forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1))
+    assert not np.allclose(one, other)
+    np.testing.assert_array_equal(one, same)
+
+
+def test_a_weight_that_is_missing_is_named(published, tmp_path):
+    shutil.copytree(published / "bert", tmp_path / "bert")
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    (tmp_path / "bert" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 4}))
+    with pytest.raises(UsageError, match=r"lacks bert\.encoder\.layer\.3\."):
+        load_weights(tmp_path / "bert")
+
+
+def test_inputs_that_are_too_long_are_a_sentence():
+    config = EncoderConfig.from_json(TYPES["roberta"])
+    batch = {name: tf.ones([1, 41], tf.int32) for name in ("input_ids", "attention_mask")}
+    with pytest.raises(UsageError, match="positions for 40 tokens, and the inputs have 41"):
+        forward(random_weights(config), config, batch)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
+        ({"model_type": "albert", "num_hidden_groups": 2}, "num_hidden_groups 2"),
+        ({"hidden_act": "silu"}, 'activation "silu"'),
+        ({"num_hidden_layers": -1}, "num_layers is -1"),
+        ({"num_attention_heads": 5}, "not the configuration"),
+        ({"model_type": "gpt2"}, 'of type "gpt2"'),
+        ({"id2label": {"a": "b"}}, "not the configuration"),
+    ],
+)
+def test_what_is_no_encoder_is_a_sentence(changed, said):
+    with pytest.raises(UsageError, match=said):
+        read_config(json.dumps({**TYPES["bert"], **changed}).encode(), where="config.json")
