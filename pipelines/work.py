@@ -99,7 +99,7 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
         cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
     names = staging.names(job)
     own_splits = {} if settings.splits else split_files.of_files(names)
-    special = {"pad_id": tokenizer.pad_id, "unk_id": tokenizer.unk_id}
+    special = {"pad_id": tokenizer.pad_id, "unk_id": tokenizer.unk_id, "separator": tokenizer.eos_id}
     sorter = BlockSorter(settings, task.task, files=names, own_splits=own_splits, **special)
     return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks), sorter
 

@@ -67,6 +67,7 @@ class BlockSorter:
         own_splits: Mapping[str, str],
         pad_id: int,
         unk_id: int,
+        separator: int = 1,
     ) -> None:
         self._settings = settings
         self._draw = SplitDraw(settings, own_splits=own_splits)
@@ -74,7 +75,8 @@ class BlockSorter:
         self._unk_id = unk_id
         self._search = search.of_settings(settings)
         self._several, self._whole = task.several_answers, task.never_cut
-        self._write = RecordWriter(settings, pad_id=pad_id, bare=built_when_written(settings, task))
+        bare = built_when_written(settings, task)
+        self._write = RecordWriter(settings, pad_id=pad_id, separator=separator, bare=bare)
 
     def __call__(self, table: pa.Table, block: Block) -> SortedSpill:
         """Return the spill of a block's table (feature_table.SCHEMA), its bytes inside."""

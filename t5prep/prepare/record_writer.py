@@ -40,7 +40,10 @@ def features(settings: Settings, *, references: bool) -> dict[str, Feature]:
     }
     if settings.masks:
         spec["attention_mask"] = Feature("int64", [inputs])
-        spec["decoder_attention_mask"] = Feature("int64", [targets])
+        if settings.target == "class":
+            spec["token_type_ids"] = Feature("int64", [inputs])
+        else:
+            spec["decoder_attention_mask"] = Feature("int64", [targets])
     if references:
         spec["references"] = Feature("bytes", [None])
     return dict(sorted(spec.items()))
@@ -61,18 +64,24 @@ class Records(NamedTuple):
 class RecordWriter:
     """Write a block of features at once: in C where that is built, else with numpy, to the same bytes."""
 
-    def __init__(self, settings: Settings, *, pad_id: int, bare: bool = False) -> None:
-        """Set up a writer. `bare`: without padding and masks, because records are built when a shard is written."""
+    def __init__(self, settings: Settings, *, pad_id: int, separator: int = 1, bare: bool = False) -> None:
+        """Set up a writer. `bare`: without padding and masks, because records are built when a shard is written.
+
+        `separator` ends the first text of a pair: token_type_ids, which classes have beside the mask, are 1 after it.
+        """
         self._padded = settings.layout == "padded" and not bare
         self._masks = settings.masks and not bare
         self._lengths = settings.input_length, settings.target_length
         self._pads = pad_id, tfrecord.IGNORED_LABEL
+        self._types = self._masks and settings.target == "class"
+        self._separator = separator
 
     def __call__(
         self, ids: list[str], inputs: Lists, labels: Lists, references: list[list[str]], *, order: np.ndarray
     ) -> Records:
         """Return framed records: the first is made of row `order[0]` of what is given."""
-        if write_records is not None and not any(references) and (self._padded or not self._masks):
+        in_c = write_records is not None and not any(references) and not self._types
+        if in_c and (self._padded or not self._masks):
             return self._write_in_c(ids, inputs, labels, order)
         records = self._write(ids, inputs, labels, references)
         return Records.of([records[row] for row in order.tolist()])
@@ -106,9 +115,10 @@ class RecordWriter:
         int64, texts = tfrecord.int64_feature, tfrecord.bytes_feature
         # Labels are often a class: the same few entries again and again.
         label_entries = {values: int64("labels", values) for values in set(packed_labels)}
+        types = self._type_entries(*inputs) if self._types else [b""] * len(ids)
         records = []
-        for id, mask, inputs_of, labels_of, answers in zip(
-            ids, masks, packed_inputs, packed_labels, references, strict=True
+        for id, mask, inputs_of, labels_of, answers, types_of in zip(
+            ids, masks, packed_inputs, packed_labels, references, types, strict=True
         ):
             entries = [
                 mask,
@@ -118,16 +128,29 @@ class RecordWriter:
             ]
             if answers:
                 entries.append(texts("references", [text.encode() for text in answers]))
+            entries.append(types_of)
             records.append(tfrecord.frame(tfrecord.example(b"".join(entries))))
         return records
 
     def _mask_entries(self, inputs: np.ndarray, labels: np.ndarray) -> list[bytes]:
-        """Return the entries of both masks, which come first in the order of names."""
+        """Return the entries of the masks, which come first in the order of names."""
+        if self._types:
+            return [self._mask("attention_mask", tokens, self._lengths[0]) for tokens in inputs.tolist()]
         return [
             self._mask("attention_mask", tokens, self._lengths[0])
             + self._mask("decoder_attention_mask", targets, self._lengths[1])
             for tokens, targets in zip(inputs.tolist(), labels.tolist(), strict=True)
         ]
+
+    def _type_entries(self, ids: np.ndarray, begins: np.ndarray) -> list[bytes]:
+        """Return the entries of token_type_ids: 1 for the tokens after the first separator, 0 for others and padding."""
+        entries = []
+        for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
+            places = np.flatnonzero(ids[begin:end] == self._separator)
+            first = int(places[0]) + 1 if len(places) else end - begin
+            types = b"\x00" * first + b"\x01" * (end - begin - first)
+            entries.append(tfrecord.int64_feature("token_type_ids", types.ljust(self._lengths[0], b"\x00")))
+        return entries
 
     @staticmethod
     def _mask(name: str, ones: int, length: int) -> bytes:

@@ -42,9 +42,12 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         return settings
     if not task.classes:
         why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
+        mend = "take a task with classes (t5prep tasks)"
+        if "label_map" in settings.options:
+            mend = "name its classes, as in --label-map good=good,bad=bad"
         raise UsageError(
-            f"{why}, and {settings.task} has no classes to tell apart: prepare it for a T5 "
-            "(--tokenizer google-t5/t5-base), or take a task with classes (t5prep tasks)"
+            f"{why}, and {settings.task} has no classes to tell apart: {mend}, or prepare it for a T5 "
+            "(--tokenizer google-t5/t5-base)"
         )
     if settings.layout == "packed":
         raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")

@@ -52,6 +52,8 @@ def check(config: Any) -> None:
 
 def check_data(config: Any, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
+    if any(dataset.class_names != manifests[0].class_names for dataset in manifests):
+        raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
     if not evaluated:
         _refuse_settings_of_evaluation(config, manifests)

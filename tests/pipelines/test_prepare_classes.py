@@ -5,7 +5,7 @@ import pytest
 from t5prep.dataset import inspect_records
 from t5prep.errors import UsageError
 from tests import encoders
-from tests.preparing import by_id, prepared, rejected
+from tests.preparing import by_id, prepared, rejected, write_csv
 
 ROWS = [(text, f"{number % 2}") for number, text in enumerate(encoders.SENTENCES[:10])]
 
@@ -37,6 +37,25 @@ def test_an_encoders_tokenizer_prepares_classes(source, bert, tmp_path):
         assert record["labels"] == [int(label)]
 
 
+def test_masks_are_those_of_transformers_for_pairs_too(bert, tmp_path):
+    from transformers import AutoTokenizer
+
+    rows = [
+        {"Id": f"{number}", "Title": text, "Body": "the film", "Y": "HQ" if number % 2 else "LQ_EDIT"}
+        for number, (text, _) in enumerate(ROWS)
+    ]
+    path = write_csv(tmp_path / "rows.csv", rows)
+    made = prepared(path, tmp_path / "out", tokenizer=bert, input_length=24, masks=True, splits={"train": 1.0})
+    assert set(made.features) == {"id", "input_ids", "attention_mask", "token_type_ids", "labels"}
+    theirs = AutoTokenizer.from_pretrained(bert)
+    for record in by_id(tmp_path / "out").values():
+        texts = [rows[int(record["id"][0])]["Title"], "the film"]
+        texts[0] = f"quality: {texts[0]}"
+        wanted = theirs(*texts, padding="max_length", truncation=True, max_length=24)
+        for name in ("attention_mask", "token_type_ids"):
+            assert record[name] == wanted[name], texts
+
+
 def test_inspect_shows_the_class(source, bert, tmp_path):
     prepared(source, tmp_path / "out", tokenizer=bert, task="sst2", splits={"train": 1.0})
     shown = list(inspect_records.records(tmp_path / "out", split="train", count=20))
@@ -54,6 +73,10 @@ def test_a_t5_can_be_prepared_for_classes_too(source, tmp_path):
     ("choices", "said"),
     [
         ({"task": "translate_en_ro"}, "has no classes"),
+        (
+            {"task": "text2text", "options": {"inputs_column": "sentence", "targets_column": "label"}},
+            "--label-map good=good",
+        ),
         ({"layout": "packed"}, "--layout packed"),
         ({"keep_newlines": True}, "--keep-newlines"),
     ],
