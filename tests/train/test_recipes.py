@@ -25,7 +25,7 @@ CASES = [
     pytest.param("sst2", "google/byt5-small", marks=pytest.mark.slow),
 ]
 # Recipes of encoders: tests/train/test_encoder_runs.py trains one.
-OF_ENCODERS = {"sst2_bert"}
+OF_ENCODERS = {"sst2_bert", "tiny_bert"}
 SOURCES = {"tiny": ("so_quality", "sample:", "sample:")}
 
 
