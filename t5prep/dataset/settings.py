@@ -93,7 +93,7 @@ class Settings:
     )
     decontaminate: tuple[str, ...] = option(
         (),
-        "an evaluation set, prepared or raw: rows that share a run of words with it are rejected",
+        "an evaluation set, prepared or raw, or data/last#train: rows that share a run of words with it are rejected",
         changes_tokens=True,
     )
     # As in GPT-3 (Brown et al. 2020, appendix C) and after it.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from preparing import bytes_of, prepared, rejected, require
 
-from t5prep.errors import T5prepError
+from t5prep.errors import T5prepError, UsageError
 from t5prep.prepare import leaks
 
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
@@ -56,6 +56,18 @@ def test_a_prepared_set_is_read_by_its_tokens(corpus: Path, held_out: Path, tmp_
     made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(str(tmp_path / "held"),), **CHOICES)
     assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "short"}
     assert made.rejected == {"leak": 2}
+
+
+def test_the_training_rows_of_an_earlier_dataset_are_left_out_of_the_next(
+    corpus: Path, held_out: Path, tmp_path: Path
+) -> None:
+    last = str(tmp_path / "last")
+    prepared(held_out, last, tokenizer="sample:", splits={"train": 0.999, "test": 0.001}, **CHOICES)
+    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", decontaminate=(f"{last}#train",), **CHOICES)
+    assert {line["id"] for line in rejected(tmp_path / "out")} == {"thirteen", "short"}
+    assert list(made.evaluation_sets) == [f"{last}#train"]
+    with pytest.raises(UsageError, match="the dataset has the splits train"):
+        prepared(corpus, tmp_path / "no", tokenizer="sample:", decontaminate=(f"{last}#validation",), **CHOICES)
 
 
 def test_fewer_words_find_more(corpus: Path, held_out: Path, tmp_path: Path) -> None:
