@@ -24,7 +24,7 @@ from t5prep.train.model.architecture import Config, weight_layouts
 # Settings of a run that do not change the program of its step.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
     *("batch", "epochs", "metric", "model", "split", "steps", "weights"),
-    *("rates", "temperature", "cap"),
+    *("rates", "temperature", "cap", "buckets"),
 }
 NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train import evaluation_numbers, other_names, unused
+from t5prep.train import bucket_lengths, evaluation_numbers, other_names, unused
 from t5prep.train.schedules import ENDLESS
 from t5prep.train.schedules import NAMES as SCHEDULES
 
@@ -30,6 +30,7 @@ class TrainConfig:
     rates: tuple[float, ...] = ()  # sampling weight of each dataset; empty: its number of records (Raffel 2020 §3.5.2)
     temperature: float = 1.0  # above 1: rates nearer to each other, records^(1 / temperature) (Raffel 2020 §3.5.2: 2)
     cap: int = 0  # most records of a dataset that count for its rate (seqio: maximum); 0: all
+    buckets: tuple[str, ...] = ()  # lengths of batches, INPUTxTARGET tokens each; empty: those of the data
     split: str = "train"
     model: str = ""  # tiny, a Hugging Face directory or Hub name, or a t5prep run
     weights: str = "pretrained"  # or "random"
@@ -236,6 +237,7 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(f"lora_alpha is {config.lora_alpha}, and must be above 0.")
     if config.batch % config.accumulate:
         raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
+    bucket_lengths.parse(config.buckets)
     if config.rates and len(config.rates) != len(config.data):
         raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
     if config.rates and min(config.rates) <= 0:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from t5prep.train import bucket_lengths
 from t5prep.train.config import TrainConfig
-from t5prep.train.data import mixing, train_batches
+from t5prep.train.data import buckets, mixing, train_batches
 from t5prep.train.data.opening import Opened
 from t5prep.train.data.read_errors import arrays
 from t5prep.train.runtime.layout import Layout
@@ -15,6 +16,15 @@ def rates(opened: Sequence[Opened], config: TrainConfig) -> list[float]:
     """Return how often each dataset of a run is drawn, adding up to 1."""
     records = [one.split.records for one in opened]
     return mixing.rates(records, given=config.rates, temperature=config.temperature, cap=config.cap)
+
+
+def shapes(opened: Sequence[Opened], config: TrainConfig) -> list[tuple[int, int]]:
+    """Return the (input, target) lengths that a run's batches have, the longest first. Raises UsageError, DatasetError."""
+    if not config.buckets:
+        return [(max(one.input_length for one in opened), max(one.target_length for one in opened))]
+    of_buckets = bucket_lengths.parse(config.buckets)
+    buckets.check(opened, of_buckets)
+    return of_buckets[::-1]
 
 
 def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
@@ -44,6 +54,7 @@ def device_batches(
         rates=rates(opened, config),
         host=host,
         hosts=hosts,
+        buckets=bucket_lengths.parse(config.buckets),
     )
     for batch in arrays(rows):
         yield put_rows(batch, layout)

@@ -98,12 +98,9 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
-    lengths = {
-        "input_length": max(one.input_length for one in opened),
-        "target_length": max(one.target_length for one in opened),
-    }
+    lengths = feeding.shapes(opened, config)
     packed = manifests[0].settings.layout == "packed"
-    step, layout = compiling.compile_step(shape, config, layout, layouts, **lengths, packed=packed, place=place)
+    step, layout = compiling.compile_shapes(shape, config, layout, layouts, lengths, packed=packed, place=place)
     variables = Variables(
         put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), put_step(0, layout)
     )

@@ -10,7 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.errors import UsageError
+from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import block_rows, features, lanes, order
+from t5prep.train.data import buckets as bucketing
 from t5prep.train.data.opening import Opened, open_all, open_split
 
 __all__ = ["eval_batches", "steps_per_epoch", "train_batches"]
@@ -28,6 +30,7 @@ def train_batches(
     hosts: int = 1,
     with_ids: bool = False,
     tokenizer: str | None = None,
+    buckets: Sequence[Lengths] = (),
 ) -> tf.data.Dataset:
     """Return endless training batches from `start_step` on: this host's part of each global batch.
 
@@ -45,6 +48,8 @@ def train_batches(
         hosts: How many hosts there are; each reads only its own `global_batch / hosts` rows.
         with_ids: Whether to add `id`: string[rows] (packed: string[rows, most in a row]).
         tokenizer: The SHA-256 of the tokenizer that the manifest must name; None for any.
+        buckets: Lengths of inputs and targets, such as [(128, 16), (512, 64)]: each row goes to the first that holds it,
+            and each batch has the lengths of one. All of the split is read once before the first batch.
 
     Returns:
         A tf.data.Dataset of `{"input_ids", "attention_mask": int32[rows, input_length], "labels": int32[rows,
@@ -62,6 +67,17 @@ def train_batches(
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
     parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [])
+    if buckets:
+        bucketing.check(opened, buckets)
+        part = {"seed": seed, "global_batch": global_batch, "start_step": start_step, "host": host, "hosts": hosts}
+        of_buckets = block_rows.bucket_rows(opened[0], buckets, **part)
+        return _served(
+            of_buckets.map(
+                lambda records, shape: features.shortened(parse(records), shape),
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
+        )
     indexed = _indexed(opened)
     records = (block_rows if indexed else lanes).rows(
         opened,

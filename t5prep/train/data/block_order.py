@@ -47,6 +47,8 @@ class BlockOrder:
     lanes: int
     width: int
     stream: int = 0
+    # The sequences of the last epochs: two, where a window ends one epoch and begins the next.
+    _kept: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def deal(self) -> Deal:
@@ -70,9 +72,12 @@ class BlockOrder:
             place[here] -= ends[at] - self.sizes[permuted[at]]
         return block, place
 
-    @functools.lru_cache(maxsize=2)  # noqa: B019 - an order lives as long as its reader
     def _sequence(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the blocks in the order of an epoch, and how many records there are up to the end of each."""
-        numbers = np.arange(len(self.sizes), dtype=np.int64)
-        permuted = np.argsort(order.key(self.seed, self.stream, _BLOCKS, epoch, numbers))
-        return permuted, np.cumsum(self.sizes[permuted])
+        if epoch not in self._kept:
+            for old in list(self._kept)[:-1]:
+                del self._kept[old]
+            numbers = np.arange(len(self.sizes), dtype=np.int64)
+            permuted = np.argsort(order.key(self.seed, self.stream, _BLOCKS, epoch, numbers))
+            self._kept[epoch] = permuted, np.cumsum(self.sizes[permuted])
+        return self._kept[epoch]

@@ -64,6 +64,26 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str]) -> Any
     return parse
 
 
+def shortened(batch: dict[str, Any], lengths: Any) -> dict[str, Any]:
+    """Return a batch with only the first `lengths` (int64[2]: of inputs, of targets) tokens of each row."""
+    ends = {"input_ids": lengths[0], "attention_mask": lengths[0], "labels": lengths[1]}
+    return {name: x[:, : ends[name]] if name in ends else x for name, x in batch.items()}
+
+
+def measurer(opened: Opened) -> Any:
+    """Return a function from `string[n]` to the input and target tokens of each record, int32[n, 2]."""
+    dataset = opened.manifest
+    fill = {"input_ids": dataset.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
+    spec = {name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for name in fill}
+
+    def measure(records: Any) -> Any:
+        read = tf.io.parse_example(records, spec)
+        sides = [tf.reduce_sum(tf.cast(read[name] != value, tf.int32), axis=1) for name, value in fill.items()]
+        return tf.stack(sides, axis=1)
+
+    return measure
+
+
 def blank(opened: Opened) -> bytes:
     """Return a record that the loss ignores: only EOS (a softmax needs at least one token), no label, no id."""
     dataset = opened.manifest

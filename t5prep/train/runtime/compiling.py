@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import UsageError
@@ -80,3 +80,40 @@ def compile_step(
             continue
         say(f"The step is compiled ({duration(time.monotonic() - since)}).")
         return CompiledStep(run, lowered.slot_shapes, lowered.program.digest), layout
+
+
+def compile_shapes(
+    shape: ModelConfig,
+    config: TrainConfig,
+    layout: Layout,
+    wider: Iterator[Layout],
+    lengths: Sequence[tuple[int, int]],
+    *,
+    packed: bool,
+    place: str,
+) -> tuple[CompiledStep, Layout]:
+    """Return a step for batches of several (input, target) lengths, the longest first: one program for each.
+
+    The longest decides the layout. Raises T5prepError.
+    """
+    programs: dict[tuple[int, int], Callable[..., tuple[Any, ...]]] = {}
+    for inputs, targets in lengths:
+        step, layout = compile_step(
+            shape,
+            config,
+            layout,
+            wider,
+            input_length=inputs,
+            target_length=targets,
+            packed=packed,
+            place=place,
+        )
+        if not programs:
+            longest, wider = step, iter(())
+        programs[inputs, targets] = step.run
+
+    def run(weights: Any, slots: Any, number: Any, batch: Mapping[str, Any], rate: Any) -> tuple[Any, ...]:
+        program = programs[batch["input_ids"].shape[1], batch["labels"].shape[1]]
+        return program(weights, slots, number, batch, rate)
+
+    return dataclasses.replace(longest, run=run if len(programs) > 1 else longest.run), layout

@@ -1,0 +1,111 @@
+"""Length buckets: every record once an epoch, in the shortest shape that holds it, from any step on."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+from toy_dataset import write
+
+from t5prep.errors import T5prepError, UsageError
+
+pytest.importorskip("tensorflow", reason="needs the extra train")
+from t5prep.train import bucket_lengths
+from t5prep.train import config as configs
+from t5prep.train.data import buckets, train_batches
+
+COUNTS = [61, 70, 55]
+# Rows of the toy have 3 to 15 input tokens, and two target tokens.
+BUCKETS = [(8, 2), (16, 4)]
+
+
+@pytest.fixture(scope="module", params=["padded", "ragged"])
+def data(request, tmp_path_factory):
+    out = tmp_path_factory.mktemp("toy") / "data"
+    write(out, {"train": COUNTS}, every=4, length=16, layout=request.param)
+    return str(out)
+
+
+def read(data, steps, **options):
+    batches = train_batches(data, global_batch=6, seed=5, with_ids=True, buckets=BUCKETS, **options)
+    return list(batches.take(steps).as_numpy_iterator())
+
+
+def names(batches):
+    return [[name.decode() for name in batch["id"].tolist()] for batch in batches]
+
+
+def test_each_row_is_in_the_shortest_shape_that_holds_it(data):
+    shapes = collections.Counter()
+    for batch in read(data, 31):
+        shape = batch["input_ids"].shape[1], batch["labels"].shape[1]
+        shapes[shape] += 1
+        assert batch["attention_mask"].shape == batch["input_ids"].shape
+        used = batch["attention_mask"].sum(axis=1)
+        assert used.max() <= shape[0]
+        assert shape == (8, 2) or used.min() > 8
+        for row, name, tokens in zip(batch["input_ids"], batch["id"], used, strict=True):
+            number = int(name.split(b"/")[-1])
+            assert row.tolist() == [number % 900 + 3] * (tokens - 1) + [1] + [0] * (shape[0] - tokens)
+            assert tokens == number % 14 + 3
+        assert batch["labels"].tolist() == [
+            [row[0], 1] + [-100] * (shape[1] - 2) for row in batch["input_ids"].tolist()
+        ]
+    assert set(shapes) == set(BUCKETS)
+
+
+def test_each_record_is_seen_once_an_epoch(data):
+    """An epoch of a bucket ends inside a batch, so at the end of the split's epoch a batch of each may be ahead."""
+    counted = collections.Counter(itertools.chain(*names(read(data, 2 * sum(COUNTS) // 6))))
+    assert len(counted) == sum(COUNTS)
+    assert max(counted.values()) <= 3
+    assert sum(count != 2 for count in counted.values()) <= 2 * 6
+
+
+def test_a_run_resumed_at_any_step_goes_on_as_if_it_had_not_stopped(data):
+    whole = names(read(data, 70))
+    for step in (1, 13, 64):
+        assert names(read(data, 3, start_step=step)) == whole[step : step + 3]
+    halves = [names(read(data, 5, start_step=9, host=host, hosts=2)) for host in (0, 1)]
+    assert [a + b for a, b in zip(*halves, strict=True)] == whole[9:14]
+
+
+@pytest.mark.parametrize("records", [[300, 100], [33_674, 33_598, 77], [5], [1, 1000]])
+def test_buckets_take_turns_in_proportion(records):
+    whole = buckets.turns(records, 0, 2000)
+    for bucket, own in enumerate(records):
+        turns = [step for step, (one, _) in enumerate(whole) if one == bucket]
+        assert [turn for one, turn in whole if one == bucket] == list(range(len(turns)))
+        expected = np.arange(1, 2001) * own / sum(records)
+        assert np.abs(np.cumsum([one == bucket for one, _ in whole]) - expected).max() < len(records)
+    for step in (1, 2, 57, 1300):
+        assert buckets.turns(records, step, 7) == whole[step : step + 7]
+
+
+REFUSED = [
+    ({"buckets": [(8, 2)]}, {}, r"\d+ records fit into no bucket: the longest input has 16 tokens"),
+    ({"buckets": [(32, 4)]}, {}, "buckets go up to 32x4, and the rows of .* have 16x4"),
+    ({"buckets": BUCKETS}, {"every": 0}, "has no index"),
+    ({"buckets": BUCKETS}, {"layout": "packed"}, "rows are packed"),
+]
+
+
+@pytest.mark.parametrize(("options", "how", "message"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_cannot_be_parted_is_refused(tmp_path, options, how, message):
+    write(tmp_path, {"train": [30]}, **({"every": 4, "length": 16} | how))
+    with pytest.raises(T5prepError, match=message):
+        train_batches(str(tmp_path), global_batch=2, seed=0, **options)
+
+
+def test_a_mixture_has_no_buckets(tmp_path):
+    for name in "ab":
+        write(tmp_path / name, {"train": [30]}, every=4)
+    with pytest.raises(UsageError, match="a single dataset"):
+        train_batches([str(tmp_path / name) for name in "ab"], global_batch=2, seed=0, buckets=[(8, 4)])
+
+
+def test_what_is_no_pair_of_lengths_is_refused():
+    assert bucket_lengths.parse(configs.build({"buckets": "512x64,128x16"}).buckets) == [(128, 16), (512, 64)]
+    for wrong in ("128", "128x", "0x5", "axb", "128x16x3"):
+        with pytest.raises(UsageError, match="Write INPUTxTARGET"):
+            configs.build({"buckets": wrong})
