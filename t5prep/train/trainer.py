@@ -65,6 +65,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     opened = opening.open_all(config.data, split=config.split)
     manifests = [one.manifest for one in opened]
     unused.check_data(config, manifests)
+    lengths = feeding.shapes(opened, config)
     evaluated = [
         opening.open_split(one, split=config.eval_split) for one in opened if config.eval_split in one.manifest.splits
     ]
@@ -98,7 +99,6 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
-    lengths = feeding.shapes(opened, config)
     packed = manifests[0].settings.layout == "packed"
     step, layout = compiling.compile_shapes(shape, config, layout, layouts, lengths, packed=packed, place=place)
     variables = Variables(

@@ -28,10 +28,10 @@ class Reader(Protocol):
 
 
 class Host(NamedTuple):
-    """Say which rows of a global batch this host reads: part `number` of `count` equal ones."""
+    """Say which rows of a global batch this host reads: part `number` of `hosts` equal ones."""
 
     number: int
-    count: int
+    hosts: int
 
 
 class Windows:
@@ -49,7 +49,7 @@ class Windows:
     ) -> None:
         """Take `shares` rows of a lane's window from each reader; `stream` is the number of the first one's order."""
         self.table, self._readers, self._seed, self._shares = table, readers, seed, shares
-        self.local = table.lanes * table.width // host.count
+        self.local = table.lanes * table.width // host.hosts
         first = host.number * self.local // table.width
         last = ((host.number + 1) * self.local - 1) // table.width
         self._begin = host.number * self.local - first * table.width
