@@ -141,6 +141,7 @@ def arrange(devices: list[Any], *, shard: int = 1) -> Layout:
 def split_axis(name: str, config: Config, shard: int) -> int | None:
     """Return the axis of a variable that is split over `shard` devices, or None where it stays whole.
 
+    >>> from t5prep.train.model.t5_config import ModelConfig
     >>> split_axis("encoder.kv", ModelConfig(), 4), split_axis("encoder.norms", ModelConfig(), 4)
     (3, None)
     >>> split_axis("encoder.kv", ModelConfig(num_heads=6), 4)  # heads are not cut
