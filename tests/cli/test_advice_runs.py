@@ -1,0 +1,104 @@
+"""The commands that sentences, pages and examples advise are run, in a folder that has what they name."""
+
+import json
+import random
+import shlex
+from pathlib import Path
+
+import preparing
+import pytest
+import test_advice
+import training
+from click.testing import CliRunner
+from servers.corpora import publish
+from servers.internet import Internet
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep import cli
+
+pytestmark = pytest.mark.slow  # in all, half a minute of one core
+
+# What an advice leaves open, by the word before it.
+OPEN = {
+    "--model": "runs/sample",
+    "--source": "mine.csv",
+    "--try": "pages.jsonl",
+    "check": "sample:",
+    "prepare": "so_quality",
+}
+NAMES = {
+    "TASK": "so_quality",
+    "RUN": "runs/sample",
+    "DIR": "models/dir",
+    "FOLDER": "models/folder",
+    "FILE": "eval.json",
+}
+NAMES |= {"RUN/eval.json": "runs/sample/eval.json", "USER/NAME": "me/model", "data/x": "data/open", "xx": "mine.csv"}
+# What keeps a command short that a person would run on more.
+SHORT = {"tokenizer train": ["--vocab-size", "300"], "eval": ["--limit", "4"], "predict": ["--max-length", "3"]}
+# The others, and why they are not run here.
+ELSEWHERE = {
+    "plan": "the TPU compiler takes minutes: tests/plan",
+    "train": "a whole training: tests/test_readme.py",
+    "doctor": "a TPU and a bucket: tests/cli/test_doctor.py",
+    "serve": "never ends: tests/train/test_server.py",
+}
+
+
+def _runnable() -> list[tuple[str, str]]:
+    chosen = [(where, text) for where, text in test_advice.advised() if "..." not in text]
+    return [(where, text) for where, text in chosen if text.split()[1] not in ELSEWHERE or "--settings" in text]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that examples name: the sample prepared, a run on it, tables, texts and a filter."""
+    here = tmp_path_factory.mktemp("advice")
+    rows = [
+        {"Id": str(n), "Title": f"Why {n}", "Body": f"It is <b>{n}</b>", "Y": ["HQ", "LQ_EDIT", "LQ_CLOSE"][n % 3],
+         "text": f"a text number {n} of some words", "label": ["good", "bad"][n % 2], "body": f"body {n}"}
+        for n in range(40)
+    ]  # fmt: skip
+    preparing.write_csv(here / "mine.csv", rows)
+    preparing.write_csv(here / "questions.csv", rows[:3])
+    drawn = random.Random(0)
+    words = ["".join(drawn.choices("abcdefghijklmnoprstuvz", k=drawn.randint(2, 9))) for _ in range(600)]
+    for name in ("texts.txt", "wiki.txt"):
+        (here / name).write_text("\n".join(" ".join(drawn.choices(words, k=12)) + "." for _ in range(800)))
+    (here / "pages.jsonl").write_text("".join(json.dumps({"text": row["text"] * 9}) + "\n" for row in rows))
+    (here / "mine.py").write_text("def no_menus(text):\n    return text\n")
+    splits = {"train": 0.5, "validation": 0.5}
+    made = preparing.prepared(
+        here / "mine.csv", here / "data" / "sample", tokenizer="sample:", splits=splits, input_length=32
+    )
+    training.begun(here / "runs" / "sample", made, data=str(here / "data" / "sample"))
+    return here
+
+
+@pytest.mark.parametrize(("where", "text"), _runnable(), ids=str)
+def test_what_is_advised_runs(
+    where: str, text: str, world: Path, internet: Internet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(internet)
+    monkeypatch.chdir(world)
+    monkeypatch.setenv("HF_TOKEN", internet.hub.token)
+    words = [NAMES.get(word, word) for word in shlex.split(text)[1:]]
+    words = [OPEN[words[at - 1]] if word == "x" else word for at, word in enumerate(words)]
+    for place in ("models/sample", "models/folder", "models/dir"):
+        if words[:3] == ["push", "--model", place] and not (world / place).exists():
+            CliRunner().invoke(cli.main, ["export", "--model", "runs/sample", "--out", place], catch_exceptions=False)
+    if words[0] == "export" and (world / words[words.index("--out") + 1]).exists():
+        words[words.index("--out") + 1] += "-again"
+    if words[0] == "prepare" and "data/sample" in words:
+        words[words.index("data/sample")] = "data/sample-again"
+    words += next((more for name, more in SHORT.items() if text.startswith(f"t5prep {name} ")), [])
+    given = "quality: How do I sort a list?\n" if "--as-text" in words else None
+    result = CliRunner().invoke(cli.main, words, input=given)
+    assert result.exit_code == 0, (where, words, result.output[-2000:], result.exception)
+
+
+def test_what_is_not_run_here_is_known() -> None:
+    programs = {text.split()[1] for _, text in test_advice.advised()}
+    assert set(ELSEWHERE) <= programs
+    assert len(_runnable()) >= 20
