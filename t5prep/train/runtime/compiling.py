@@ -83,7 +83,7 @@ def compile_step(
 
 
 def compile_shapes(
-    shape: ModelConfig,
+    shape: Config,
     config: TrainConfig,
     layout: Layout,
     wider: Iterator[Layout],
