@@ -15,7 +15,7 @@ from pipelines import pool
 from pipelines.work import RUNS, Hashed, PrepareBlock
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
-from t5prep.prepare import shard_writer, sorted_runs
+from t5prep.prepare import sorted_runs
 from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates.sketch import Sketch
@@ -23,6 +23,8 @@ from t5prep.prepare.sorted_runs import Run
 
 # Runs that are merged into one: a file each is open, and a range is read from each.
 FAN_IN = 256
+# Records that are merged at a time: some tens of kilobytes of each run.
+MERGED_BYTES = 4 << 20
 # Inside the scratch folder: the rejected rows of all blocks, and where those of each file are among them.
 REJECTED, SEGMENTS = "rejected-of-blocks", "rejected-of-blocks.json"
 
@@ -57,12 +59,11 @@ class SortBlock:
     """Do in a worker what Gathering asks for: prepare a block or hash a file, or merge runs."""
 
     work: PrepareBlock
-    range_bytes: int = shard_writer.RANGE_BYTES
 
     def __call__(self, element: Any) -> SortedSpill | Hashed | MergedRuns:
         """Return the result of an element. Raises SourceError, OutputError."""
         if isinstance(element, MergeRuns):
-            return MergedRuns(element, sorted_runs.merge(element.runs, element.path, range_bytes=self.range_bytes))
+            return MergedRuns(element, sorted_runs.merge(element.runs, element.path, range_bytes=MERGED_BYTES))
         return self.work(element)
 
 

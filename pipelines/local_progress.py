@@ -1,5 +1,6 @@
 """Show on a terminal what a local run has done so far, and hold its token cache within its bound."""
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -13,8 +14,9 @@ from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.shard_writer import WrittenShard
 from t5prep.reading.blocks import Block
 
-# Looking through what is kept takes some milliseconds for ten thousand blocks.
-_LOOK_EVERY = 128
+# What is kept of a block is at most about this many times its text. All that is kept is looked through when so much may
+# have come that a quarter of the room is full, or a 64th of the limit: seldom enough that the work is linear in blocks.
+_KEPT_OF_TEXT = 2
 
 
 class LocalProgress:
@@ -27,6 +29,7 @@ class LocalProgress:
         self._began = time.time()
         self._blocks = self._found = self._bytes_found = self._placed = 0
         self._writing: Progress | None = None
+        self._room, self._since = math.inf, 0
         self._bound()
 
     def __call__(self, element: Any, result: Any) -> None:
@@ -40,7 +43,8 @@ class LocalProgress:
         self._blocks += 1
         self._found += result.found
         self._bytes_found += element.size if result.found else 0
-        if self._blocks % _LOOK_EVERY == 0:
+        self._since += element.size
+        if _KEPT_OF_TEXT * self._since >= max(self._room / 4, self._limit / 64):
             self._bound()
 
     def close(self) -> None:
@@ -64,4 +68,5 @@ class LocalProgress:
 
     def _bound(self) -> None:
         if self._kept:
-            token_cache.bound(self._kept, limit=self._limit, began=self._began)
+            self._room = token_cache.bound(self._kept, limit=self._limit, began=self._began)
+        self._since = 0

@@ -166,7 +166,7 @@ def wired(
         plan = shuffle_plan.for_source(source_bytes)
         pieces, counted, hashed, lines, sketches = elements | "PrepareBlocks" >> shuffle.PrepareBlocks(work, plan)
     else:
-        sort = SortBlock(work, shared.range_bytes)
+        sort = SortBlock(work)
         counted, hashed, sketches = elements | "PrepareBlocks" >> transforms.PrepareBlocks(sort, pool)
     blocks = counted | "SumBlocks" >> transforms.summed(BlockTotals)
     specs = blocks | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.drawn_by_id)
@@ -203,7 +203,7 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
     try:
         if work.job.settings.limit is None:
             local.ahead(
-                SortBlock(work, shared.range_bytes),
+                SortBlock(work),
                 itertools.islice(_first(work, block_bytes=shared.block_bytes), HEAD_START * workers),
             )
         yield local.name

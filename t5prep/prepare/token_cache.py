@@ -3,9 +3,11 @@
 A run that was killed finds what it had done, and a run that differs only in seed, splits, shards or layout finds all.
 """
 
+import collections
 import contextlib
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -118,23 +120,38 @@ def _cast(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
     return table
 
 
-def bound(folder: Path, *, limit: int, began: float) -> None:
-    """Remove blocks, the longest unused first, until they fit into `limit` bytes.
+def bound(folder: Path, *, limit: int, began: float) -> float:
+    """Remove blocks, the longest unused first, until they fit into `limit` bytes; return how many more bytes fit.
 
-    Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept.
+    Those used since `began` stay, for a run that begins again: where they alone are too many, no more are kept, and
+    infinity is returned. No list of all blocks is made, for there may be a million.
     """
-    blocks_by_age = sorted(_blocks(folder), key=lambda item: item[1].st_mtime)
-    total = sum(status.st_size for _, status in blocks_by_age)
-    for path, status in blocks_by_age:
-        if total <= limit or status.st_mtime >= began:
-            break
-        path.unlink(missing_ok=True)
-        total -= status.st_size
+    total, unused = 0, collections.Counter[int]()
+    for _, status in _blocks(folder):
+        total += status.st_size
+        if status.st_mtime < began:
+            unused[int(status.st_mtime)] += status.st_size
+    if total > limit and unused:
+        total = _remove(folder, unused, total=total, limit=limit, began=began)
     full = folder / _FULL
     if total > limit:
         full.touch()
-    else:
-        full.unlink(missing_ok=True)
+        return math.inf
+    full.unlink(missing_ok=True)
+    return limit - total
+
+
+def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit: int, began: float) -> int:
+    """Remove the longest unused blocks, given the bytes that were last used in each second; return the bytes that are left."""
+    left, latest, seconds = total, 0, sorted(unused, reverse=True)
+    while seconds and left > limit:
+        latest = seconds.pop()
+        left -= unused[latest]
+    for path, status in _blocks(folder):
+        if total > limit and status.st_mtime < began and int(status.st_mtime) <= latest:
+            path.unlink(missing_ok=True)
+            total -= status.st_size
+    return total
 
 
 def _path(folder: Path, name: str) -> Path:

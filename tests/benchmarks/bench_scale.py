@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -64,7 +64,7 @@ def highest(pid: int) -> int:
 
 def watched(command: list[str]) -> tuple[float, Peak]:
     """Run a command, and return the CPU seconds (user and system) and the memory of it and all below it."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     first = worker = together = 0
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -99,9 +99,9 @@ def spill_of(block: Block, *, record: bytes) -> SortedSpill:
 
 
 def prepare(
-    out: Path, *, source: str, block_bytes: int, shards: int, workers: int, cache: str, sort_only: bool
+    out: Path, *, source: str, block_bytes: int, shards: int, workers: int, cache: str, sort_only: bool, runner: str
 ) -> None:
-    """Prepare the rows with the code that everybody uses, in blocks of a few rows."""
+    """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
     from pipelines import prepare as preparing
     from pipelines import work
     from t5prep import sources
@@ -128,8 +128,38 @@ def prepare(
         none, sort = TokenizedBlock(None, False), functools.partial(spill_of, record=record)
         work._loaded = lambda _: (lambda block: none, lambda _, block: sort(block))
     settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
+    results = remembered_results()
+    preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))
+    kept = Path(cache) if cache else None
     preparing.prepare(
-        settings, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=Path(cache) if cache else None
+        settings, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=kept, runner=runner
+    )
+    if runner != "local":
+        size = sum(file.bytes for file in resolved.files)
+        print(f"{'':>10} {' '.join(pieces(results[0], name, size) for name in ('range_bytes', 'shard_bytes'))}")
+
+
+def remembered_results() -> list[Any]:
+    """Return a list that the result of every pipeline that is run will be in."""
+    import apache_beam as beam
+
+    results: list[Any] = []
+    run = beam.Pipeline.run
+    beam.Pipeline.run = lambda self, *how: results.append(run(self, *how)) or results[-1]
+    return results
+
+
+def pieces(result: Any, name: str, source_bytes: int) -> str:
+    """Return in words how many pieces of records were shuffled at one place, of what sizes."""
+    from apache_beam.metrics import MetricsFilter
+
+    (found,) = result.metrics().query(MetricsFilter().with_name(name))["distributions"] or [None]
+    if found is None:
+        return f"{name}: not counted by this engine."
+    told = found.committed
+    return (
+        f"{name}: {told.count:,} pieces, {told.sum / source_bytes:.2f} bytes of each of the source's, "
+        f"{byte_sizes.text(told.mean)} on average, {byte_sizes.text(told.max)} at most."
     )
 
 
@@ -138,12 +168,21 @@ def prepare(
 @click.option("--rows", default=2, help="Rows of a block.")
 @click.option("--shards", default=0, help="Shards; 0: one for 64 blocks, as blocks of 2 MiB have, at most 16,384.")
 @click.option("--workers", default=2)
+@click.option("--runner", default="local", help="An engine instead of this machine's processes: prism, flink.")
 @click.option("--sort-only", is_flag=True, help="Do not tokenize; one process.")
 @click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
 @click.option("--one", default="", hidden=True)
 def main(
-    blocks: tuple[int, ...], rows: int, shards: int, workers: int, sort_only: bool, kept: bool, scratch: str, one: str
+    blocks: tuple[int, ...],
+    rows: int,
+    shards: int,
+    workers: int,
+    runner: str,
+    sort_only: bool,
+    kept: bool,
+    scratch: str,
+    one: str,
 ) -> None:
     """Print a line for each number of blocks."""
     if one:
@@ -157,7 +196,7 @@ def main(
             how = {
                 "out": f"{folder}/out", "source": f"{folder}/rows", "block_bytes": rows * row_bytes,
                 "shards": shards or min(16_384, -(-count // 64)), "workers": 0 if sort_only else workers,
-                "cache": f"{folder}/cache" if kept else "", "sort_only": sort_only,
+                "cache": f"{folder}/cache" if kept else "", "sort_only": sort_only, "runner": runner,
             }  # fmt: skip
             began = time.monotonic()
             module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]

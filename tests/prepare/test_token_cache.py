@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,13 +19,17 @@ import pytest
 from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
 
+from pipelines.local_progress import LocalProgress
 from t5prep import cli
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify
 from t5prep.errors import UsageError
 from t5prep.io import byte_sizes, cache_folder
 from t5prep.prepare import token_cache
-from t5prep.sources import sample
+from t5prep.prepare.block_sorter import SortedSpill
+from t5prep.reading.blocks import Block
+from t5prep.reading.formats import Format
+from t5prep.sources import RawFile, sample
 
 SAMPLE = sample.tokenizer_path()
 
@@ -131,15 +137,30 @@ def test_the_longest_unused_go_first_and_what_this_run_used_stays(tmp_path: Path
         os.utime(tmp_path / name[:2] / f"{name}.arrow", (1000 + age, 1000 + age))
     size = sum(path.stat().st_size for path in files_of(tmp_path)) // 6
     assert token_cache.find(tmp_path, names[0]) is not None  # used now
-    token_cache.bound(tmp_path, limit=3 * size, began=time.time() - 60)
+    assert 0 <= token_cache.bound(tmp_path, limit=3 * size, began=time.time() - 60) < size
     assert {path.stem for path in files_of(tmp_path)} == {names[0], names[4], names[5]}
-    token_cache.bound(tmp_path, limit=size // 2, began=time.time() - 60)
+    assert token_cache.bound(tmp_path, limit=size // 2, began=time.time() - 60) == math.inf
     assert {path.stem for path in files_of(tmp_path)} == {names[0]}
     token_cache.keep(tmp_path, "99zz", table)
     assert len(files_of(tmp_path)) == 1  # full: nothing more is kept
     token_cache.bound(tmp_path, limit=9 * size, began=time.time())
     token_cache.keep(tmp_path, "99zz", table)
     assert len(files_of(tmp_path)) == 2
+
+
+def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking takes as long as there are blocks: every so many blocks would be quadratic."""
+    looks: list[int] = []
+    monkeypatch.setattr(token_cache, "bound", lambda *_, limit, **__: looks.append(1) or max(0, limit - watch_bytes[0]))
+    monkeypatch.setattr(cache_folder, "limit", lambda: 1_000_000)
+    watch_bytes = [0]
+    watch = LocalProgress(SimpleNamespace(kept=str(tmp_path)), total=0)  # type: ignore[arg-type]
+    block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 1, 0, 100)
+    spill = SortedSpill("a.csv", 1, 1, 1, {}, {}, b"", {})
+    for _ in range(10_000):  # as many bytes as the limit
+        watch_bytes[0] += block.size
+        watch(block, spill)
+    assert 5 < len(looks) < 200
 
 
 def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
