@@ -1,7 +1,7 @@
 """Sort a corpus on one machine: each block becomes a sorted run, and runs are merged as soon as there are many of them.
 
-No more runs than FAN_IN of each size are ever there, and each record is copied once for each FAN_IN-fold of blocks, so the
-work is linear in bytes and memory does not depend on the corpus. Nothing here imports Beam.
+No more runs than FAN_IN of each size are ever there, and each record is copied once for each FAN_IN-fold of blocks and at
+most once in the end, so the work is linear in bytes and memory does not depend on the corpus. Nothing here imports Beam.
 """
 
 import dataclasses
@@ -23,6 +23,8 @@ from t5prep.prepare.sorted_runs import Run
 
 # Runs that are merged into one: a file each is open, and a range is read from each.
 FAN_IN = 256
+# Runs that are left in the end: every shard reads a slice of each.
+MOST_RUNS = 64
 # Records that are merged at a time: some tens of kilobytes of each run.
 MERGED_BYTES = 4 << 20
 # Inside the scratch folder: the rejected rows of all blocks, and where those of each file are among them.
@@ -86,8 +88,9 @@ class Gathering:
     def finish(self) -> Iterator[Hashed | Sketch | BlockTotals]:
         """Yield what is still to come, and at last the totals. The runs that are left are few, whatever the corpus."""
         yield from self._drained()
-        while len(runs := sorted((run for level in self._levels.values() for run in level), key=_size)) > self._fan_in:
-            smallest = runs[: min(self._fan_in, len(runs) - self._fan_in + 1)]
+        most = min(self._fan_in, MOST_RUNS)
+        while len(runs := sorted((run for level in self._levels.values() for run in level), key=_size)) > most:
+            smallest = runs[: min(self._fan_in, len(runs) - most + 1)]
             self._levels = {0: runs[len(smallest) :]}
             yield from self._merge(-1, smallest)
             yield from self._drained()
