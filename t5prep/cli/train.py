@@ -41,6 +41,13 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option(
     "--dry-run", is_flag=True, help="With --tpu: compile the step for that TPU and say whether it fits; no run."
 )
+@click.option(
+    "--profile",
+    default=0,
+    type=click.IntRange(min=0),
+    metavar="STEPS",
+    help="Record so many steps for TensorBoard's profiler, after the first ones.",
+)
 @click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")
 @_output.as_json
 def command(
@@ -53,6 +60,7 @@ def command(
     tpu: str | None,
     gpus: bool,
     dry_run: bool,
+    profile: int,
     replicas: int,
     as_json: bool,
 ) -> None:
@@ -78,7 +86,7 @@ def command(
         return
     if tpu is not None:
         _plan.warn(interface.configuration(**chosen), tpu=tpu)
-    result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas)
+    result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
     from t5prep.train.runtime import hosts
 
     if not hosts.writes():

@@ -3,7 +3,7 @@
 They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may be stored in slices.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,10 +18,21 @@ from t5prep.train.runtime.state import Index, Variables, place
 STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-def write(prefix: str, variables: Variables) -> None:
-    """Write this host's part of a run's variables; `prefix.index` appears when all hosts have written."""
+Part = tuple[str, str, np.ndarray]  # a tensor's name, the slice of it that the values are, and the values
+
+
+def copied(variables: Variables) -> list[Part]:
+    """Return a copy, in this host's memory, of the parts that this host writes.
+
+    The next step may reuse the variables' memory, also where a CPU device shares it with numpy.
+    """
+    return [(name, spec, np.array(values)) for name, spec, values in _parts(variables)]
+
+
+def write(prefix: str, parts: Sequence[Part]) -> None:
+    """Write this host's parts of a run's variables; `prefix.index` appears when all hosts have written."""
     own = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
-    if parts := list(_parts(variables)):  # empty if another host holds the first copy of every tensor
+    if parts:  # empty if another host holds the first copy of every tensor
         names, specs, values = map(list, zip(*parts, strict=True))
         tf.raw_ops.SaveV2(prefix=own, tensor_names=names, shape_and_slices=specs, tensors=values)
     if own == prefix:
@@ -94,12 +105,12 @@ def slice_spec(shape: tuple[int, ...], index: Index) -> str:
     return f"{' '.join(map(str, shape))} {':'.join(parts)}"
 
 
-def _parts(variables: Variables) -> Iterator[tuple[str, str, Any]]:
-    """Yield each part that this host writes: (name, slice, values). Of equal parts, one host writes the first copy."""
+def _parts(variables: Variables) -> Iterator[Part]:
+    """Yield each part that this host writes. Of equal parts, one host writes the first copy."""
     for name, array in _named(variables):
         for shard in array.addressable_shards:
             if shard.replica_id == 0:
-                yield name, slice_spec(array.shape, shard.index), tf.constant(np.asarray(shard.data))
+                yield name, slice_spec(array.shape, shard.index), np.asarray(shard.data)
 
 
 def _named(variables: Variables) -> Iterator[tuple[str, Any]]:

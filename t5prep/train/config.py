@@ -17,7 +17,6 @@ from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.train import bucket_lengths, evaluation_numbers, other_names, unused
-from t5prep.train.schedules import ENDLESS
 from t5prep.train.schedules import NAMES as SCHEDULES
 
 
@@ -261,5 +260,5 @@ def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[A
     A field that the other configuration does not have differs, too.
     """
     now = json.loads(dumps(ours))
-    free = FREE | (_LENGTH if ours.schedule in ENDLESS else set())
+    free = FREE | _LENGTH  # `lengthening` checks the length
     return {key: (theirs.get(key), value) for key, value in now.items() if key not in free and theirs.get(key) != value}

@@ -70,6 +70,7 @@ def train(
     tpu: str | None = None,
     gpus: bool = False,
     replicas: int = 1,
+    profile: int = 0,
 ) -> "Result":
     """Train a T5 on prepared data, or an encoder on data with classes, or resume the run that is in `out`.
 
@@ -87,6 +88,7 @@ def train(
         tpu: On a TPU: its name, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
         replicas: Logical CPU devices, for tests.
+        profile: Record a trace of this many steps in `out`/tensorboard, for TensorBoard's profiler.
 
     Returns:
         The run's directory, its number of steps, its best checkpoint, and that checkpoint's evaluation
@@ -104,7 +106,7 @@ def train(
     from t5prep.train import trainer
 
     config = configuration(data=data, out=out, model=model, recipe=recipe, tokenizer=tokenizer, settings=settings)
-    return trainer.train(config, tpu=tpu, gpus=gpus, replicas=replicas)
+    return trainer.train(config, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
 
 
 def evaluate(

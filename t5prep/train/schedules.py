@@ -16,9 +16,6 @@ NAMES = (
     *("inverse_sqrt", "warmup_inverse_sqrt"),
 )
 
-# Schedules that do not depend on the number of steps: a longer run has the same first steps as a shorter one.
-ENDLESS = ("constant", "warmup_constant", "inverse_sqrt", "warmup_inverse_sqrt")
-
 
 def schedule(
     name: str,

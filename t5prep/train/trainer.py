@@ -13,15 +13,26 @@ from typing import Any
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.train import adapters, checkpoint_tensors, feeding, mixture_metrics, run, unused
 from t5prep.train import checkpoint as checkpoints
+<<<<<<< HEAD
+=======
+from t5prep.train import checkpoint_tensors, lengthening, memory, run, unused
+>>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
 from t5prep.train.checkpoint import State
+from t5prep.train.checkpoint_writer import CheckpointWriter
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import opening, steps_per_epoch
 from t5prep.train.evaluate import Evaluation, Evaluator
 from t5prep.train.loop import Stepper
+<<<<<<< HEAD
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.weights import draw
 from t5prep.train.parts import dtype_of, schedule_of, shape_of
+=======
+from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.parts import dtype_of, schedule_of
+from t5prep.train.profiling import StepProfile
+>>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
 from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
@@ -41,17 +52,20 @@ class Result:
     stopped_early: bool
 
 
-def train(config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1) -> Result:
+def train(
+    config: TrainConfig, *, tpu: str | None = None, gpus: bool = False, replicas: int = 1, profile: int = 0
+) -> Result:
     """Train, or resume the run that is in `config.out`; same data and same settings give the same losses.
 
-    Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. Raises T5prepError, also when
+    Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. `profile`: record a trace of so
+    many steps (`profiling`). Raises T5prepError, also when
     SIGTERM or SIGINT stopped it, after saving: the same call then resumes from there.
     """
     with hosts.together():
-        return _train(config, functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas))
+        return _train(config, functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas), profile=profile)
 
 
-def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
+def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile: int) -> Result:
     """Train, as `train` does, on the devices that `open_devices` opens."""
     began = time.monotonic()
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
@@ -72,9 +86,13 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     tokenizer = run.open_tokenizer(manifests[0], name=config.tokenizer)
     data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
+<<<<<<< HEAD
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
         raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
+=======
+    steps = lengthening.steps_of(config, in_epoch=in_epoch)
+>>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
     rate = schedule_of(config, steps=steps)
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
@@ -92,9 +110,16 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     state = State(step=0, config=dataclasses.asdict(config), metric=config.metric, **identity)
     newest = checkpoints.last(config.out)
     if newest:
+<<<<<<< HEAD
         checkpoints.check(*newest, config=config, **identity)
+=======
+        checkpoints.check(*newest, config=config, data=data, tokenizer=tokenizer.sha256)
+        other_length = lengthening.check(
+            config, newest[1].config, made=newest[1].step, in_epoch=in_epoch, where=newest[0]
+        )
+>>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
         state = dataclasses.replace(newest[1], config=state.config, data=data)
-        say(f"Going on with {config.out} at step {state.step:,}.")
+        say(f"Going on with {config.out} at step {state.step:,}. {other_length}".rstrip())
     run.check_begin(config.out)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
@@ -137,6 +162,11 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
     if padding := feeding.cost_of_padding(opened, shares):
         say(padding)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
+<<<<<<< HEAD
+=======
+    parameters = sum(math.prod(own.shape) for own in weight_layouts(shape).values())
+    held = memory.Held.by(layout, shape, step.slot_shapes, batch=config.batch)
+>>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
     say(
         f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
         f"{layout.words}, {config.dtype}."
@@ -149,9 +179,8 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
         return step % config.log_every == 0 or step == steps
 
     def save(state: State) -> None:
-        write = functools.partial(checkpoint_tensors.write, variables=stepper.variables)
-        checkpoints.save(config.out, write, state=state, keep=config.keep)
         log.flush()
+        writer.save(stepper.variables, state=state)
 
     def score(state: State, *, saved_already: bool) -> State:
         """Return the state with its evaluation; log it and write it to its checkpoint, or to a new one if best."""
@@ -160,23 +189,32 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
         state, improved = _evaluated(state, mixture_metrics.joined(names, each))
         log.record(state.step, state.metrics, prefix=f"{config.eval_split}_")
         if saved_already:
-            checkpoints.describe(config.out, state=state, keep=config.keep)
+            writer.describe(state)
         elif improved or _exhausted(state, config):
             save(state)
         log.flush()
         return state
 
+<<<<<<< HEAD
     with _Signals() as signals:
         batches = feeding.device_batches(opened, config, layout=layout, start_step=state.step)
+=======
+    writing = CheckpointWriter(config.out, keep=config.keep)
+    with _Signals() as signals, writing as writer, memory.explained(config, held):
+        batches = device_batches(opened, config, layout=layout, start_step=state.step)
+>>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=logged, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         if state.step and due(state.step, eval_every) and not state.metrics:  # it stopped before its evaluation
             state = score(state, saved_already=True)
         now, stopped_early = state.step, _exhausted(state, config)
+        traced = StepProfile(config.out, steps=profile, first=now)
         log.restart(now)
         while now < steps and not stopped_early and not signals.stop(now):
             stepper.begin()
             now = stepper.number
+            traced.step(now, stepper.variables.step)
+            writer.check()
             looking = due(now, save_every) or due(now, eval_every) or now == steps or signals.stop(now)
             for done in stepper.ended(ahead=0) if looking else stepper.ended():
                 if done.metrics:
@@ -193,6 +231,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout]) -> Result:
                 state = score(state, saved_already=saving)
                 stopped_early = _exhausted(state, config)
             log.restart(now)
+        traced.finish(stepper.variables.step)
     unscored = due(now, eval_every) and not state.metrics
     if unscored or (now < steps and not stopped_early):
         raise T5prepError(f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.")

@@ -44,7 +44,7 @@ def _variables(value: float = 1.0, *, shard: int = 1, replicas: int = 1, **names
 
 
 def _tensors(value: float = 1.0, **how: Any) -> Callable[[str], None]:
-    return functools.partial(checkpoint_tensors.write, variables=_variables(value, **how))
+    return functools.partial(checkpoint_tensors.write, parts=checkpoint_tensors.copied(_variables(value, **how)))
 
 
 def test_last_and_best_are_kept(tmp_path: Path) -> None:

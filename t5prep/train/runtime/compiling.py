@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from t5prep.errors import UsageError
+from t5prep.errors import T5prepError, UsageError
+from t5prep.train import memory
 from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import Config
 from t5prep.train.progress import duration, say
@@ -73,7 +74,8 @@ def compile_step(
             run = compile_program(lowered.program, place=place, say=say)
         except DoesNotFitError as error:
             if (following := next(wider, None)) is None:
-                raise
+                held = memory.Held.by(layout, shape, lowered.slot_shapes, batch=config.batch)
+                raise T5prepError(memory.sentence(error.reason, config, held)) from error
             say(f"It does not fit {layout.words}: trying {following.words}.")
             layout = following
             del error

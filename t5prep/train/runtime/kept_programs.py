@@ -67,6 +67,7 @@ class DoesNotFitError(T5prepError):
     """Say that a program needs more memory than a device has."""
 
     def __init__(self, reason: str) -> None:
+        self.reason = reason  # the compiler's own words
         super().__init__(
             f"The program does not fit into the memory of a device ({reason}). Split the model over several: "
             "--set shard=auto; or see what else would fit: t5prep plan"

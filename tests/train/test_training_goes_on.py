@@ -1,0 +1,51 @@
+"""Runs that get more steps, and runs whose steps are recorded for TensorBoard."""
+
+from pathlib import Path
+
+import pytest
+import training
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+jax = pytest.importorskip("jax", reason="jax is not installed")
+
+from t5prep.errors import T5prepError, UsageError  # noqa: E402
+from t5prep.train import checkpoint as checkpoints  # noqa: E402
+from t5prep.train import trainer  # noqa: E402
+from t5prep.train.loop import Stepper  # noqa: E402
+
+
+def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
+    toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = trainer.train(training.config(data, shape, toys / "whole", steps=8))
+    trainer.train(training.config(data, shape, toys / "longer", steps=4))
+    longer = trainer.train(training.config(data, shape, toys / "longer", steps=8))
+    assert "The run has 8 steps now, instead of 4." in capsys.readouterr().err
+    assert longer.evaluation == whole.evaluation
+    assert training.losses(longer.run) == training.losses(whole.run)
+    assert [state.step for _, state in checkpoints.found(longer.run)] == [4, 8]
+    ended = {"schedule": "linear", "warmup": 2}
+    trainer.train(training.config(data, shape, toys / "ended", steps=4, **ended))
+    with pytest.raises(UsageError, match="schedule=linear depends on that, so step 4 had a rate"):
+        trainer.train(training.config(data, shape, toys / "ended", steps=8, **ended))
+
+
+def test_recorded_steps_are_a_trace_that_tensorboard_reads(
+    toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer.train(training.config(data, shape, toys / "traced", steps=8), profile=2)
+    assert "The profile is written. See it: tensorboard --logdir" in capsys.readouterr().err
+    (trace,) = (toys / "traced" / "tensorboard").glob("plugins/profile/*/*.xplane.pb")
+    planes = [plane.name for plane in jax.profiler.ProfileData.from_file(str(trace)).planes]
+    assert any("CPU" in name for name in planes), planes
+
+
+def test_a_device_that_runs_out_of_memory_is_one_sentence(
+    toys: Path, data: str, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(_: Stepper) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.")
+
+    monkeypatch.setattr(Stepper, "begin", exhausted)
+    with pytest.raises(T5prepError, match=r"does not fit .* What should fit: --set accumulate=2, or --set remat=true"):
+        trainer.train(training.config(data, shape, toys / "exhausted"))
