@@ -111,13 +111,8 @@ def writer(weights: Mapping[str, Any]) -> Callable[[str], None]:
     from t5prep.train import checkpoint_tensors
     from t5prep.train.runtime.state import Variables
 
-<<<<<<< HEAD
     variables = Variables(jax.device_put(dict(weights)), {name: {} for name in weights}, jax.numpy.int32(0))
-    return functools.partial(checkpoint_tensors.write, variables=variables)
-=======
-    variables = Variables(jax.device_put(dict(weights)), {}, jax.numpy.int32(0))
     return functools.partial(checkpoint_tensors.write, parts=checkpoint_tensors.copied(variables))
->>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
 
 
 def losses(run: Path | str) -> dict[int, float]:

@@ -2,43 +2,32 @@
 
 import dataclasses
 import functools
-import math
 import operator
-import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from t5prep.errors import T5prepError, TokenizerError, UsageError
-from t5prep.train import adapters, checkpoint_tensors, feeding, mixture_metrics, run, unused
+from t5prep.train import adapters, checkpoint_tensors, feeding, lengthening, memory, mixture_metrics, run, unused
 from t5prep.train import checkpoint as checkpoints
-<<<<<<< HEAD
-=======
-from t5prep.train import checkpoint_tensors, lengthening, memory, run, unused
->>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
 from t5prep.train.checkpoint import State
 from t5prep.train.checkpoint_writer import CheckpointWriter
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import opening, steps_per_epoch
 from t5prep.train.evaluate import Evaluation, Evaluator
 from t5prep.train.loop import Stepper
-<<<<<<< HEAD
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.weights import draw
 from t5prep.train.parts import dtype_of, schedule_of, shape_of
-=======
-from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.parts import dtype_of, schedule_of
 from t5prep.train.profiling import StepProfile
->>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
 from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.kept_programs import place_of
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import Variables, put_step, put_weights, zero_slots
+from t5prep.train.signals import Signals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +47,8 @@ def train(
     """Train, or resume the run that is in `config.out`; same data and same settings give the same losses.
 
     Every host of a run calls this. `tpu`, `gpus`, `replicas`: see `devices.open_layout`. `profile`: record a trace of so
-    many steps (`profiling`). Raises T5prepError, also when
-    SIGTERM or SIGINT stopped it, after saving: the same call then resumes from there.
+    many steps (`profiling`). Raises T5prepError, also when SIGTERM or SIGINT stopped it, after saving: the same call then
+    resumes from there.
     """
     with hosts.together():
         return _train(config, functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas), profile=profile)
@@ -86,13 +75,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     tokenizer = run.open_tokenizer(manifests[0], name=config.tokenizer)
     data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
-<<<<<<< HEAD
-    steps = config.steps or math.ceil(config.epochs * in_epoch)
-    if not steps:
-        raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
-=======
     steps = lengthening.steps_of(config, in_epoch=in_epoch)
->>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
     rate = schedule_of(config, steps=steps)
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
@@ -110,14 +93,10 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     state = State(step=0, config=dataclasses.asdict(config), metric=config.metric, **identity)
     newest = checkpoints.last(config.out)
     if newest:
-<<<<<<< HEAD
         checkpoints.check(*newest, config=config, **identity)
-=======
-        checkpoints.check(*newest, config=config, data=data, tokenizer=tokenizer.sha256)
         other_length = lengthening.check(
             config, newest[1].config, made=newest[1].step, in_epoch=in_epoch, where=newest[0]
         )
->>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
         state = dataclasses.replace(newest[1], config=state.config, data=data)
         say(f"Going on with {config.out} at step {state.step:,}. {other_length}".rstrip())
     run.check_begin(config.out)
@@ -162,11 +141,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     if padding := feeding.cost_of_padding(opened, shares):
         say(padding)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
-<<<<<<< HEAD
-=======
-    parameters = sum(math.prod(own.shape) for own in weight_layouts(shape).values())
     held = memory.Held.by(layout, shape, step.slot_shapes, batch=config.batch)
->>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
     say(
         f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
         f"{layout.words}, {config.dtype}."
@@ -195,14 +170,9 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
         log.flush()
         return state
 
-<<<<<<< HEAD
-    with _Signals() as signals:
-        batches = feeding.device_batches(opened, config, layout=layout, start_step=state.step)
-=======
     writing = CheckpointWriter(config.out, keep=config.keep)
-    with _Signals() as signals, writing as writer, memory.explained(config, held):
-        batches = device_batches(opened, config, layout=layout, start_step=state.step)
->>>>>>> b83ce86 (Checkpoints are written beside training; a run may get more steps; steps are recorded for TensorBoard; memory exhausted is one sentence)
+    with Signals() as signals, writing as writer, memory.explained(config, held):
+        batches = feeding.device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=logged, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         if state.step and due(state.step, eval_every) and not state.metrics:  # it stopped before its evaluation
@@ -264,34 +234,3 @@ def _evaluated(state: State, metrics: dict[str, float]) -> tuple[State, bool]:
 
 def _exhausted(state: State, config: TrainConfig) -> bool:
     return 0 < config.patience <= state.stale
-
-
-class _Signals:
-    """Remember SIGTERM and SIGINT while the loop runs, instead of ending the process at once."""
-
-    def __init__(self) -> None:
-        self.received = ""
-        self._asked = -1
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> "_Signals":
-        # Several hosts end after the same step: jax tells all of them when one has received a signal.
-        if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, self._remember)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def stop(self, step: int) -> bool:
-        """Return whether the run ends after this step."""
-        if step > self._asked and hosts.count() > 1:
-            self._asked = step
-            self.received = self.received or ("SIGTERM" if hosts.stopping(step) else "")
-        return bool(self.received)
-
-    def _remember(self, number: int, _: object) -> None:
-        self.received = signal.Signals(number).name
-        say(f"{self.received}: saving after the steps that are under way.")

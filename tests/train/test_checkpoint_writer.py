@@ -22,7 +22,7 @@ def state(step: int) -> State:
 
 
 def variables(value: float) -> Variables:
-    return Variables({"a": jax.numpy.full((4, 4), value)}, {}, jax.numpy.int32(0))
+    return Variables({"a": jax.numpy.full((4, 4), value)}, {"a": {}}, jax.numpy.int32(0))
 
 
 add_one = jax.jit(lambda own: jax.tree.map(lambda x: x + 1, own), donate_argnums=0)
