@@ -36,10 +36,10 @@ def warn(config: Any, *, tpu: str) -> None:
 
     Nothing is compiled.
     """
-    from t5prep.plan.question import recall
+    from t5prep.plan.extending import recalled
 
     try:
-        answer = recall(question_of(config, tpu=tpu))
+        answer = recalled(question_of(config, tpu=tpu))
     except T5prepError:
         return  # no plan for this machine, model or data: the training itself reports what is wrong
     if answer and not answer.fits:
@@ -51,30 +51,43 @@ def warn(config: Any, *, tpu: str) -> None:
 
 
 def print_one(
-    question: Any, *, rows: int | None = None, price: float | None = None, quick: bool = False, as_json: bool
+    question: Any,
+    *,
+    rows: int | None = None,
+    price: float | None = None,
+    quick: bool = False,
+    largest: bool = False,
+    exact: bool = False,
+    as_json: bool,
 ) -> None:
     """Print the answer to a question, the largest batch, and advice if it does not fit, each as soon as it is known."""
     from t5prep.plan import interface, report
 
-    for plan in interface.stages(question, rows=rows, price=price, search=not quick):
+    options = {"search": not quick, "largest": largest, "exact": exact}
+    printed: Any = None
+    for plan in interface.stages(question, rows=rows, price=price, say=_output.say, **options):
+        before, printed = printed, plan
         if as_json:
             continue
-        if plan.advice:
-            click.echo(report.advice_line(plan.advice[-1].words, plan.advice[-1].answer))
-        elif plan.searched:
-            largest = plan.largest.question if plan.largest else None
-            click.echo(
-                f"  largest batch {largest.settings.batch} ({largest.rows} on each device)"
-                if largest
-                else "  largest batch none: not even the smallest fits"
-            )
-        else:
+        if before is None:
             click.echo("\n".join(report.lines(plan.answer, model=question.settings.model)))
             if plan.epoch:
                 click.echo(report.epoch_line(plan.epoch, chips=question.tpu.chips))
-            if not quick:
-                _output.say("Looking for the largest batch; every guess is compiled.")
+            if not quick and not plan.fits:
+                _output.say("Looking for what would fit.")
+        elif plan.searched and not before.searched:
+            click.echo(_largest_line(plan.largest))
+        elif len(plan.advice) > len(before.advice):
+            click.echo(report.advice_line(plan.advice[-1].words, plan.advice[-1].answer))
     if as_json:
-        _output.print_json(plan.to_json())
-    elif plan.searched and not plan.fits and not plan.advice:
+        _output.print_json(printed.to_json())
+    elif printed.advised and not printed.advice:
         click.echo("  would fit     nothing that was tried: take a smaller model, or another optimizer")
+
+
+def _largest_line(largest: Any) -> str:
+    """Return the line about the largest batch that fits; `largest` is its answer, or None."""
+    if largest is None:
+        return "  largest batch none: not even the smallest fits"
+    about = "about " if largest.extended else ""
+    return f"  largest batch {about}{largest.question.settings.batch} ({largest.question.rows} on each device)"

@@ -66,10 +66,14 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Hold the compiler's answer to a question; its `weight_bytes` and `slot_bytes` are those of one device."""
+    """Hold the compiler's answer to a question; its `weight_bytes` and `slot_bytes` are those of one device.
+
+    `extended`: the figures come from models of fewer layers (`extending`).
+    """
 
     question: Question
     compiled: Compiled
+    extended: bool = False
 
     @property
     def fits(self) -> bool:

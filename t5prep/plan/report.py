@@ -7,12 +7,14 @@ from typing import Any
 
 from t5prep.io import byte_sizes
 from t5prep.plan.chips import GIB
+from t5prep.plan.extending import ERROR
 from t5prep.plan.lengths import Choice
 from t5prep.plan.question import Answer, Question
 from t5prep.train import parts
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.lora import parameters
 
+EXTENDED = f"from models of two and three layers, within {ERROR:.0%} of all layers compiled (--exact)"
 A_MODEL = "the compiler's own model of the chip, not a measurement"
 
 
@@ -50,6 +52,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "optimizer_bytes": compiled.slot_bytes,
         "temporary_bytes": compiled.temp_bytes,
         "program_bytes": compiled.program_bytes,
+        "exact": not answer.extended,
         "tpu": question.tpu.name,
         "devices": question.tpu.devices,
         "chips": question.tpu.chips,
@@ -83,7 +86,7 @@ def lines(answer: Answer, *, model: str) -> list[str]:
     if not answer.fits:
         state = (compiled.weight_bytes + compiled.slot_bytes) / GIB
         text.append(f"  DOES NOT FIT  a device needs {room}; weights and optimizer are {state:.2f} GiB of it")
-        return text
+        return text + ([f"  note          {EXTENDED}"] if answer.extended else [])
     text += [
         f"  fits          {room}, on each device",
         f"    weights     {compiled.weight_bytes / GIB:6.2f} GiB",
@@ -104,6 +107,8 @@ def lines(answer: Answer, *, model: str) -> list[str]:
         )
     if settings.lora:
         text.append(lora_line(question))
+    if answer.extended:
+        text.append(f"  note          {EXTENDED}")
     if chip.note:
         text.append(f"  note          {chip.note}")
     return text

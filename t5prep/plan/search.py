@@ -1,4 +1,4 @@
-"""Search the largest batch that fits, and changes that make a training fit; every answer is a compilation."""
+"""Search the largest batch that fits, and changes that make a training fit."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -7,6 +7,7 @@ from t5prep.plan.chips import CHIPS, Tpu
 from t5prep.plan.question import Answer, Question, ask, widths
 
 Ask = Callable[[Question], Answer]
+MOST_ROWS = 2**20  # of a device: more are never searched
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,33 +21,35 @@ class Advice:
 def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
     """Return the answer for the most rows on a device that fit, or None when not even the fewest do.
 
-    Memory grows almost linearly with the rows, so each guess is where the line through two answers reaches the memory
-    of the device. Above 16 rows the result is exact to a sixteenth.
+    Memory grows almost linearly with the rows, so the guess is where the line through two answers reaches the memory of
+    the device; where that does not fit, the line through it is tried. Above 16 rows the result is exact to a sixteenth.
     """
     unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
-    fits: Answer | None = None
-    fails: Answer | None = None
     rows = max(question.rows, unit)
+    first = asking(question.with_(rows=rows))
+    other = first
+    if first.fits:
+        other = asking(question.with_(rows=2 * rows))
+    elif not _state_fits(first) or rows == unit or not (first := asking(question.with_(rows=unit))).fits:
+        return None
     while True:
+        least = first.question.rows
+        growth = (other.compiled.hbm_bytes - first.compiled.hbm_bytes) / (other.question.rows - least)
+        more = (capacity - first.compiled.hbm_bytes) / max(growth, 1)
+        rows = least + int(min(more, MOST_ROWS)) // unit * unit
+        if not other.fits:
+            rows = min(rows, other.question.rows - unit)
+        if rows <= least:
+            return first
         answer = asking(question.with_(rows=rows))
-        fits, fails = (answer, fails) if answer.fits else (fits, answer)
-        if fails is None:
-            rows *= 2
-            continue
-        if not _state_fits(fails):
-            return None
-        most = fails.question.rows
-        if fits is None:
-            if most == unit:
-                return None
-            rows = max(unit, _share(most, 0.5, unit=unit))
-            continue
-        least = fits.question.rows
-        if most - least <= max(unit, least // 16):
-            return fits
-        used, needed = fits.compiled.hbm_bytes, fails.compiled.hbm_bytes
-        rows = least + _share(most - least, (capacity - used) / max(needed - used, 1), unit=unit)
-        rows = min(max(rows, least + unit), most - unit)
+        if answer.fits:
+            if other.fits or other.question.rows - rows <= max(unit, rows // 16):
+                return answer
+            first = answer
+        else:
+            if other.fits and other.question.rows < rows:
+                first = other
+            other = answer
 
 
 def advise(question: Question, *, asking: Ask = ask) -> Iterator[Advice]:
@@ -128,8 +131,3 @@ def _accumulated(question: Question, *, asking: Ask) -> Advice | None:
         if answer.fits:
             return Advice(f"--set accumulate={parts}", answer)
     return None
-
-
-def _share(rows: int, share: float, *, unit: int) -> int:
-    """Return a share of the rows, rounded down to whole units."""
-    return int(rows * share) // unit * unit

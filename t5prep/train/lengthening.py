@@ -24,8 +24,8 @@ def check(config: TrainConfig, stored: Mapping[str, Any], *, made: int, in_epoch
     `made`: how many steps the checkpoint `where` has. Raises UsageError where one of them had another learning rate than
     it would have in a run of the new length.
     """
-    length = {"steps": int(stored["steps"]), "epochs": float(stored["epochs"])}
-    before = steps_of(dataclasses.replace(config, **length), in_epoch=in_epoch)
+    old_config = dataclasses.replace(config, steps=int(stored["steps"]), epochs=float(stored["epochs"]))
+    before = steps_of(old_config, in_epoch=in_epoch)
     now = steps_of(config, in_epoch=in_epoch)
     if before == now:
         return ""

@@ -55,7 +55,7 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
         slots = {name: optimizer_of(config).slot_shapes(own) for name, own in weight_layouts(shape).items()}
         return CompiledStep(stop, slots, ""), layout
 
-    monkeypatch.setattr(trainer, "_Signals", stop)
+    monkeypatch.setattr(trainer, "Signals", stop)
     monkeypatch.setattr(trainer.compiling, "compile_step", uncompiled)  # minutes for hundreds of steps
     said = ["--set=weights=random", "--set=batch=8", "--set=epochs=1", "--set=tensorboard=false"]
     return [

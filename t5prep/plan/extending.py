@@ -1,0 +1,112 @@
+"""Compile two small models and extend their figures to all layers: cycles and memory are linear in the layers.
+
+Layers of one kind are equal programs, so each adds what the one before it added. T5-small, -base and -large of
+docs/speed.md (6, 12 and 24 layers of each kind) are what this is checked against.
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+from t5prep.plan.compiled import Compiled
+from t5prep.plan.question import Answer, Question, ask, recall
+
+Ask = Callable[[Question], Answer]
+Say = Callable[[str], None]
+Layers = tuple[int, int]  # of the encoder, of the decoder
+
+FEW = 2  # layers of each kind in the smallest model: the first and the last one differ from those between
+# Between these shares of a device's memory the compiler may save memory at the cost of time: there all layers are compiled.
+NEAR = (0.9, 1.3)
+ERROR = 0.03  # the largest difference to a full compile that was measured, in cycles and in memory
+_LINEAR = (
+    *("hbm_bytes", "argument_bytes", "temp_bytes", "program_bytes", "flops", "accessed_bytes", "estimated_cycles"),
+    *("exchanged_bytes", "weight_bytes", "slot_bytes"),
+)
+
+
+def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
+    """Return the answer by small models, or by all layers where that is as quick or where the memory is nearly full.
+
+    `say` is told what is being compiled. Raises what `question.ask` raises.
+    """
+    if kept := recall(question):
+        return kept
+    if question.settings.shard == "auto" or not _worthwhile(question):
+        return asking(question)
+    answer = extended(question, asking=asking, say=say)
+    share = answer.compiled.hbm_bytes / question.tpu.chip.hbm_bytes
+    if not NEAR[0] < share < NEAR[1]:
+        return answer
+    if say:
+        say(f"About {share:.0%} of a device's memory: compiling all layers, to be sure.")
+    return asking(question)
+
+
+def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
+    """Return the answer that models of two and three layers of each kind give for all layers."""
+    if not _worthwhile(question):
+        return asking(question)
+    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
+    needed = _models(layers)
+    if say:
+        models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in needed)
+        say(f"Compiling it with {models} layers, instead of {layers[0]} + {layers[1]} (--exact compiles all).")
+    # Each compilation is a process of its own that uses one core for most of its time.
+    with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
+        jobs = {pool.submit(asking, with_layers(question, few)): few for few in needed}
+        answers: dict[Layers, Answer] = {}
+        for done in concurrent.futures.as_completed(jobs):
+            answers[jobs[done]] = done.result()
+            if say and len(answers) < len(jobs):
+                say(f"{len(answers)} of {len(jobs)} are compiled.")
+    return _extend(question, answers) if all(answer.fits for answer in answers.values()) else asking(question)
+
+
+def recalled(question: Question) -> Answer | None:
+    """Return the answer that earlier compilations give, else None; compile nothing."""
+    if (kept := recall(question)) or question.settings.shard == "auto" or not _worthwhile(question):
+        return kept
+    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
+    answers = {few: recall(with_layers(question, few)) for few in _models(layers)}
+    fitting = {few: answer for few, answer in answers.items() if answer and answer.fits}
+    return _extend(question, fitting) if len(fitting) == len(answers) else None
+
+
+def with_layers(question: Question, layers: Layers) -> Question:
+    """Return the question for a model that has so many layers, and is otherwise equal."""
+    shape = dataclasses.replace(question.shape, num_layers=layers[0], num_decoder_layers=layers[1])
+    return dataclasses.replace(question, shape=shape)
+
+
+def _worthwhile(question: Question) -> bool:
+    """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number."""
+    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
+    return min(layers) >= FEW and max(layers) > FEW + 1 and not question.settings.remat
+
+
+def _models(layers: Layers) -> list[Layers]:
+    """Return the layers of the models to compile: two where both stacks have as many layers, else three."""
+    needed = [(FEW, FEW), (FEW + 1, FEW + 1)]
+    if layers[0] != layers[1]:
+        needed.append((FEW + 1, FEW) if layers[0] > layers[1] else (FEW, FEW + 1))
+    return needed
+
+
+def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
+    """Return the answer for all layers: `both` more of each kind, and then `longer` ones of the deeper stack."""
+    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
+    both, longer = min(layers) - FEW, max(layers) - min(layers)
+    few, more = answers[FEW, FEW].compiled, answers[FEW + 1, FEW + 1].compiled
+    of_longer = next((one.compiled for where, one in answers.items() if where[0] != where[1]), few)
+
+    def figure(name: str) -> int:
+        smallest = int(getattr(few, name))
+        of_both, of_one = getattr(more, name) - smallest, getattr(of_longer, name) - smallest
+        return int(smallest + both * of_both + longer * of_one)
+
+    figures: dict[str, Any] = {name: figure(name) for name in _LINEAR}
+    fits = figures["hbm_bytes"] <= question.tpu.chip.hbm_bytes
+    return Answer(question, Compiled(fits=fits, loops=few.loops, **figures), extended=True)

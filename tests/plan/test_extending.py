@@ -1,0 +1,111 @@
+"""Figures of small models are extended to all layers, and all layers are compiled where that is not sure enough."""
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.plan import extending, interface
+from t5prep.plan import question as question_module
+from t5prep.plan.chips import GIB, parse
+from t5prep.plan.compiled import Compiled
+from t5prep.plan.models import MODELS
+from t5prep.plan.question import Answer, Question
+from t5prep.train.config import TrainConfig
+
+
+class Compiler:
+    """Answer by arithmetic: cycles and memory of a fixed part, of each encoder layer and of each decoder layer."""
+
+    def __init__(self, *, layer: float = 0.05) -> None:
+        self.layer = layer  # GiB of an encoder layer for eight rows
+        self.layers: list[tuple[int, int]] = []
+
+    def __call__(self, question: Question) -> Answer:
+        encoder, decoder = question.shape.num_layers, question.shape.num_decoder_layers
+        self.layers.append((encoder, decoder))
+        needed = int((0.5 + (encoder + decoder / 4) * self.layer * question.rows / 8) * GIB)
+        cycles = 1000 + 70 * encoder + 30 * decoder
+        fits = needed <= question.tpu.chip.hbm_bytes
+        return Answer(question, Compiled(fits, needed, estimated_cycles=cycles, weight_bytes=GIB + encoder))
+
+
+def asked(model: str = "t5-base", **settings) -> Question:
+    return Question(MODELS[model], dataclasses.replace(TrainConfig(), batch=8, **settings), parse("v5e"), 512, 64)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("model", "models"),
+    [
+        ("t5-small", {(2, 2), (3, 3)}),
+        ("t5-large", {(2, 2), (3, 3)}),
+        ("byt5-base", {(2, 2), (3, 3), (3, 2)}),  # 18 + 6 layers
+    ],
+)
+def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
+    compiler = Compiler()
+    said = []
+    answer = extending.estimate(asked(model), asking=compiler, say=said.append)
+    assert set(compiler.layers) == models
+    assert answer.extended
+    whole = Compiler()(asked(model)).compiled
+    assert answer.compiled.hbm_bytes == pytest.approx(whole.hbm_bytes, abs=16)  # rounded in each model
+    assert dataclasses.replace(answer.compiled, hbm_bytes=whole.hbm_bytes) == whole
+    assert said[0].startswith("Compiling it with 2 + 2 and 3 + 3")
+    assert said[1] == f"1 of {len(models)} are compiled."
+
+
+def test_layers_that_are_one_loop_are_compiled_at_once():
+    compiler = Compiler()
+    assert not extending.estimate(asked(remat=True), asking=compiler).extended
+    assert compiler.layers == [(12, 12)]
+
+
+@pytest.mark.parametrize(("layer", "all_layers", "fits"), [(0.9, True, True), (1.05, True, False), (3, False, False)])
+def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_layers, fits):
+    compiler = Compiler(layer=layer)
+    answer = extending.estimate(asked(), asking=compiler)
+    assert answer.fits == fits
+    assert ((12, 12) in compiler.layers) == all_layers == (not answer.extended)
+
+
+def test_the_largest_batch_is_found_by_small_models_alone(monkeypatch):
+    compiler = Compiler()
+    monkeypatch.setattr(question_module, "ask", compiler)
+    *_, last = interface.stages(asked(), largest=True)
+    most = int((15.75 - 0.5) / (15 * 0.05) * 8)
+    assert last.largest is not None
+    assert most * 15 / 16 - 1 <= last.largest.question.rows <= most
+    assert (12, 12) not in compiler.layers
+    assert len(compiler.layers) <= 8
+    assert last.to_json()["largest_batch"] == last.largest.question.settings.batch
+
+
+def test_only_the_answer_is_searched_unless_more_is_asked(monkeypatch):
+    compiler = Compiler()
+    monkeypatch.setattr(question_module, "ask", compiler)
+    (only,) = interface.stages(asked())
+    assert (only.fits, only.searched, sorted(compiler.layers)) == (True, False, [(2, 2), (3, 3)])
+    assert not {"largest_batch", "advice"} & only.to_json().keys()
+    assert only.to_json()["exact"] is False
+    (exact,) = interface.stages(asked(), exact=True)
+    assert exact.to_json()["exact"] is True
+
+
+def test_what_training_remembers_comes_from_the_small_models_too(monkeypatch):
+    compiler = Compiler(layer=3)
+    answers = {}
+    monkeypatch.setattr(extending, "recall", lambda question: answers.get(question))
+    assert extending.recalled(asked()) is None
+    for few in ((2, 2), (3, 3)):
+        question = extending.with_layers(asked(), few)
+        answers[question] = compiler(question)
+    remembered = extending.recalled(asked())
+    assert remembered is not None
+    assert not remembered.fits
