@@ -1,7 +1,7 @@
 """Compile two small models and extend their figures to all layers: cycles and memory are linear in the layers.
 
 Layers of one kind are equal programs, so each adds what the one before it added. T5-small, -base and -large of
-docs/speed.md (6, 12 and 24 layers of each kind) are what this is checked against.
+docs/speed.md (6, 12 and 24 layers of each kind) are compilations of all layers to compare with.
 """
 
 import concurrent.futures
@@ -12,6 +12,7 @@ from typing import Any
 
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.question import Answer, Question, ask, recall
+from t5prep.train.model.t5_config import ModelConfig
 
 Ask = Callable[[Question], Answer]
 Say = Callable[[str], None]
@@ -20,7 +21,6 @@ Layers = tuple[int, int]  # of the encoder, of the decoder
 FEW = 2  # layers of each kind in the smallest model: the first and the last one differ from those between
 # Between these shares of a device's memory the compiler may save memory at the cost of time: there all layers are compiled.
 NEAR = (0.9, 1.3)
-ERROR = 0.03  # the largest difference to a full compile that was measured, in cycles and in memory
 _LINEAR = (
     *("hbm_bytes", "argument_bytes", "temp_bytes", "program_bytes", "flops", "accessed_bytes", "estimated_cycles"),
     *("exchanged_bytes", "weight_bytes", "slot_bytes"),
@@ -49,7 +49,7 @@ def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -
     """Return the answer that models of two and three layers of each kind give for all layers."""
     if not _worthwhile(question):
         return asking(question)
-    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
+    layers = _layers(question)
     needed = _models(layers)
     if say:
         models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in needed)
@@ -69,7 +69,7 @@ def recalled(question: Question) -> Answer | None:
     """Return the answer that earlier compilations give, else None; compile nothing."""
     if (kept := recall(question)) or question.settings.shard == "auto" or not _worthwhile(question):
         return kept
-    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
+    layers = _layers(question)
     answers = {few: recall(with_layers(question, few)) for few in _models(layers)}
     fitting = {few: answer for few, answer in answers.items() if answer and answer.fits}
     return _extend(question, fitting) if len(fitting) == len(answers) else None
@@ -77,14 +77,26 @@ def recalled(question: Question) -> Answer | None:
 
 def with_layers(question: Question, layers: Layers) -> Question:
     """Return the question for a model that has so many layers, and is otherwise equal."""
+    assert isinstance(question.shape, ModelConfig)
     shape = dataclasses.replace(question.shape, num_layers=layers[0], num_decoder_layers=layers[1])
     return dataclasses.replace(question, shape=shape)
 
 
 def _worthwhile(question: Question) -> bool:
-    """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number."""
-    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
-    return min(layers) >= FEW and max(layers) > FEW + 1 and not question.settings.remat
+    """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number.
+
+    Only a T5 is extended: an encoder alone is compiled whole.
+    """
+    if not isinstance(question.shape, ModelConfig) or question.settings.remat:
+        return False
+    layers = _layers(question)
+    return min(layers) >= FEW and max(layers) > FEW + 1
+
+
+def _layers(question: Question) -> Layers:
+    """Return the layers of the question's T5: of its encoder and of its decoder."""
+    assert isinstance(question.shape, ModelConfig)
+    return question.shape.num_layers, question.shape.num_decoder_layers
 
 
 def _models(layers: Layers) -> list[Layers]:
@@ -97,7 +109,7 @@ def _models(layers: Layers) -> list[Layers]:
 
 def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     """Return the answer for all layers: `both` more of each kind, and then `longer` ones of the deeper stack."""
-    layers = (question.shape.num_layers, question.shape.num_decoder_layers)
+    layers = _layers(question)
     both, longer = min(layers) - FEW, max(layers) - min(layers)
     few, more = answers[FEW, FEW].compiled, answers[FEW + 1, FEW + 1].compiled
     of_longer = next((one.compiled for where, one in answers.items() if where[0] != where[1]), few)

@@ -79,8 +79,8 @@ def plan(
     """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
 
     The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. A model
-    of many layers is compiled with two and with three layers of each kind, and the figures are extended to all of them
-    (within 3 % of a compilation of all); answers are kept in the cache.
+    of many layers is compiled with two and with three layers of each kind, and the figures are extended to all of them;
+    answers are kept in the cache.
 
     Args:
         model: A published model ("t5-base", "bert-base-uncased", ...) or a directory with config.json. May be left out where

@@ -7,14 +7,13 @@ from typing import Any
 
 from t5prep.io import byte_sizes
 from t5prep.plan.chips import GIB
-from t5prep.plan.extending import ERROR
 from t5prep.plan.lengths import Choice
 from t5prep.plan.question import Answer, Question
 from t5prep.train import parts
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.lora import parameters
 
-EXTENDED = f"from models of two and three layers, within {ERROR:.0%} of all layers compiled (--exact)"
+EXTENDED = "from models of two and three layers of each kind; --exact compiles all layers"
 A_MODEL = "the compiler's own model of the chip, not a measurement"
 
 

@@ -14,7 +14,7 @@ def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
     """Return how many steps a run has, of which `in_epoch` are an epoch. Raises UsageError where nothing says it."""
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
-        raise UsageError("How long? --set epochs=3, or --set steps=10000.")
+        raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
     return steps
 
 

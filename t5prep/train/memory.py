@@ -13,8 +13,7 @@ from typing import Any
 
 from t5prep.errors import T5prepError
 from t5prep.train.config import TrainConfig
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.model.architecture import Config, weight_layouts
 from t5prep.train.runtime.layout import Layout
 
 EXHAUSTED = "RESOURCE_EXHAUSTED"
@@ -41,7 +40,7 @@ class Held:
     shard: int
 
     @classmethod
-    def by(cls, layout: Layout, shape: ModelConfig, slots: Mapping[str, Any], *, batch: int) -> "Held":
+    def by(cls, layout: Layout, shape: Config, slots: Mapping[str, Any], *, batch: int) -> "Held":
         """Return what each device of a layout holds, with optimizer slots of these shapes; all is float32."""
         weight_bytes = 4 * sum(math.prod(own.shape) for own in weight_layouts(shape).values())
         slot_bytes = 4 * sum(math.prod(shape) for own in slots.values() for shape in own.values())
