@@ -43,9 +43,11 @@ class CheckpointWriter:
         """
         self.wait()
         write = functools.partial(checkpoint_tensors.write, parts=checkpoint_tensors.copied(variables))
-        self._writing = self._thread.submit(checkpoints.save, self._run, write, state=state, keep=self._keep)
+        save = functools.partial(checkpoints.save, self._run, write, state=state, keep=self._keep)
         if hosts.count() > 1:
-            self.wait()
+            save()
+        else:
+            self._writing = self._thread.submit(save)
 
     def describe(self, state: State) -> None:
         """Add an evaluation to the checkpoint of its step, which is complete then. Raises OutputError."""
