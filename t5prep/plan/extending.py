@@ -1,7 +1,7 @@
 """Compile two small models and extend their figures to all layers: cycles and memory are linear in the layers.
 
-Layers of one kind are equal programs, so each adds what the one before it added. T5-small, -base and -large of
-docs/speed.md (6, 12 and 24 layers of each kind) are compilations of all layers to compare with.
+Layers of one kind are equal programs, so each adds what the one before it added. T5-base from models of 2 + 2, 3 + 2 and
+2 + 3 layers: 56.3 M cycles and 2.75 GiB; compiled whole (docs/speed.md): 57.0 M and 2.81 GiB.
 """
 
 import concurrent.futures
