@@ -60,7 +60,11 @@ def test_logits_are_those_of_pytorch(model):
     np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-4)
 
 
-def test_training_steps_are_those_of_pytorch(model):
+@pytest.mark.parametrize(
+    "name", ["bert", *(pytest.param(one, marks=pytest.mark.slow) for one in TYPES if one != "bert")]
+)
+def test_training_steps_are_those_of_pytorch(published, name):
+    model = published / name
     kept, batch = reference(model)
     config, weights = load_weights(model)
     step = TrainStep(config, AdamW(weight_decay=DECAY), StepOptions(dropout=False))
