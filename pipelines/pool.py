@@ -67,7 +67,7 @@ class Window:
         self._pool = named(pool)
         self._work = work
         self._pending: collections.deque[tuple[Any, concurrent.futures.Future, int]] = collections.deque()
-        self._behind: list[tuple[Any, int]] = []  # lost with a worker, to be given out when the first of them is done
+        self._to_resubmit: list[tuple[Any, int]] = []  # lost with a worker, to be given out when the first of them is done
 
     def put(self, element: Any) -> Iterator[Any]:
         """Put an element in, and yield results while more than the window holds are on their way."""
@@ -106,12 +106,12 @@ class Window:
                     ) from None
                 self._pool.restart()
                 # Alone, so that another death is known to be its own: all that is on its way is lost with a worker.
-                self._behind += [(lost, died) for lost, _, died in itertools.islice(self._pending, 1, None)]
+                self._to_resubmit += [(lost, died) for lost, _, died in itertools.islice(self._pending, 1, None)]
                 self._pending.clear()
                 self._submit(element, deaths=deaths + 1)
                 continue
             self._pending.popleft()
-            behind, self._behind = self._behind, []
+            behind, self._to_resubmit = self._to_resubmit, []
             for lost, died in behind:
                 self._submit(lost, deaths=died)
             self._pool.done(element, result)
@@ -153,13 +153,13 @@ class Pool:
         """Start on the elements that the pipeline will come to first, before it does."""
         with contextlib.suppress(BrokenProcessPool):  # said when the pipeline comes to them
             for element in elements:
-                self._ahead.append((element, self.executor.submit(_tidily, work, element)))
+                self._ahead.append((element, self.executor.submit(_run_and_collect_garbage, work, element)))
 
     def submit(self, work: Callable[[Any], Any], element: Any) -> concurrent.futures.Future:
         """Return the future result of an element. Raises BrokenProcessPool where a worker has died."""
         if self._ahead and self._ahead[0][0] == element:
             return self._ahead.popleft()[1]
-        return self.executor.submit(_tidily, work, element)
+        return self.executor.submit(_run_and_collect_garbage, work, element)
 
     def restart(self) -> None:
         """Start new workers in place of broken ones."""
@@ -173,7 +173,7 @@ class Pool:
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 
-def end_where_it_starts() -> None:
+def exit_if_respawned_script() -> None:
     """End a worker that runs its parent's script again instead of beginning; its parent then says what is wrong."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(1)
@@ -185,7 +185,7 @@ def _is_script() -> bool:
     return main.__spec__ is None and str(getattr(main, "__file__", "")).endswith(".py")
 
 
-def _tidily(work: Callable[[Any], Any], element: Any) -> Any:
+def _run_and_collect_garbage(work: Callable[[Any], Any], element: Any) -> Any:
     """Collect garbage once an element, and do not look again at what outlives one.
 
     A block is ten thousands of objects that all live until its end: looking through them again and again on the way is a

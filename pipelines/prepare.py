@@ -70,7 +70,7 @@ def prepare(
     that is printed before it begins. `task` is the definition of a task that is not installed. Raises T5prepError, one
     sentence, for anything that the user can mend.
     """
-    pool.end_where_it_starts()
+    pool.exit_if_respawned_script()
     out = str(out)
     engines.require(runner, arguments=arguments, out=out)
     loaded = loading.load(tokenizer)

@@ -29,7 +29,7 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
         yield _table(command.params, command)
     else:
         yield f"## {path}\n"
-        yield _said(command)
+        yield _help_text(command)
         yield f"```\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```\n"
     if path == "t5prep prepare":
         assert isinstance(command, click.Group), "each task is a command"
@@ -60,7 +60,7 @@ def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
     yield _table(shared, first, without_default=varying)
     for name, command in commands.items():
         yield f"### t5prep prepare {name}\n"
-        yield _said(command)
+        yield _help_text(command)
         here = [
             parameter
             for parameter in command.params
@@ -82,7 +82,7 @@ def _named(command: click.Command, name: str | None) -> click.Parameter:
     return next(parameter for parameter in command.params if parameter.name == name)
 
 
-def _said(command: click.Command) -> str:
+def _help_text(command: click.Command) -> str:
     """Return a command's help as Markdown, with its example as code."""
     text = inspect.cleandoc(command.help or "")
     description, _, example = text.partition("\b\nExample:\n")

@@ -158,9 +158,9 @@ class Manifest:
 
 _FIELDS = {field.name for field in dataclasses.fields(Manifest)}
 # What every version of a manifest says: without these it is not an older one but a broken one.
-_MARKS = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
+_ALWAYS_PRESENT = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
 # What a manifest of this schema may lack, because an earlier version did not write it.
-_LATER = {"index"}
+_MAY_BE_MISSING = {"index"}
 _OLDER = "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
 
 
@@ -200,7 +200,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
             "Upgrade t5prep, or prepare the dataset again."
         )
-    if (others := sorted(_FIELDS ^ (facts.keys() | _LATER))) and facts.keys() >= _MARKS:
+    if (others := sorted(_FIELDS ^ (facts.keys() | _MAY_BE_MISSING))) and facts.keys() >= _ALWAYS_PRESENT:
         lacks = [name for name in others if name in _FIELDS]
         what = (
             f"it does not say {' and '.join(lacks)}"

@@ -102,7 +102,7 @@ class BlockTokenizer:
 
     def _by_rows(self, block: Block, rows: list[Row]) -> pa.Table:
         """Return the table of some rows of a block, made one by one by the task's own function."""
-        examples = self._without_leaks([self._example(row, block) for row in rows])
+        examples = self._without_evaluation_texts([self._example(row, block) for row in rows])
         encoded = iter(self._encode([one.example for one in examples if isinstance(one, Filtered)]))
         made = [next(encoded) if isinstance(one, Filtered) else one for one in examples]
         return self._table(block, rows, examples, made)
@@ -138,7 +138,7 @@ class BlockTokenizer:
             f"{f' ({where})' if where else ''}. Mend its to_example, or let it raise Reject for such rows."
         )
 
-    def _without_leaks(self, examples: list[Filtered | str]) -> list[Filtered | str]:
+    def _without_evaluation_texts(self, examples: list[Filtered | str]) -> list[Filtered | str]:
         """Return examples of which those that stand in an evaluation set have that as their reason."""
         if self._leaks is None:
             return examples

@@ -171,7 +171,7 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
                     or f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
                 )
             read[key] = _read(key, value, known[key])
-        values = unused.without_overruled(values, read) | read
+        values = unused.without_ineffective(values, read) | read
     config = TrainConfig(**values)
     _check(config)
     unused.check(config)

@@ -121,8 +121,8 @@ class Evaluator:
         self._generation = dataclasses.replace(generation, max_length=longest)
         self._score = on_rows("score", score, shape=config, layout=layout, place=place)
         if isinstance(config, ModelConfig):
-            search = functools.partial(_search, config=config, dtype=dtype, options=self._generation)
-            self._search = on_rows("generate", search, shape=config, layout=layout, place=place)
+            search = functools.partial(_generate, config=config, dtype=dtype, options=self._generation)
+            self._generate = on_rows("generate", search, shape=config, layout=layout, place=place)
 
     def __call__(self, weights: Mapping[str, Any], *, worst: int = 0) -> Evaluation:
         """Score every record with these weights on the devices. `worst`: how many of the wrong answers to keep."""
@@ -173,7 +173,7 @@ class Evaluator:
             questions["uniform"] = random_draws.uniform(
                 questions["input_ids"], self._generation, pad_id=self._tokenizer.pad_id
             )
-        return {**self._score(weights, batch), "answers": self._search(weights, questions)["ids"]}
+        return {**self._score(weights, batch), "answers": self._generate(weights, questions)["ids"]}
 
     def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a target, without its EOS and padding."""
@@ -212,7 +212,7 @@ def _score(
     return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}
 
 
-def _search(
+def _generate(
     weights: Mapping[str, tf.Tensor],
     batch: Mapping[str, tf.Tensor],
     *,

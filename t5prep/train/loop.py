@@ -21,7 +21,7 @@ Step = Callable[..., tuple[Any, ...]]  # (weights, slots, step, batch, rate) →
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
+class FinishedStep:
     """Hold a step that has ended: its number, counted from 1, and its metrics if they were wanted."""
 
     number: int
@@ -50,7 +50,7 @@ class Stepper:
         self._waited = 0.0
         self._step, self._batches, self._rate, self._wanted = step, batches, rate, wanted
         self._begun: collections.deque[tuple[int, Any]] = collections.deque()
-        self._unseen: list[tuple[int, Any]] = []  # steps since the last metrics that were fetched
+        self._not_checked: list[tuple[int, Any]] = []  # steps since the last metrics that were fetched
 
     def begin(self) -> None:
         """Start one step on the devices."""
@@ -69,26 +69,26 @@ class Stepper:
         waited, self._waited = self._waited, 0.0
         return waited
 
-    def ended(self, *, ahead: int = AHEAD) -> Iterator[Made]:
+    def ended(self, *, ahead: int = AHEAD) -> Iterator[FinishedStep]:
         """Yield steps in order until at most `ahead` started steps are left to yield.
 
         Raises T5prepError that names the first step whose loss is not finite.
         """
         while len(self._begun) > ahead:
             number, metrics = self._begun.popleft()
-            self._unseen.append((number, metrics))
+            self._not_checked.append((number, metrics))
             if not self._wanted(number) and ahead:
                 metrics.block_until_ready()
-                yield Made(number, None)
+                yield FinishedStep(number, None)
                 continue
             values = np.asarray(metrics)
             if not math.isfinite(values[0]):
                 self._refuse()
-            self._unseen.clear()
+            self._not_checked.clear()
             named = dict(zip(METRICS, values.tolist(), strict=True)) | {"learning_rate": self._rate(number - 1)}
-            yield Made(number, named if self._wanted(number) else None)
+            yield FinishedStep(number, named if self._wanted(number) else None)
 
     def _refuse(self) -> None:
-        losses = ((number, float(np.asarray(metrics)[0])) for number, metrics in self._unseen)
+        losses = ((number, float(np.asarray(metrics)[0])) for number, metrics in self._not_checked)
         number, loss = next((number, loss) for number, loss in losses if not math.isfinite(loss))
         raise T5prepError(f"The loss of step {number:,} is {loss}: lower learning_rate, or set clip_norm.")

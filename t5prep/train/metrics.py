@@ -208,7 +208,7 @@ def compute(
 
 
 # Metrics that are means over items; BLEU and confusion need the whole corpus.
-_OF_EACH = ("squad", "rouge", "normalized_rouge", "diacritics")
+_PER_ITEM = ("squad", "rouge", "normalized_rouge", "diacritics")
 
 
 def of_each(
@@ -219,7 +219,7 @@ def of_each(
     >>> of_each(["squad", "bleu"], references=["the tape", "a head"], predictions=["Tape.", "no"])
     [{'em': 1.0, 'f1': 1.0}, {'em': 0.0, 'f1': 0.0}]
     """
-    own = [name for name in names if name in _OF_EACH]
+    own = [name for name in names if name in _PER_ITEM]
     return [
         compute(own, references=[right], predictions=[predicted])
         for right, predicted in zip(references, predictions, strict=True)

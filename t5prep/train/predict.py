@@ -114,7 +114,7 @@ class Predictor:
         """Return an answer to each question, in order."""
         asked = self._ask(questions)
         ids = [part for one in asked for part in one.ids]
-        found: list[_Said] = [_Said((), (), False)] * len(ids)
+        found: list[_Generated] = [_Generated((), (), False)] * len(ids)
         order = sorted(range(len(ids)), key=lambda at: len(ids[at]), reverse=True)
         for some in _batched(order, self._device.rows):
             length = bucket(len(ids[some[0]]), limit=self.limit)
@@ -162,15 +162,15 @@ class Predictor:
         ids = tuple(np.concatenate(one.inputs) for one in features if isinstance(one, Features))
         return _Asked(question, ids, parts, tokens=tokens)
 
-    def _read(self, ids: np.ndarray, scores: np.ndarray) -> "_Said":
+    def _read(self, ids: np.ndarray, scores: np.ndarray) -> "_Generated":
         """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
         if self._classes:
-            return _Said(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
+            return _Generated(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())
         texts = tuple(answer(own, self.tokenizer, keep_newlines=self._keep_newlines) for own in ids)
-        return _Said(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
+        return _Generated(texts, tuple(map(float, scores)), unfinished and bool(ids[0].any()))
 
-    def _answered(self, asked: _Asked, answers: "list[_Said]") -> Answer:
+    def _answered(self, asked: _Asked, answers: "list[_Generated]") -> Answer:
         question = asked.question
         if asked.reason:
             return Answer(question.id, question.text, None, asked.reason, tokens=asked.tokens, row=question.row)
@@ -190,7 +190,7 @@ class Predictor:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Said:
+class _Generated:
     """Hold the answers to one part, best first, and whether the best one is unfinished."""
 
     texts: tuple[str, ...]

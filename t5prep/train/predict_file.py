@@ -39,9 +39,9 @@ class AnswerFile:
             raise OutputError(
                 f"{path} is being written by another run. Wait for it, or choose another --out."
             ) from None
-        self._go_on({} if fresh else self._said())
+        self._go_on({} if fresh else self._journal_before())
 
-    def _said(self) -> dict[str, Any]:
+    def _journal_before(self) -> dict[str, Any]:
         """Return the journal of a killed run, or an empty dict."""
         try:
             journal = json.loads(self._journal.read_bytes())

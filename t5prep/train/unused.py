@@ -9,7 +9,7 @@ from t5prep.errors import UsageError, did_you_mean
 from t5prep.train import evaluation_numbers, schedules
 
 # Setting → the setting that decides whether it has an effect, and the values with which it has.
-COUNTS_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
+EFFECTIVE_ONLY_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
     "parameter_scale": ("optimizer", ("adafactor",)),
     "decay_rate": ("optimizer", ("adafactor",)),
     **dict.fromkeys(("weight_decay", "beta1", "beta2", "epsilon"), ("optimizer", ("adamw",))),
@@ -21,11 +21,11 @@ COUNTS_WITH: dict[str, tuple[str, tuple[Any, ...]]] = {
 OF_EVALUATION = ("patience", "generate", "metric", "eval_batch", "eval_rows")
 
 
-def without_overruled(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+def without_ineffective(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` without those that `changed` makes ineffective: AdamW's settings, when a recipe for AdamW is run
     with Adafactor.
     """
-    deciding = {key: COUNTS_WITH[key] for key in values if key in COUNTS_WITH}
+    deciding = {key: EFFECTIVE_ONLY_WITH[key] for key in values if key in EFFECTIVE_ONLY_WITH}
     gone = {key for key, (by, counts) in deciding.items() if by in changed and changed[by] not in counts}
     return {key: value for key, value in values.items() if key not in gone}
 
@@ -33,7 +33,7 @@ def without_overruled(values: Mapping[str, Any], changed: Mapping[str, Any]) -> 
 def check(config: Any) -> None:
     """Raise UsageError for a value of a TrainConfig that differs from the default and has no effect."""
     for key in _set(config):
-        by, counts = COUNTS_WITH.get(key, ("", ()))
+        by, counts = EFFECTIVE_ONLY_WITH.get(key, ("", ()))
         if by and getattr(config, by) not in counts:
             value = str(getattr(config, by)).lower()
             others = " or ".join(str(one).lower() for one in counts)
