@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from pipelines import staging
-from pipelines.work import PrepareBlock
+from pipelines.worker_steps import PrepareBlock
 from t5prep.errors import UsageError
 from t5prep.io import byte_sizes
 from t5prep.prepare import row_limit

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from pipelines import cost_estimate
-from pipelines.work import PrepareBlock
+from pipelines.worker_steps import PrepareBlock
 from t5prep.errors import OutputError
 from t5prep.io import byte_sizes, gcs
 from t5prep.sources import Resolved

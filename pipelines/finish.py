@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from pipelines import gather, staging
 from pipelines.staging import Job
-from pipelines.work import Hashed, left_out_path
+from pipelines.worker_steps import Hashed, left_out_path
 from t5prep import sources
-from t5prep.dataset import balance, block_index, card, croissant, manifest, rejected_files
-from t5prep.dataset.balance import RejectedFile
+from t5prep.dataset import block_index, card, croissant, manifest, rejected_files, row_balance
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.row_balance import RejectedFile
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import build_manifest
@@ -39,9 +39,9 @@ class RejectedPart(NamedTuple):
 def write_part(number: int, lines: Iterable[bytes], *, parts: int, out: str) -> RejectedPart:
     """Write one of the files of rejected rows from finished JSON lines. Raises OutputError."""
     name = rejected_files.numbered(number, parts)
-    different = balance.DIFFERENT_REASONS if parts == 1 else balance.DIFFERENT_REASONS // 16
+    different = row_balance.DIFFERENT_REASONS if parts == 1 else row_balance.DIFFERENT_REASONS // 16
     with paths.whole(paths.at(out, name)) as file:
-        return RejectedPart(number, *balance.write_rejected(file, lines, name=name, different=different))
+        return RejectedPart(number, *row_balance.write_rejected(file, lines, name=name, different=different))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines import pool
-from pipelines.work import RUNS, Hashed, PrepareBlock
+from pipelines.worker_steps import RUNS, Hashed, PrepareBlock
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.prepare import sorted_runs

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipelines.work import PrepareBlock
+from pipelines.worker_steps import PrepareBlock
 from t5prep.io import cache_folder
 from t5prep.io.progress import Progress
 from t5prep.prepare import token_cache

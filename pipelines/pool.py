@@ -67,7 +67,9 @@ class Window:
         self._pool = named(pool)
         self._work = work
         self._pending: collections.deque[tuple[Any, concurrent.futures.Future, int]] = collections.deque()
-        self._to_resubmit: list[tuple[Any, int]] = []  # lost with a worker, to be given out when the first of them is done
+        self._to_resubmit: list[
+            tuple[Any, int]
+        ] = []  # lost with a worker, to be given out when the first of them is done
 
     def put(self, element: Any) -> Iterator[Any]:
         """Put an element in, and yield results while more than the window holds are on their way."""

@@ -15,13 +15,13 @@ from pipelines.cost_estimate import Price
 from pipelines.finish import Finish, JoinRejected
 from pipelines.gather import SortBlock
 from pipelines.local_progress import LocalProgress
-from pipelines.work import PrepareBlock, WriteShard, preload, scan
+from pipelines.worker_steps import PrepareBlock, WriteShard, preload, scan
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.io import byte_sizes, paths
 from t5prep.prepare import (
+    evaluation_leaks,
     evaluation_sets,
-    leaks,
     memory_budget,
     output_folder,
     overwriting,
@@ -88,7 +88,7 @@ def prepare(
     against = None
     if settings.decontaminate:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
-        against = leaks.collect(sets, words=settings.decontaminate_words)
+        against = evaluation_leaks.collect(sets, words=settings.decontaminate_words)
     output_folder.refuse_inside(out, source=source.uri)
     same = _identity(settings, task, source, loaded)
     with overwriting.claimed(out, same=same, overwrite=overwrite) as out:

@@ -12,7 +12,7 @@ from apache_beam.metrics import Metrics
 
 from pipelines.finish import RejectedPart, write_part
 from pipelines.transforms import in_global_window, listed, of_kind, of_shard
-from pipelines.work import Hashed, PrepareBlock, WriteShard
+from pipelines.worker_steps import Hashed, PrepareBlock, WriteShard
 from t5prep.dataset import rejected_files
 from t5prep.prepare import partition, shuffle_plan, sorted_runs
 from t5prep.prepare.block_sorter import SortedSpill

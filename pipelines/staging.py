@@ -15,10 +15,10 @@ from t5prep import sources
 from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
 from t5prep.io import paths
-from t5prep.prepare import leaks, row_limit
+from t5prep.prepare import evaluation_leaks, row_limit
+from t5prep.prepare.evaluation_leaks import Leaks
 from t5prep.prepare.filters import user_files
 from t5prep.prepare.filters.chain import Chain
-from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
@@ -168,4 +168,4 @@ def _filter_files(folder: str, digest: str) -> dict[str, bytes]:
 
 @functools.lru_cache(maxsize=1)
 def _evaluation_sets(folder: str, digest: str) -> Leaks:
-    return leaks.loads(paths.read(paths.at(folder, LEAKS)))
+    return evaluation_leaks.loads(paths.read(paths.at(folder, LEAKS)))

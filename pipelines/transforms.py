@@ -1,4 +1,4 @@
-"""Wire the named steps of preparing. Transforms only wire: the work is in t5prep, pipelines.work, gather and finish.
+"""Wire the named steps of preparing. Transforms only wire: the work is in t5prep, pipelines.worker_steps, gather and finish.
 
 What every block and every shard counts is added up by combiners, so that no step is handed a list that grows with the
 number of blocks. The steps of engines, whose workers share no disk, are in pipelines.shuffle.
@@ -16,7 +16,7 @@ from pipelines import pool, staging
 from pipelines.finish import Finish, JoinRejected
 from pipelines.gather import Gathering, SortBlock
 from pipelines.staging import Job
-from pipelines.work import Hashed, WriteShard, scan
+from pipelines.worker_steps import Hashed, WriteShard, scan
 from t5prep.prepare import shard_plan
 from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates import repeats as near_duplicates

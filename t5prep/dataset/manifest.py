@@ -13,9 +13,9 @@ from typing import Any
 import cattrs
 
 from t5prep import __version__
-from t5prep.dataset.balance import RejectedFile, Rows
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.near_duplicates import NearDuplicates
+from t5prep.dataset.row_balance import RejectedFile, Rows
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError
 from t5prep.io import gcs, paths, suggestions

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from t5prep.dataset.balance import RejectedFile
+from t5prep.dataset.row_balance import RejectedFile
 
 NAME = "rejected.jsonl"
 # So many bytes are one file; of more, each part has about PART_BYTES, and there are at most MOST_PARTS.

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import balance, block_index, manifest, rejected_files, shard_names
+from t5prep.dataset import block_index, manifest, rejected_files, row_balance, shard_names
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -57,7 +57,7 @@ def check_shards(
 def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
     """Raise where the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
     examples = sum(split.examples for split in dataset.splits.values())
-    balance.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
+    row_balance.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
     if dataset.rejected_file is None:
         return
     path = paths.at(data, dataset.rejected_file.name)
@@ -77,11 +77,11 @@ def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
             )
 
 
-def _read_rejected(data: str | Path, name: str) -> tuple[balance.RejectedFile, collections.Counter[str]]:
+def _read_rejected(data: str | Path, name: str) -> tuple[row_balance.RejectedFile, collections.Counter[str]]:
     """Return what a file of rejected rows is, and its lines of each source file. Raises DatasetError where it is missing."""
     try:
         with paths.opened(paths.at(data, name)) as file:
-            return balance.read_rejected(file, name=name)
+            return row_balance.read_rejected(file, name=name)
     except OSError as error:
         raise DatasetError(
             f"{paths.at(data, name)} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"

@@ -15,9 +15,9 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, TaskError
 from t5prep.prepare import column_tokenizer
 from t5prep.prepare.column_tokenizer import ColumnTokenizer
+from t5prep.prepare.evaluation_leaks import Leaks
 from t5prep.prepare.feature_table import SCHEMA
 from t5prep.prepare.filters.chain import Chain, Filtered
-from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.near_duplicates.shingles import shingles
 from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading import blocks, columns, values

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 
-from t5prep.dataset import balance
+from t5prep.dataset import row_balance
 from t5prep.prepare.block_sorter import SortedSpill
 
 
@@ -14,7 +14,7 @@ class BlockTotals:
     `reasons` counts rejected rows and `reason_tokens` their tokens, `changed` the rows that each filter changed.
     """
 
-    rows: balance.Total = dataclasses.field(default_factory=balance.Total)
+    rows: row_balance.Total = dataclasses.field(default_factory=row_balance.Total)
     read: int = 0
     blank: int = 0
     records: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)

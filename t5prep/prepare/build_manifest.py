@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from t5prep import __version__
-from t5prep.dataset import balance, manifest, targets
+from t5prep.dataset import manifest, row_balance, targets
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import manifest_warnings, record_counts, record_writer
 from t5prep.prepare.block_totals import BlockTotals
+from t5prep.prepare.evaluation_leaks import Leaks
 from t5prep.prepare.filters.chain import Chain
-from t5prep.prepare.leaks import Leaks
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.shard_totals import ShardTotals, SplitTotals
 from t5prep.sources import Resolved
@@ -35,7 +35,7 @@ def assemble(
     tokenizer: Tokenizer,
     written: ShardTotals,
     blocks: BlockTotals,
-    rejected_file: balance.RejectedFile,
+    rejected_file: row_balance.RejectedFile,
     rejected_for: Mapping[str, int],
     index: Index | None = None,
     repeats: Repeats | None = None,
@@ -93,21 +93,21 @@ def assemble(
 
 
 def _check_balance(
-    rows: Mapping[str, balance.Rows],
+    rows: Mapping[str, row_balance.Rows],
     splits: Mapping[str, manifest.Split],
     rejected: Mapping[str, int],
-    rejected_file: balance.RejectedFile,
+    rejected_file: row_balance.RejectedFile,
 ) -> None:
     """Raise BalanceError where a row is neither in a shard nor in rejected.jsonl."""
     left_out = sum(rejected.values())
-    balance.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
+    row_balance.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
     if rejected_file.lines != left_out:
         raise BalanceError(f"{left_out:,} rows made no record, and {rejected_file.lines:,} are written.")
 
 
-def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, balance.Rows]:
+def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, row_balance.Rows]:
     """Return what became of the rows of each file: counted where they were cut, read, and written, by different code."""
-    total = balance.Total()
+    total = row_balance.Total()
     total.merge(blocks.rows)
     for file, number in written.duplicates.items():
         total.add(file, examples=-number, duplicates=number)

@@ -11,7 +11,7 @@ import t5prep
 # The code begins here, and goes on in what it imports from these folders.
 _START = (
     *("t5prep.prepare.block_tokenizer", "t5prep.prepare.column_tokenizer", "t5prep.prepare.feature_table"),
-    *("t5prep.reading.parallel_files", "t5prep.prepare.leaks"),
+    *("t5prep.reading.parallel_files", "t5prep.prepare.evaluation_leaks"),
 )
 _FOLDERS = (
     *("t5prep.reading.", "t5prep.tasks.", "t5prep.tokens."),

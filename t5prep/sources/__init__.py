@@ -46,9 +46,9 @@ def resolve(
 
             return local.resolve(place, include=include)
         case "gs":
-            from t5prep.sources import buckets
+            from t5prep.sources import google_storage
 
-            return buckets.resolve(place, include=include)
+            return google_storage.resolve(place, include=include)
         case "hf":
             from t5prep.sources import hub
 

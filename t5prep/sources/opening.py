@@ -87,7 +87,7 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
     """Return the file or archive at `path`, seekable, local or remote; a remote one is read `ahead` bytes at a time."""
     scheme = file.path.partition("://")[0] if "://" in file.path else ""
     if scheme == "gs":
-        from t5prep.sources.buckets import open_blob
+        from t5prep.sources.google_storage import open_blob
 
         return open_blob(file.path)
     if scheme in ("hf", "http", "https"):

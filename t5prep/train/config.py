@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train import bucket_lengths, evaluation_numbers, other_names, unused
+from t5prep.train import bucket_lengths, evaluation_numbers, ineffective_settings, other_names
 from t5prep.train.schedules import NAMES as SCHEDULES
 
 
@@ -171,10 +171,10 @@ def build(*sources: Mapping[str, Any]) -> TrainConfig:
                     or f'There is no setting "{key}".{did_you_mean(key, known)} They are listed by: t5prep train --settings'
                 )
             read[key] = _read(key, value, known[key])
-        values = unused.without_ineffective(values, read) | read
+        values = ineffective_settings.without_ineffective(values, read) | read
     config = TrainConfig(**values)
     _check(config)
-    unused.check(config)
+    ineffective_settings.check(config)
     return config
 
 

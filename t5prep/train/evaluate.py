@@ -28,12 +28,12 @@ from t5prep.train.model.architecture import Config, forward
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.parts import dtype_of
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows
 from t5prep.train.runtime.state import put_weights
 from t5prep.train.scored_rows import OneToken, ScoredRows, is_record
+from t5prep.train.step_parts import dtype_of
 
 MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
 

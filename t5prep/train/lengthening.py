@@ -7,7 +7,7 @@ from typing import Any
 
 from t5prep.errors import UsageError
 from t5prep.train.config import TrainConfig
-from t5prep.train.parts import schedule_of
+from t5prep.train.step_parts import schedule_of
 
 
 def steps_of(config: TrainConfig, *, in_epoch: int) -> int:

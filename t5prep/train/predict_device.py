@@ -14,11 +14,11 @@ from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.parts import dtype_of
 from t5prep.train.run import Model, weight_bytes
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.rows import on_rows
 from t5prep.train.runtime.state import put_weights
+from t5prep.train.step_parts import dtype_of
 
 
 class Device:

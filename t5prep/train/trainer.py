@@ -8,7 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from t5prep.errors import T5prepError, TokenizerError, UsageError
-from t5prep.train import adapters, checkpoint_tensors, feeding, lengthening, memory, mixture_metrics, run, unused
+from t5prep.train import (
+    adapters,
+    checkpoint_tensors,
+    device_feed,
+    ineffective_settings,
+    lengthening,
+    memory,
+    mixture_metrics,
+    run,
+)
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train.checkpoint import State
 from t5prep.train.checkpoint_writer import CheckpointWriter
@@ -19,7 +28,6 @@ from t5prep.train.loop import Stepper
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.weights import draw
-from t5prep.train.parts import dtype_of, schedule_of, shape_of
 from t5prep.train.profiling import StepProfile
 from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.runtime import compiling, hosts
@@ -28,6 +36,7 @@ from t5prep.train.runtime.kept_programs import place_of
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import Variables, put_step, put_weights, zero_slots
 from t5prep.train.signals import Signals
+from t5prep.train.step_parts import dtype_of, schedule_of, shape_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +76,8 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     hosts.check_places(config.out, *config.data)
     opened = opening.open_all(config.data, split=config.split)
     manifests = [one.manifest for one in opened]
-    unused.check_data(config, manifests)
-    lengths = feeding.shapes(opened, config)
+    ineffective_settings.check_data(config, manifests)
+    lengths = device_feed.shapes(opened, config)
     evaluated = [
         opening.open_split(one, split=config.eval_split) for one in opened if config.eval_split in one.manifest.splits
     ]
@@ -135,10 +144,10 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     save_every = config.save_every or eval_every or min(in_epoch, steps)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
-    shares = feeding.rates(opened, config)
+    shares = device_feed.rates(opened, config)
     of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
-    if padding := feeding.cost_of_padding(opened, shares):
+    if padding := device_feed.cost_of_padding(opened, shares):
         say(padding)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
     held = memory.Held.by(layout, shape, step.slot_shapes, batch=config.batch)
@@ -172,7 +181,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
 
     writing = CheckpointWriter(config.out, keep=config.keep)
     with Signals() as signals, writing as writer, memory.explained(config, held):
-        batches = feeding.device_batches(opened, config, layout=layout, start_step=state.step)
+        batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
         stepper = Stepper(step.run, variables, batches, rate=rate, wanted=logged, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
         if state.step and due(state.step, eval_every) and not state.metrics:  # it stopped before its evaluation

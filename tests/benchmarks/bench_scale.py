@@ -103,7 +103,7 @@ def prepare(
 ) -> None:
     """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
     from pipelines import prepare as preparing
-    from pipelines import work
+    from pipelines import worker_steps
     from t5prep import sources
     from t5prep.prepare import memory_budget, task_settings
     from t5prep.tasks import registry
@@ -126,7 +126,7 @@ def prepare(
             tfrecord.example(b"".join([ids, *values, tfrecord.bytes_feature("text", [bytes(100)])]))
         )
         none, sort = TokenizedBlock(None, False), functools.partial(spill_of, record=record)
-        work._loaded = lambda _: (lambda block: none, lambda _, block: sort(block))
+        worker_steps._loaded = lambda _: (lambda block: none, lambda _, block: sort(block))
     settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
     results = remembered_results()
     preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))

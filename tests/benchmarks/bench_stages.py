@@ -33,7 +33,7 @@ STEPS = {
     "sorting blocks": "t5prep.prepare.block_sorter:BlockSorter.__call__",
     "spooling": "t5prep.io.atomic_files:write_scratch",
     "writing shards": "t5prep.prepare.shard_writer:write",
-    "hashing the source": "pipelines.work:hash_file",
+    "hashing the source": "pipelines.worker_steps:hash_file",
 }
 
 

@@ -47,7 +47,7 @@ def main() -> None:
     from t5prep.dataset.settings import Settings
     from t5prep.train import config as configs
     from t5prep.train.data import opening
-    from t5prep.train.feeding import device_batches
+    from t5prep.train.device_feed import device_batches
     from t5prep.train.loop import Stepper
     from t5prep.train.runtime.devices import open_layout
     from t5prep.train.runtime.state import Variables

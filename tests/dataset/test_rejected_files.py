@@ -3,7 +3,7 @@
 import json
 
 from t5prep.dataset import rejected_files
-from t5prep.dataset.balance import RejectedFile
+from t5prep.dataset.row_balance import RejectedFile
 
 
 def lines(count: int) -> list[bytes]:

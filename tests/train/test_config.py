@@ -8,7 +8,7 @@ import toy_dataset
 
 from t5prep.errors import UsageError
 from t5prep.train import config as configs
-from t5prep.train import evaluation_numbers, other_names, unused
+from t5prep.train import evaluation_numbers, ineffective_settings, other_names
 
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:
@@ -172,10 +172,10 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
     made = dataclasses.replace(made, settings=dataclasses.replace(made.settings, **change))
     config = configs.build(values)
     if not said:
-        unused.check_data(config, [made])
+        ineffective_settings.check_data(config, [made])
         return
     with pytest.raises(UsageError, match=said):
-        unused.check_data(config, [made])
+        ineffective_settings.check_data(config, [made])
 
 
 @pytest.mark.parametrize(
@@ -212,10 +212,10 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
     )
     config = configs.build({"metric": metric, "generate": generate})
     if not said:
-        unused.check_data(config, [made])
+        ineffective_settings.check_data(config, [made])
         return
     with pytest.raises(UsageError, match=said):
-        unused.check_data(config, [made])
+        ineffective_settings.check_data(config, [made])
 
 
 def test_the_numbers_of_each_metric_are_those_that_it_computes() -> None:

@@ -22,9 +22,9 @@ from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import load_config, random_weights
-from t5prep.train.parts import optimizer_of
 from t5prep.train.runtime.compiling import CompiledStep
 from t5prep.train.runtime.layout import Layout
+from t5prep.train.step_parts import optimizer_of
 
 CASES = 60
 # Numbers that are one by their type, and not by their size. Beyond ODD, which has what is not a number at all.

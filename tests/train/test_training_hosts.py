@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import UsageError
 from t5prep.train import checkpoint as checkpoints
-from t5prep.train.runtime import hosts, pulse
+from t5prep.train.runtime import host_watch, hosts
 
 SECONDS = 600
 
@@ -72,7 +72,7 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     said = ended(killed)
     assert time.monotonic() - began < 60
     assert killed[0].returncode == 1
-    assert pulse.SENTENCE in said[0]
+    assert host_watch.SENTENCE in said[0]
     newest = checkpoints.last(str(tmp_path / "killed"))
     assert newest
     again = start(command(data, shape, tmp_path / "killed", steps=newest[1].step + 2))
@@ -96,9 +96,9 @@ def test_a_host_that_ends_is_noticed_and_one_that_says_so_is_not() -> None:
             second = socket.create_connection(server.getsockname())
             first, _ = server.accept()
         noticed: list[bool] = []
-        pulse.Pulse([first], lambda noticed=noticed: noticed.append(True))
+        host_watch.Pulse([first], lambda noticed=noticed: noticed.append(True))
         if says_so:
-            second.sendall(pulse.BYE)
+            second.sendall(host_watch.BYE)
         second.close()
         deadline = time.monotonic() + (0.5 if says_so else 10)
         while not noticed and time.monotonic() < deadline:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from t5prep.train.model.beam_search import beam_search
 from t5prep.train.model.decoding import Decoder
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.one_by_one import one_by_one
+from t5prep.train.model.greedy_search import one_by_one
 from t5prep.train.model.t5 import Weights
 from t5prep.train.model.t5_config import ModelConfig
 

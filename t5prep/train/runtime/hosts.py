@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.train.runtime import pulse
+from t5prep.train.runtime import host_watch
 
 # The metadata of a TPU VM about its slice's workers (https://cloud.google.com/compute/docs/metadata/overview).
 _WORKERS = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/worker-network-endpoints"
 _SECONDS = 5.0
-_pulses: list[pulse.Pulse] = []  # at most one: the pulse of this process
+_pulses: list[host_watch.Pulse] = []  # at most one: the pulse of this process
 
 
 def join(platform: str) -> None:
@@ -39,7 +39,7 @@ def join(platform: str) -> None:
         jax.distributed.initialize(**numbers, initialization_timeout=300)
         jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
         if count() > 1:
-            _pulses.append(pulse.begin(number=jax.process_index(), count=count(), tell=_tell))
+            _pulses.append(host_watch.begin(number=jax.process_index(), count=count(), tell=_tell))
     except (RuntimeError, ValueError, OSError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise T5prepError(

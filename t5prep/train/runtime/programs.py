@@ -15,11 +15,11 @@ from t5prep.train.config import TrainConfig
 from t5prep.train.loss import Sums
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import merged, trained_layouts, variable_layouts
-from t5prep.train.parts import dtype_of, optimizer_of, options_of, shape_of
 from t5prep.train.runtime.embedding import embed
 from t5prep.train.runtime.layout import ROWS, Layout
 from t5prep.train.runtime.lowered import Lowered, lower, specs
 from t5prep.train.step import TrainStep, batch_specs
+from t5prep.train.step_parts import dtype_of, optimizer_of, options_of, shape_of
 
 METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step returns
 

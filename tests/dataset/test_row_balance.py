@@ -7,8 +7,8 @@ import pytest
 from preparing import prepared, questions, rejected, write_csv
 
 from pipelines import gather
-from t5prep.dataset import balance, manifest, rejected_files
-from t5prep.dataset.balance import Rows
+from t5prep.dataset import manifest, rejected_files, row_balance
+from t5prep.dataset.row_balance import Rows
 from t5prep.dataset.verify import verify
 from t5prep.errors import BalanceError, DatasetError, SourceError
 from t5prep.sources import sample
@@ -78,13 +78,13 @@ def test_no_manifest_where_rows_are_missing(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_does_not_add_up_is_refused() -> None:
     good = {"a": Rows(read=5, examples=2, rejected=1, duplicates=1, blank=1)}
-    balance.check(good, examples=2, rejected=2)
+    row_balance.check(good, examples=2, rejected=2)
     for examples, left_out in ((1, 2), (2, 3)):
         with pytest.raises(BalanceError, match="mistake of t5prep"):
-            balance.check(good, examples=examples, rejected=left_out)
+            row_balance.check(good, examples=examples, rejected=left_out)
     for wrong in (Rows(6, 2, 1, 1, 1), Rows(5, 6, -1, 0, 0)):
         with pytest.raises(BalanceError, match=r"a: \d rows were read, and 5 are accounted for"):
-            balance.check({"a": wrong}, examples=wrong.examples, rejected=wrong.rejected + wrong.duplicates)
+            row_balance.check({"a": wrong}, examples=wrong.examples, rejected=wrong.rejected + wrong.duplicates)
 
 
 def test_rejected_rows_are_part_of_what_is_verified(tmp_path: Path) -> None:
