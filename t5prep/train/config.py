@@ -257,8 +257,9 @@ def dumps(config: TrainConfig) -> str:
 def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the fields that differ and change the losses, as field → (stored, now).
 
-    A field that the other configuration does not have differs, too.
+    A field that the other configuration does not have was added since; it had its default then.
     """
     now = json.loads(dumps(ours))
+    before = json.loads(dumps(TrainConfig())) | dict(theirs)
     free = FREE | _LENGTH  # `lengthening` checks the length
-    return {key: (theirs.get(key), value) for key, value in now.items() if key not in free and theirs.get(key) != value}
+    return {key: (before[key], value) for key, value in now.items() if key not in free and before[key] != value}

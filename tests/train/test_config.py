@@ -109,6 +109,9 @@ def test_what_may_change_between_two_starts() -> None:
     stored = json.loads(configs.dumps(configs.build({"steps": 10, "schedule": "linear", "out": "a"})))
     changed = configs.build({"steps": 20, "schedule": "linear", "out": "b", "keep": 9, "seed": 1})
     assert configs.differing(changed, stored) == {"seed": (0, 1)}  # `lengthening` checks the length
+    of_an_older_version = {name: value for name, value in stored.items() if name not in ("cap", "buckets", "lora")}
+    assert configs.differing(changed, of_an_older_version) == {"seed": (0, 1)}
+    assert configs.differing(configs.build({"steps": 20, "cap": 7}), of_an_older_version)["cap"] == (0, 7)
 
 
 @pytest.mark.parametrize(
