@@ -194,7 +194,7 @@ def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str
         cost = f"{hours(seconds / 3600):>9}{before / seconds:>6.1f}x" if seconds and before else f"{'no room':>9}"
         text.append(f"{choice.name:<28}{shapes:<30}{choice.padding:>8.0%}{choice.cut:>7.1%}{cost}")
     several = [
-        f"To train in {choice.name}: t5prep train --set buckets="
+        f"To train in {choice.name}: t5prep train ... --set buckets="
         + ",".join(f"{shape.input_length}x{shape.target_length}" for shape in choice.shapes)
         for choice, _ in choices
         if len(choice.shapes) > 1

@@ -64,14 +64,20 @@ def patterns(include: str | Iterable[str]) -> tuple[str, ...]:
 def glob_pattern(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a glob over whole names: `*` stays inside a folder, `**` does not.
 
+    Raises SourceError for a range that cannot be, as in `[z-a]`. A `[` that is not closed stands for itself.
+
     >>> bool(glob_pattern("data/train-*").fullmatch("data/train-0.parquet"))
     True
     >>> bool(glob_pattern("*.csv").fullmatch("a/b.csv")), bool(glob_pattern("**/*.csv").fullmatch("b.csv"))
     (False, True)
     """
     special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", pattern)
-    return re.compile("".join(special.get(part, part if part.startswith("[") else re.escape(part)) for part in parts))
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern)
+    is_set = re.compile(r"\[[^\]]+\]").fullmatch
+    try:
+        return re.compile("".join(special.get(part, part if is_set(part) else re.escape(part)) for part in parts))
+    except re.error as error:
+        raise SourceError(f"{pattern} is not a glob ({error}).") from None
 
 
 def checked(

@@ -97,6 +97,7 @@ FREE = frozenset(
 )
 
 _LENGTH = {"steps", "epochs"}
+MOST_LORA = 1024  # as wide as the matrices themselves, or nearly
 
 _CHOICES = {
     "weights": ("pretrained", "random"),
@@ -219,6 +220,8 @@ def _check(config: TrainConfig) -> None:
         if getattr(config, key) < 1:
             raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 1.")
     counts = ("steps", "epochs", "lora", "warmup", "eval_every", "eval_batch", "eval_rows", "patience", "save_every")
+    if config.lora > MOST_LORA:
+        raise UsageError(f"lora is {config.lora:,}, and a rank is {MOST_LORA:,} at most; 4 to 64 are usual.")
     for key in (*counts, "clip_norm", "end_rate"):
         if getattr(config, key) < 0:
             raise UsageError(f"{key} is {getattr(config, key)}, and cannot be negative.")

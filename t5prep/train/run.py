@@ -141,7 +141,8 @@ def open_model(name: str, *, which: str = "best") -> Model:
         config, weights = load_weights(files)
         return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
     path, state = checkpoints.choose(name, which=which)
-    vocabulary = next(f"{name}/{file}" for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}"))
+    own = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
+    vocabulary = f"{name}/{own}"
     tokenizer = loading.of_content(_read(vocabulary), name=vocabulary)
     manifests = manifests_of_run(name)
     if adapters.are_in(state):

@@ -7,7 +7,7 @@ HELP: Final[dict[str, str]] = {
     "rates": "how often each dataset is drawn; empty: in proportion to its records",
     "temperature": "above 1, datasets are drawn more equally: records^(1 / temperature)",
     "cap": "most records of a dataset that count for how often it is drawn; 0: all",
-    "buckets": "lengths of batches, such as 128x16,512x64: a row goes to the shortest that holds it",
+    "buckets": "lengths of batches, as 128x16,512x64: a row goes to the shortest that holds it",
     "split": "the split that is trained on",
     "model": "tiny, a Hugging Face directory or Hub name, or a run to start from",
     "weights": "pretrained, or random to train from nothing",

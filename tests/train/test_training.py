@@ -267,7 +267,7 @@ def test_what_is_refused_before_the_first_step(
     config = training.config(data, shape, tmp_path / "run")
     with pytest.raises(UsageError, match="needs model: --model"):
         trainer.train(dataclasses.replace(config, model=""))
-    with pytest.raises(UsageError, match="How long"):
+    with pytest.raises(UsageError, match="length of training is not set"):
         trainer.train(dataclasses.replace(config, steps=0))
     with pytest.raises(DatasetError, match="manifest"):
         trainer.train(dataclasses.replace(config, data=(str(tmp_path),)))

@@ -31,7 +31,7 @@ def check(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
     if longest[0] > one.input_length or longest[1] > one.target_length:
         raise UsageError(
             f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {one.data} have {one.input_length}x"
-            f"{one.target_length} at most. t5prep plan --data {one.data} --lengths names buckets that fit."
+            f"{one.target_length} at most. Look for some that fit: t5prep plan --model MODEL --data {one.data} --lengths"
         )
 
 
