@@ -93,15 +93,16 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No network, no Beam, no waiting, no cache of the user's, nothing written where the tests stand."""
+    """No network, no Beam, no compiler, no waiting, no cache of the user's, nothing written where the tests stand."""
     from pipelines import prepare, train_tokenizer
     from t5prep.cli import _checks
+    from t5prep.plan import compiled
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(101, "Network is unreachable")
 
     def stop(*_: object, **__: object) -> None:
-        raise UsageError("here Beam would start")
+        raise UsageError("here Beam or the compiler would start")
 
     @contextlib.contextmanager
     def nobody(*_: object, **__: object) -> Iterator[str]:
@@ -115,6 +116,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "_run", stop)
     monkeypatch.setattr(prepare, "_pool", nobody)
     monkeypatch.setattr(train_tokenizer, "train", stop)
+    monkeypatch.setattr(compiled, "_run", stop)
     monkeypatch.setattr(_checks, "_asked", lambda *_: {"error": "not asked here"})
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
