@@ -52,7 +52,7 @@ def _targets_cut(counts: record_counts.Counts, settings: Settings, *, labelled: 
     longest = counts.targets_worst[0].tokens
     return [
         f"{counts.targets_cut / max(1, counts.examples):.0%} of the targets are longer than {settings.target_length} tokens and "
-        f"are cut, which a model learns to do as well. Prepare with --target-length {longest} to keep all of them whole"
+        f"are cut, so a model learns to stop early. Prepare with --target-length {longest} to keep all of them whole"
     ]
 
 

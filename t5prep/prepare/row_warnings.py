@@ -12,8 +12,8 @@ def rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str, in
     if total > MANY_REJECTED * rows:
         most = max(sorted(rejected), key=lambda reason: rejected[reason])
         yield (
-            f"{100 * total // rows}% of all rows made no example, most of them for: {most} "
-            f"({rejected[most]:,}){_commonest(most, rejected[most], words)}. What they are is in rejected.jsonl"
+            f"{100 * total // rows}% of all rows were rejected, most often for: "
+            f"{_commonest(most, rejected[most], words) or f'{most} ({rejected[most]:,})'}. All are in rejected.jsonl"
         )
     if other := rejected.get("not utf-8"):
         yield (
@@ -23,21 +23,21 @@ def rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str, in
 
 
 def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
-    """Return the whole words of a reason that half of its rows share, as the end of a sentence, or "".
+    """Return the whole words of a reason that half of its rows share, and how many these are, or "".
 
     They say which value it is, and the option that mends it.
     """
     fitting = {text: number for text, number in words.items() if text.partition(":")[0] == reason}
     most = max(fitting, key=lambda text: fitting[text], default="")
-    return f", as {most} ({fitting[most]:,})" if most and 2 * fitting[most] >= rows else ""
+    return f"{most} ({fitting[most]:,})" if most and 2 * fitting[most] >= rows else ""
 
 
 def one_target(examples: int, labels: Collection[object] | None) -> Iterator[str]:
     """Yield what to say of examples that all have one target; `labels` are the different ones, None where they are many."""
     if labels is not None and len(labels) == 1 and examples > 1:
         yield (
-            f"all {examples:,} examples have one target: a model learns to give it whatever it reads. Is a class "
-            "missing? See what was rejected in rejected.jsonl"
+            f"all {examples:,} examples have the same target, so a model will always answer that. Is a class missing? See "
+            "what was rejected in rejected.jsonl"
         )
 
 

@@ -24,7 +24,8 @@ from t5prep.train.data import eval_batches, opening
 from t5prep.train.data.read_errors import arrays
 from t5prep.train.evaluation_numbers import DEFAULT_METRICS
 from t5prep.train.loss import token_losses
-from t5prep.train.model.architecture import Config, forward
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.forward import forward
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.loss import Sums, summed_loss
-from t5prep.train.model.architecture import Config, forward
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.forward import forward
 from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.model.sums import row_and_column_sums
 from t5prep.train.optimizer import Optimizer

@@ -77,7 +77,7 @@ def test_rows_that_mostly_make_no_example_are_warned_of(here: None) -> None:
         options={"inputs_column": "Title", "targets_column": "Body", "id_column": "Y"},
     )  # fmt: skip
     (warning,) = made.warnings
-    assert warning.startswith("85% of all rows made no example, most of them for: duplicate id (17).")
+    assert warning.startswith("85% of all rows were rejected, most often for: duplicate id (17).")
 
 
 def test_who_types_at_a_terminal_is_told_how_to_end(here: None) -> None:

@@ -120,6 +120,6 @@ def test_a_class_that_is_spelled_otherwise_is_named_with_the_option(tmp_path: Pa
     rows = [dict(row, Y=("HQ", "HQ", "LQ")[n % 3]) for n, row in enumerate(questions(60))]
     made = prepared(write_csv(tmp_path / "rows.csv", rows), tmp_path / "out", tokenizer=SAMPLE)
     many, one = (warning for warning in made.warnings if "markup" not in warning)
-    assert many.startswith("33% of all rows made no example, most of them for: unknown label (20), as ")
+    assert many.startswith("33% of all rows were rejected, most often for: unknown label: ")
     assert "'LQ' is not one of LQ_CLOSE, LQ_EDIT, HQ; say which word it is: --labels LQ=WORD (20)" in many
-    assert one.startswith("all 40 examples have one target")
+    assert one.startswith("all 40 examples have the same target")

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +204,10 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
 def test_a_browser_draws_it_and_says_nothing(run: Path, tmp_path: Path) -> None:
     answers = _answers(tmp_path / "eval.json")
     browser.look(report.write(run, out=tmp_path / "report.html", answers=answers))
+
+
+def test_pages_and_questions_to_plan_need_no_tensorflow() -> None:
+    """`make prep` writes a page in an environment that has none."""
+    code = "import sys; sys.modules['tensorflow'] = None; import t5prep.report.training, t5prep.plan.question"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

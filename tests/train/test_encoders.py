@@ -20,8 +20,9 @@ if not importlib.util.find_spec("torch"):
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import forward, read_config, weight_layouts
+from t5prep.train.model.architecture import read_config, weight_layouts
 from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.forward import forward
 from t5prep.train.model.weights import load_config, load_weights, random_weights, save_weights
 from t5prep.train.optimizer import AdamW
 from t5prep.train.step import StepOptions, TrainStep

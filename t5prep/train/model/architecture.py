@@ -1,17 +1,15 @@
 """Choose by its config what a model is: a T5, or an encoder with a classification head.
 
-An architecture is a config, the layout of its weights, and a function from weights and a batch to logits. Training,
-evaluation, `plan` and export call these three; only generating text is T5's alone.
+An architecture is a config, the layout of its weights, and a function from weights and a batch to logits
+(`model.forward`). Training, evaluation, `plan` and export call these three; only generating text is T5's alone. This
+module imports no TensorFlow, so that reports and questions to `plan` begin at once.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train.model import encoder, t5
 from t5prep.train.model.encoder_config import MODEL_TYPES as ENCODERS
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_layout import encoder_layouts
@@ -20,16 +18,6 @@ from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import WeightLayout, t5_layouts
 
 Config = ModelConfig | EncoderConfig
-
-
-def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], **options: Any) -> tf.Tensor:
-    """Return the logits of each target position: float32[batch, target_length, vocab_size], or [batch, 1, classes].
-
-    batch and options: as for `t5.forward` and `encoder.classify`.
-    """
-    if isinstance(config, EncoderConfig):
-        return encoder.classify(weights, config, batch, **options)
-    return t5.forward(weights, config, batch, **options)
 
 
 def weight_layouts(config: Config) -> dict[str, WeightLayout]:
