@@ -12,6 +12,7 @@ import t5prep
 from t5prep.cli import _output
 from t5prep.cli._prepare_options import of_task
 from t5prep.io import byte_sizes
+from t5prep.prepare import memory_budget
 
 
 class _Tasks(click.Group):
@@ -53,6 +54,7 @@ _EXAMPLES = {
 
 def _callback(name: str) -> Any:
     def run(as_json: bool, **given: Any) -> None:
+        memory_budget.check_limit()
         began = time.monotonic()
         manifest = t5prep.prepare(name, **given)
         if as_json:

@@ -1,5 +1,6 @@
 """Divide a number of bytes of memory among workers, blocks and ranges."""
 
+import resource
 from typing import NamedTuple
 
 from t5prep.errors import UsageError
@@ -14,6 +15,8 @@ RANGE_SHARE = 8
 LARGEST_BLOCK = 2 << 20  # an eighth of a second of tokenizing, so that the last blocks end together
 LARGEST_RANGE = 32 << 20
 SMALLEST_BLOCK = 256 << 10
+# Addresses of one process, used or not (`ulimit -v`): with less, libraries and threads fail anywhere, each in its own words.
+ADDRESS_BYTES = 2 << 30
 
 
 class Budget(NamedTuple):
@@ -44,3 +47,13 @@ def share(memory: int, *, workers: int) -> Budget:
     count = min(workers, fitting)
     each = (memory - MAIN_BYTES) // max(1, count) - WORKER_BYTES
     return Budget(count, min(LARGEST_BLOCK, each // BLOCK_SHARE), min(LARGEST_RANGE, each // RANGE_SHARE))
+
+
+def check_limit() -> None:
+    """Raise UsageError where the shell allows this process too few addresses for the libraries and threads it needs."""
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if allowed != resource.RLIM_INFINITY and allowed < ADDRESS_BYTES:
+        raise UsageError(
+            f"There is not enough memory for this: `ulimit -v` allows {allowed >> 20:,} MiB, and {ADDRESS_BYTES >> 20:,} MiB are "
+            "needed, used or not. Allow more: ulimit -v unlimited"
+        )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("megabytes", [300])
+@pytest.mark.parametrize("megabytes", [400, 1000])
 def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None:
     line = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", str(tmp_path / "out")]
     limit = megabytes << 20
@@ -21,5 +21,8 @@ def test_too_little_memory_is_a_sentence(tmp_path: Path, megabytes: int) -> None
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("Error: There is not enough memory for this on this machine")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"Error: There is not enough memory for this: `ulimit -v` allows {megabytes:,} MiB, and 2,048 MiB"
+    )
     assert not (tmp_path / "out" / "manifest.json").exists()

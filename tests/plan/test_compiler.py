@@ -29,7 +29,7 @@ def product(a, b):
     return a @ b
 
 
-@pytest.mark.parametrize("name", ["v3", "v4", "v5e", "v6e"])
+@pytest.mark.parametrize("name", ["v5e", *(pytest.param(name, marks=pytest.mark.slow) for name in ("v3", "v4", "v6e"))])
 def test_a_product_costs_at_least_what_the_chip_can_do(name):
     n = 4096
     chip = CHIPS[name]

@@ -64,6 +64,7 @@ def test_logits_are_those_of_pytorch(model):
 @pytest.mark.parametrize(
     "name", ["bert", *(pytest.param(one, marks=pytest.mark.slow) for one in TYPES if one != "bert")]
 )
+@pytest.mark.slow
 def test_training_steps_are_those_of_pytorch(published, name):
     model = published / name
     kept, batch = reference(model)

@@ -156,6 +156,7 @@ def _drawn(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, np.nda
     return got[0].numpy()[:, 0], got[1].numpy()[:, 0]
 
 
+@pytest.mark.slow
 def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     """The first token's shares, over 4,000 draws, against the model's own probabilities."""
     config = FAMILIES["t5"]

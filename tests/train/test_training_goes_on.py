@@ -14,6 +14,7 @@ from t5prep.train import trainer  # noqa: E402
 from t5prep.train.loop import Stepper  # noqa: E402
 
 
+@pytest.mark.slow
 def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
     toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,6 +139,7 @@ def test_each_device_holds_its_part() -> None:
     assert all(np.array_equal(again[name], value) for name, value in random_weights(shape).items())
 
 
+@pytest.mark.slow
 def test_a_program_has_the_same_digest_in_another_process() -> None:
     """And after others were lowered, which TensorFlow numbers."""
     code = (
