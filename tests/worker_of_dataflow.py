@@ -21,6 +21,8 @@ def main() -> None:
     for transform in pipeline.components.transforms.values():
         if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
             payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
+            if payload.do_fn.urn != python_urns.PICKLED_DOFN_INFO:  # Beam's own, such as the identity after a combiner
+                continue
             fn = pickler.loads(payload.do_fn.payload)
             fns.append(f"{transform.unique_name}: {type(fn[0] if isinstance(fn, tuple) else fn).__name__}")
     for environment in pipeline.components.environments.values():
