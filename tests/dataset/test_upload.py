@@ -195,10 +195,10 @@ def test_a_large_file_goes_on_at_the_byte_where_it_stood(bucket, front, tmp_path
 
 KILLED = """
 import sys
-from t5prep import gcs, resumable
+from t5prep.io import gcs, resumable_upload
 gcs.TIMEOUT_SECONDS = (5.0, 5.0)
-resumable.CHUNK_BYTES = 256 << 10
-from t5prep.upload import upload
+resumable_upload.CHUNK_BYTES = 256 << 10
+from t5prep.dataset.upload import upload
 upload(sys.argv[1], sys.argv[2], workers=2)
 """
 
