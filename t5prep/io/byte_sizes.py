@@ -32,3 +32,12 @@ def parse(text: str, *, name: str) -> int:
     number, unit, binary = match[1], match[2].lower(), match[3]
     scale = 1024 ** ("kmgt".index(unit) + 1) if binary and unit else _UNITS[unit]
     return int(float(number) * scale)
+
+
+def of_compiler(number: str, unit: str) -> int:
+    """Return a size that XLA writes, with units of powers of two, in bytes.
+
+    >>> of_compiler("1.5", "K"), of_compiler("7", "")
+    (1536, 7)
+    """
+    return int(float(number) * 1024 ** ("", "K", "M", "G", "T").index(unit))

@@ -20,13 +20,12 @@ from typing import Any
 
 import t5prep
 from t5prep.errors import T5prepError, UsageError
-from t5prep.io import atomic_files, cache_folder
+from t5prep.io import atomic_files, byte_sizes, cache_folder
 from t5prep.io.installation import install_command
 from t5prep.plan.chips import Chip
 from t5prep.plan.compiler import ENVIRONMENT
 
 _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +141,7 @@ def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any
 def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
     if error := answer.pop("error", ""):
         if needed := _OUT_OF_MEMORY.search(error):
-            return Compiled(fits=False, hbm_bytes=int(float(needed[1]) * _UNITS[needed[2]]), **answer)
+            return Compiled(fits=False, hbm_bytes=byte_sizes.of_compiler(needed[1], needed[2]), **answer)
         if "Invalid TPU external name" in error or "topology" in error.lower():
             raise UsageError(
                 f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from t5prep.dataset import block_index
 from t5prep.errors import UsageError
+from t5prep.prepare.near_duplicates.repeats import precedence
 from t5prep.prepare.shard_writer import ShardSpec
 
 SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
@@ -34,15 +35,15 @@ def plan_shards(
         count = (
             _chosen(records[split], sizes[split]) if shards is None else max(1, round(shards * records[split] / most))
         )
-        before = () if drawn else tuple(other for other in sorted(records) if _precedence(other) < _precedence(split))
+        before = () if drawn else tuple(other for other in sorted(records) if _order(other) < _order(split))
         every = block_index.spacing(records[split])
         specs += [ShardSpec(split, number, count, sizes[split] // count, before, every) for number in range(count)]
     return specs
 
 
-def _precedence(split: str) -> tuple[int, str]:
-    """Return the rank by which one of two splits keeps an id: test, validation, any other, and train last."""
-    return {"test": 0, "validation": 1, "train": 3}.get(split, 2), split
+def _order(split: str) -> tuple[int, str]:
+    """Return what splits are ordered by: of two that have one id, the first keeps it."""
+    return precedence(split), split
 
 
 def _chosen(records: int, size: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t5prep.errors import T5prepError
+from t5prep.io import byte_sizes
 from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import Config, weight_layouts
 from t5prep.train.runtime.layout import Layout
@@ -19,7 +20,6 @@ from t5prep.train.runtime.layout import Layout
 EXHAUSTED = "RESOURCE_EXHAUSTED"
 REMAT_KEEPS = 0.25  # share of the activations that remat keeps (T5-base, 512 tokens, by the TPU compiler)
 
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = r"\(?([\d.]+)\s?([KMGT]?)(?:i?B| ?bytes)?\b"
 _NEEDED = tuple(
     re.compile(before + _SIZE)
@@ -125,7 +125,7 @@ def _either(ways: list[str]) -> str:
 def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
     """Return the first size that one of the patterns finds, in bytes; 0 where none does."""
     match = next((match for pattern in patterns if (match := pattern.search(text))), None)
-    return int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    return byte_sizes.of_compiler(match[1], match[2]) if match else 0
 
 
 def _gib(size: float) -> str:
