@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytest.importorskip("libtpu", reason="needs the extra plan")
 
 from t5prep.plan import extending, interface
 from t5prep.plan import question as question_module

@@ -203,6 +203,12 @@ def invoke(*arguments: str):
     return CliRunner().invoke(main, ["plan", *arguments])
 
 
+real = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("jax", "libtpu", "tensorflow")),
+    reason="needs the extras train and plan",
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -211,7 +217,7 @@ def invoke(*arguments: str):
         ([], "Which model"),
         (["--model", "t5-base", "--lengths"], "--data"),
         (["--model", "t5-base", "--batch", "8", "--batch", "16"], "--sweep"),
-        (["--model", "t5-base", "--batch", "12", "--quick"], "try --batch 8"),
+        pytest.param(["--model", "t5-base", "--batch", "12", "--quick"], "try --batch 8", marks=real),
         (["--model", "t5-base", "--set", "remot=1"], 'Did you mean "remat"'),
         (["--data", "nowhere", "--model", "t5-base"], "nowhere does not exist"),
     ],
@@ -221,12 +227,6 @@ def test_what_cannot_be_planned_is_one_sentence(arguments, sentence):
     assert result.exit_code == 1
     assert sentence in result.stderr
     assert "Traceback" not in result.output
-
-
-real = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("jax", "libtpu", "tensorflow")),
-    reason="needs the extras train and plan",
-)
 
 
 @pytest.fixture
@@ -356,6 +356,7 @@ def test_the_table_of_the_readme_is_what_the_bench_prints():
 @pytest.fixture
 def answered(monkeypatch):
     """A compiler that answers at once: 3 GiB and a microsecond a token."""
+    pytest.importorskip("libtpu", reason="needs the extra plan")
 
     def ask(question: Question) -> Answer:
         check(question)

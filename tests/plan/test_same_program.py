@@ -7,6 +7,7 @@ import pytest
 import training
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytest.importorskip("libtpu", reason="needs the extra plan")
 pytest.importorskip("jax", reason="jax is not installed")
 
 from t5prep.plan import compiled, compiler, planner

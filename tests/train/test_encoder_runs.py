@@ -79,6 +79,7 @@ print(json.dumps([model.config.id2label[int(row.argmax())] for row in logits]))
 
 
 def test_transformers_loads_what_is_exported_and_so_do_we(run):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
     exported = run / "exported"
     export_hf(str(run / "run"), out=str(exported))
     texts = [GOOD, BAD]
