@@ -84,6 +84,7 @@ bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_stages
 	$(BIN)/python -m tests.benchmarks.bench_tokenizer
 	$(BIN)/python -m tests.benchmarks.bench_reader
+	$(BIN)/python -m tests.benchmarks.bench_loading
 	$(BIN)/python -m tests.benchmarks.bench_generate
 	$(BIN)/python -m tests.benchmarks.bench_step
 	$(BIN)/python -m tests.benchmarks.bench_train --steps 20 --rounds 2

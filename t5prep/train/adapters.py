@@ -20,7 +20,7 @@ from t5prep.train import checkpoint_tensors
 from t5prep.train.checkpoint import State
 from t5prep.train.model import lora
 from t5prep.train.model.architecture import Config
-from t5prep.train.model.weights import write_layouts
+from t5prep.train.model.weights import Array, write_layouts
 from t5prep.train.published import peft_file
 from t5prep.train.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
 
@@ -39,23 +39,25 @@ def are_in(state: State) -> bool:
     return bool(state.config.get("lora"))
 
 
-def digest(weights: Mapping[str, np.ndarray]) -> str:
+def digest(weights: Mapping[str, Array]) -> str:
     """Return a digest of a model's weights, by which a changed base is noticed: fast, because every reader computes it."""
-    sums = {name: _checksum(np.ascontiguousarray(array).reshape(-1)) for name, array in weights.items()}
+    sums = {name: _checksum(array) for name, array in weights.items()}
     return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
 
 
-def _checksum(values: np.ndarray) -> int:
-    """Return the CRC-32C of an array, which is copied a part at a time."""
-    checksum, part = 0, 1 << 22
-    for begin in range(0, len(values), part):
-        checksum = google_crc32c.extend(checksum, values[begin : begin + part].tobytes())
+def _checksum(array: Array) -> int:
+    """Return the CRC-32C of an array, of which one matrix is in memory at a time, and copied a part at a time."""
+    checksum, size = 0, 1 << 22
+    for index in np.ndindex(array.shape[:-2]):
+        values = np.ascontiguousarray(array[index]).reshape(-1)
+        for begin in range(0, len(values), size):
+            checksum = google_crc32c.extend(checksum, values[begin : begin + size].tobytes())
     return checksum
 
 
 def read(
-    path: str, state: State, config: Config, weights: dict[str, np.ndarray]
-) -> tuple[Config, dict[str, np.ndarray], Adapter]:
+    path: str, state: State, config: Config, weights: dict[str, Array]
+) -> tuple[Config, dict[str, Array], Adapter]:
     """Return a model with a checkpoint's adapters added to its weights, and the adapters.
 
     `config` and `weights` are of the base. Raises OutputError where it is not the one that they were trained beside.
@@ -66,14 +68,19 @@ def read(
             "Bring those back, or train the adapters anew: t5prep train --set lora=8 ..."
         )
     own = dataclasses.replace(config, lora_rank=state.config["lora"], lora_alpha=state.config["lora_alpha"])
-    adapter = Adapter(str(state.config["model"]), own, checkpoint_tensors.read_weights(path, lora.adapter_layouts(own)))
+    adapter = Adapter(str(state.config["model"]), own, _read_adapters(path, own))
     lora.merge_arrays(weights, adapter.weights, scale=own.lora_alpha / own.lora_rank)
     return config, weights, adapter
 
 
+def _read_adapters(path: str, config: Config) -> dict[str, np.ndarray]:
+    lazy = checkpoint_tensors.read_weights(path, lora.adapter_layouts(config))
+    return {name: np.asarray(array) for name, array in lazy.items()}
+
+
 def read_published(
-    files: ModelFiles, config: Config, weights: dict[str, np.ndarray]
-) -> tuple[Config, dict[str, np.ndarray], Adapter]:
+    files: ModelFiles, config: Config, weights: dict[str, Array]
+) -> tuple[Config, dict[str, Array], Adapter]:
     """Return a model with adapters of peft's layout added to its weights, and the adapters. Raises UsageError."""
     own, matrices = peft_file.load(files, config)
     lora.merge_arrays(weights, matrices, scale=own.lora_alpha / own.lora_rank)

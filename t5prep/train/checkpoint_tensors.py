@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from t5prep.errors import OutputError
 from t5prep.train.checkpoint import TENSORS, reason
+from t5prep.train.lazy_array import LazyArray
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.state import Index, Variables, place
 
@@ -47,10 +48,31 @@ def write(prefix: str, parts: Sequence[Part]) -> None:
 
 
 def restore(path: str, variables: Variables) -> Variables:
-    """Return a checkpoint's tensors, on the same devices as those of `variables`.
+    """Return a checkpoint's tensors, on the devices of `variables`: arrays, or shapes with a sharding.
 
     Raises OutputError when names or shapes differ.
     """
+    _check(path, variables)
+    arrays = iter([_read_array(path, name, array) for name, array in _named(variables)])
+    weights = variables.weights | {name: next(arrays) for name in variables.slots}
+    slots = {name: {slot: next(arrays) for slot in own} for name, own in variables.slots.items()}
+    return Variables(weights, slots, next(arrays))
+
+
+def restore_weights(path: str, variables: Variables) -> dict[str, Any]:
+    """Return a checkpoint's weights on the devices of `variables`, whose own trained values and slots are deleted first.
+
+    So one copy of the weights is on the devices. Raises OutputError when names or shapes differ.
+    """
+    _check(path, variables)
+    for _, array in _named(variables):
+        array.delete()
+    trained = {name: _read_array(path, _key("weights", name), variables.weights[name]) for name in variables.slots}
+    return variables.weights | trained
+
+
+def _check(path: str, variables: Variables) -> None:
+    """Raise OutputError unless a checkpoint has exactly these variables."""
     reader = _reader(path)
     wanted = {name: tuple(array.shape) for name, array in _named(variables)}
     there = {
@@ -64,19 +86,21 @@ def restore(path: str, variables: Variables) -> Variables:
             f"The checkpoint {path} does not fit this model: {_plain(odd)} is {there.get(odd, 'missing')} in it, "
             f"and should be {wanted.get(odd, 'missing')}."
         )
-    arrays = iter([_read_array(path, name, array) for name, array in _named(variables)])
-    weights = variables.weights | {name: next(arrays) for name in variables.slots}
-    slots = {name: {slot: next(arrays) for slot in own} for name, own in variables.slots.items()}
-    return Variables(weights, slots, next(arrays))
 
 
-def read_weights(path: str, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Return only the weights of a checkpoint, each as one whole array. Raises OutputError."""
+def read_weights(path: str, names: Iterable[str]) -> dict[str, LazyArray]:
+    """Return only the weights of a checkpoint, whose values are read when a part is taken. Raises OutputError."""
     reader = _reader(path)
-    try:
-        return {name: reader.get_tensor(_key("weights", name)) for name in names}
-    except (tf.errors.OpError, ValueError) as error:
-        raise OutputError(f"The weights of {path} cannot be read: {reason(error)}") from error
+    shapes = reader.get_variable_to_shape_map()
+
+    def lazy(name: str) -> LazyArray:
+        key = _key("weights", name)
+        if key not in shapes:
+            raise OutputError(f"The weights of {path} cannot be read: {name} is missing.")
+        shape = tuple(shapes[key])
+        return LazyArray(shape, lambda index: _read_part(path, key, slice_spec(shape, index), tf.float32))
+
+    return {name: lazy(name) for name in names}
 
 
 def has_weight(path: str, name: str) -> bool:
@@ -125,16 +149,20 @@ def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
 
 def _read_array(path: str, name: str, like: Any) -> Any:
     def read(index: Index) -> np.ndarray:
-        spec = slice_spec(like.shape, index) if index else ""
-        (value,) = tf.raw_ops.RestoreV2(
-            prefix=f"{path}/{TENSORS}", tensor_names=[name], shape_and_slices=[spec], dtypes=[tf.as_dtype(like.dtype)]
-        )
-        return np.asarray(value)
+        return _read_part(path, name, slice_spec(like.shape, index) if index else "", tf.as_dtype(like.dtype))
 
+    return place(read, like.shape, like.sharding)
+
+
+def _read_part(path: str, name: str, spec: str, dtype: tf.DType) -> np.ndarray:
+    """Return one part of a tensor of a checkpoint. Raises OutputError."""
     try:
-        return place(read, like.shape, like.sharding)
+        (value,) = tf.raw_ops.RestoreV2(
+            prefix=f"{path}/{TENSORS}", tensor_names=[name], shape_and_slices=[spec], dtypes=[dtype]
+        )
     except tf.errors.OpError as error:
         raise OutputError(f"The checkpoint {path} cannot be read: {reason(error)}") from error
+    return np.asarray(value)
 
 
 def _reader(path: str) -> Any:

@@ -14,7 +14,6 @@ import json
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from t5prep.dataset import manifest
@@ -35,7 +34,7 @@ from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import Config, read_config, weight_layouts
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weights import for_classes, load_config, load_weights, random_weights
+from t5prep.train.model.weights import Array, for_classes, load_config, load_weights, random_weights
 from t5prep.train.published import peft_file
 from t5prep.train.runtime import hosts
 
@@ -70,7 +69,7 @@ class Model:
 
     name: str  # the checkpoint's path, the directory, or the Hub's name
     config: Config
-    weights: dict[str, np.ndarray]
+    weights: dict[str, Array]  # may be read only when parts are taken (`lazy_array`)
     tokenizer: Tokenizer | None = None
     manifests: tuple[Manifest, ...] = ()
     state: State | None = None
@@ -153,11 +152,11 @@ def open_model(name: str, *, which: str = "best") -> Model:
         # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
         tied = not checkpoint_tensors.has_weight(path, "lm_head")
         config = dataclasses.replace(config, tie_word_embeddings=tied)
-    weights = checkpoint_tensors.read_weights(path, weight_layouts(config))
-    return Model(path, config, weights, tokenizer, manifests, state, own_tasks=_own_tasks(name))
+    kept: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
+    return Model(path, config, kept, tokenizer, manifests, state, own_tasks=_own_tasks(name))
 
 
-def _base_of(name: str, state: State) -> tuple[Config, dict[str, np.ndarray]]:
+def _base_of(name: str, state: State) -> tuple[Config, dict[str, Array]]:
     """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
     config = configs.build(state.config)
     shape = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
@@ -174,7 +173,7 @@ def weight_bytes(model: Model) -> int:
 
 def start_from(
     config: TrainConfig, *, ids: int, classes: Sequence[str] = ()
-) -> tuple[Config, dict[str, np.ndarray], Tokenizer | None]:
+) -> tuple[Config, dict[str, Array], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer where it has one.
 
     `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
@@ -188,7 +187,7 @@ def start_from(
         shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
         if isinstance(shape, EncoderConfig):
             shape = dataclasses.replace(shape, classes=tuple(classes))
-        return shape, random_weights(shape, seed=config.seed), None
+        return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
     model = open_model(config.model)

@@ -34,7 +34,7 @@ from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.kept_programs import place_of
 from t5prep.train.runtime.layout import Layout
-from t5prep.train.runtime.state import Variables, put_step, put_weights, zero_slots
+from t5prep.train.runtime.state import Variables, put_step, put_weights, variable_specs, zero_slots
 from t5prep.train.signals import Signals
 from t5prep.train.step_parts import dtype_of, schedule_of, shape_of
 
@@ -114,12 +114,16 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     place = place_of(config.out)
     packed = manifests[0].settings.layout == "packed"
     step, layout = compiling.compile_shapes(shape, config, layout, layouts, lengths, packed=packed, place=place)
-    variables = Variables(
-        put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), put_step(0, layout)
-    )
+    if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
+        specs = variable_specs(step.slot_shapes, shape, layout)
+        untrained = {name: array for name, array in initial.items() if name not in specs.slots}
+        specs = specs._replace(weights=specs.weights | put_weights(untrained, shape, layout))
+        variables = checkpoint_tensors.restore(newest[0], specs)
+    else:
+        variables = Variables(
+            put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), put_step(0, layout)
+        )
     del initial
-    if newest:
-        variables = checkpoint_tensors.restore(newest[0], variables)
     say(checkpoints.check_space(config.out, size=checkpoint_tensors.size_of(variables), keep=config.keep))
     run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests)
 
@@ -217,7 +221,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Finish ──
     best, _ = checkpoints.best(config.out)
-    weights = checkpoint_tensors.restore(best, stepper.variables).weights
+    weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluators else {}
     log.flush()
     say(
         f"{now:,} steps{' (no better metric for a while)' if stopped_early else ''} in {duration(time.monotonic() - began)}."

@@ -81,7 +81,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert np.asarray(restored.weights["a.b"]).tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
     assert np.asarray(restored.slots["a.b"]["rows"]).tolist() == [7.0, 2.0]
     assert int(restored.step) == 3
-    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"].tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
+    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"][()].tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
     assert checkpoint_tensors.has_weight(path, "a.b")
     assert not checkpoint_tensors.has_weight(path, "a.c")
     smaller = _variables()._replace(weights={"a.b": jax.numpy.zeros(1)})
@@ -102,7 +102,7 @@ def test_what_some_devices_wrote_is_read_onto_others(
     restored = checkpoint_tensors.restore(path, _variables(0.0, replicas=read[0], shard=read[1]))
     assert np.array_equal(restored.weights["a.b"], expected.weights["a.b"])
     assert restored.weights["a.b"].sharding == expected.weights["a.b"].sharding
-    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
+    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"][()].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
     assert sum(file.stat().st_size for file in Path(path).glob("state.data*")) < 2 * 44
 
 

@@ -230,7 +230,9 @@ def test_a_base_that_changed_is_noticed(done: trainer.Result, base: str, tmp_pat
     place, copied = tmp_path / "other", str(tmp_path / "run")
     shutil.copytree(done.run, copied)
     config, weights = load_weights(base)
-    weights["encoder.wo"][0, 0, 0] += 1e-6
+    changed = np.array(weights["encoder.wo"])
+    changed[0, 0, 0] += 1e-6
+    weights["encoder.wo"] = changed
     place.mkdir()
     write_model(place, config, weights)
     for marker in Path(copied).glob("checkpoints/*/checkpoint.json"):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t5prep.train.lazy_array import Index, LazyArray
 from t5prep.train.model.architecture import Config, weight_layouts
 from t5prep.train.model.weight_layout import WeightLayout
 
@@ -69,13 +70,21 @@ def merged(weights: Mapping[str, Any], config: Config) -> dict[str, Any]:
     }
 
 
-def merge_arrays(weights: dict[str, np.ndarray], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
-    """Add scale * A B to each matrix that has an adapter, in place, one matrix of a stack after the other."""
+def merge_arrays(weights: dict[str, Any], adapters: Mapping[str, np.ndarray], *, scale: float) -> None:
+    """Replace each weight of `weights` that has an adapter by its sum with scale * A B, made when a part is taken."""
     for name in [name.removesuffix(A) for name in adapters if name.endswith(A)]:
-        stack = math.prod(weights[name].shape[:-2])
-        parts = (array.reshape(stack, *array.shape[-2:]) for array in (weights[name], *_pair(adapters, name)))
-        for whole, a, b in zip(*parts, strict=True):
-            whole += np.float32(scale) * (a @ b)
+        weights[name] = _merged_array(weights[name], *_pair(adapters, name), scale=scale)
+
+
+def _merged_array(whole: Any, a: np.ndarray, b: np.ndarray, *, scale: float) -> LazyArray:
+    def read(index: Index) -> np.ndarray:
+        *stack, rows, columns = index
+        product = a[(*stack, rows)] @ b[(*stack, slice(None), columns)]
+        product *= np.float32(scale)
+        product += whole[index]
+        return product
+
+    return LazyArray(whole.shape, read)
 
 
 def _pair(adapters: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, np.ndarray]:

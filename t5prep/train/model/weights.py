@@ -4,6 +4,7 @@ What comes in as float32 goes out bit for bit: tensors are only stacked and tran
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
+from t5prep.train.lazy_array import Index, LazyArray
 from t5prep.train.model.architecture import Config, read_config, weight_layouts
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_weights import classifier_tensors
@@ -24,6 +26,9 @@ from t5prep.train.published.stored import Stored
 WEIGHTS_NAME = "model.safetensors"
 # Other names of the input embedding: files written from shared memory keep any one of them.
 EMBEDDING_ALIASES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+Array = np.ndarray | LazyArray
+# Rows of the embeddings that are compared at once, so that no whole copy is in memory.
+COMPARED_ROWS = 4096
 # Written by old versions of transformers; no T5 ever used it.
 UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 
@@ -41,12 +46,13 @@ def load_config(model: str | Path | ModelFiles) -> Config:
     return read_config(files.read("config.json"), where=f"{files.name}/config.json")
 
 
-def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, np.ndarray]]:
+def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, Array]]:
     """Return a model's config and its weights, float32, in our layout (`weight_layout`).
 
-    Of a T5, the file settles whether the embeddings are tied: they are when it has no `lm_head.weight`. An encoder
-    without a classification head gets a random one. Tensors are read one after the other, so that no more than one of
-    them is in memory twice. Raises UsageError when there are no weights, or they are not a model of that config.
+    Values are read when a part of a weight is taken, one tensor after the other, so that a host which takes its part
+    holds no more than this part and one tensor. Of a T5, the file settles whether the embeddings are tied: they are
+    when it has no `lm_head.weight`. An encoder without a classification head gets a random one. Raises UsageError when
+    there are no weights, or they are not a model of that config.
     """
     files = _files(model)
     config = load_config(files)
@@ -56,7 +62,7 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, np.n
         layouts = weight_layouts(config)
         fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
         read = {name: _stacked(layouts[name], tensors, files.name) for name in layouts.keys() - fresh.keys()}
-        return config, read | draw(fresh, seed=0)
+        return config, {**read, **draw(fresh, seed=0)}
     shared = next((alias for alias in EMBEDDING_ALIASES if alias in tensors), None)
     if shared is None and "lm_head.weight" in tensors:
         shared, tied = "lm_head.weight", True
@@ -78,14 +84,14 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, np.n
 
 
 def for_classes(
-    config: EncoderConfig, weights: dict[str, np.ndarray], classes: Sequence[str], *, seed: int
-) -> tuple[EncoderConfig, dict[str, np.ndarray]]:
+    config: EncoderConfig, weights: dict[str, Array], classes: Sequence[str], *, seed: int
+) -> tuple[EncoderConfig, dict[str, Array]]:
     """Return a model with these classes; where it had another number of them, its last matrix begins anew."""
     changed = dataclasses.replace(config, classes=tuple(classes))
     if len(classes) != len(config.classes):
         layouts = weight_layouts(changed)
         last = {name: layouts[name] for name in ("head.classifier", "head.classifier_bias")}
-        weights = weights | draw(last, seed=seed)
+        weights = {**weights, **draw(last, seed=seed)}
     return changed, weights
 
 
@@ -110,9 +116,9 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
     return weights
 
 
-def create_variables(weights: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-    """One variable for each weight; inside a strategy's scope, one copy on each of its replicas."""
-    return {name: tf.Variable(value, name=name.replace(".", "_")) for name, value in weights.items()}
+def create_variables(weights: Mapping[str, Array]) -> dict[str, tf.Variable]:
+    """Return a variable of TensorFlow for each weight."""
+    return {name: tf.Variable(np.asarray(value), name=name.replace(".", "_")) for name, value in weights.items()}
 
 
 def save_weights(directory: str | Path, config: Config, weights: Mapping[str, Any], *, dtype: str = "float32") -> Path:
@@ -139,9 +145,13 @@ def write_layouts(
         own = layout.shape[layout.stacked_axes :]
         return own[::-1] if layout.transposed else own
 
+    @functools.lru_cache(maxsize=1)  # tensors are written variable by variable
+    def variable(name: str) -> np.ndarray:
+        return np.asarray(weights[name], np.float32)
+
     def values(tensor: str) -> np.ndarray:
         name, layout, row = places[tensor]
-        value = np.asarray(weights[name], np.float32).reshape(-1, *layout.shape[layout.stacked_axes :])[row]
+        value = variable(name).reshape(-1, *layout.shape[layout.stacked_axes :])[row]
         return value.T if layout.transposed else value
 
     with atomic_files.whole(path) as file:
@@ -154,19 +164,32 @@ def _files(model: str | Path | ModelFiles) -> ModelFiles:
 
 
 def _same(tensors: Mapping[str, Stored], shared: str) -> bool:
-    return np.array_equal(tensors[shared].read(), tensors["lm_head.weight"].read())
+    """Check whether the output's matrix is equal to the embedding."""
+    one, other = tensors[shared], tensors["lm_head.weight"]
+    begins = range(0, one.shape[0], COMPARED_ROWS)
+    parts = ((slice(begin, begin + COMPARED_ROWS),) for begin in begins)
+    return one.shape == other.shape and all(np.array_equal(one.read(part), other.read(part)) for part in parts)
 
 
-def _stacked(layout: WeightLayout, tensors: Mapping[str, Stored], model: str) -> np.ndarray:
-    weight = layout.shape[layout.stacked_axes :]
+def _stacked(layout: WeightLayout, tensors: Mapping[str, Stored], model: str) -> LazyArray:
+    """Return one variable, which reads from each tensor of its stack only what a part needs. Raises UsageError."""
+    axes = layout.stacked_axes
+    weight = layout.shape[axes:]
     wanted = weight[::-1] if layout.transposed else weight
-    stack = np.empty((len(layout.tensors), *weight), np.float32)
-    for row, tensor in zip(stack, layout.tensors, strict=True):
+    for tensor in layout.tensors:
         if tensors[tensor].shape != wanted:
             raise UsageError(
                 f"{model} has {tensor} of shape {tensors[tensor].shape}, and its config.json says {wanted}: they are not of"
                 " one model; fetch both again."
             )
-        value = tensors[tensor].read()
-        row[...] = value.T if layout.transposed else value
-    return stack.reshape(layout.shape)
+
+    def read(index: Index) -> np.ndarray:
+        own = index[axes:]
+        chosen = np.arange(len(layout.tensors)).reshape(layout.shape[:axes])[index[:axes]]
+        part = np.empty((chosen.size, *(span.stop - span.start for span in own)), np.float32)
+        for row, number in zip(part, chosen.flat, strict=True):
+            stored = tensors[layout.tensors[number]]
+            row[...] = (stored.transposed if layout.transposed else stored).read(own)
+        return part.reshape(*chosen.shape, *part.shape[1:])
+
+    return LazyArray(layout.shape, read)

@@ -4,8 +4,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
+from t5prep.train.lazy_array import Index
 from t5prep.train.published import flax_file, hdf5_file, safetensors_file, torch_file
 from t5prep.train.published.stored import Stored, UnreadableError
 
@@ -57,12 +60,12 @@ def _read(model: ModelFiles, file: str, read: Callable[[Path], dict[str, Stored]
 
 
 def _named(model: ModelFiles, file: str, stored: Stored) -> Stored:
-    """Return the tensor with a `read` whose errors name the model, in case the file changes before it is read."""
+    """Return the tensor with a `part` whose errors name the model, in case the file changes before it is read."""
 
-    def values():  # type: ignore[no-untyped-def]
+    def part(index: Index) -> np.ndarray:
         try:
-            return stored.read()
+            return stored.part(index)
         except (UnreadableError, OSError) as error:
             raise UsageError(f"{model.name}: {file} cannot be read, for {error}.") from error
 
-    return Stored(stored.shape, stored.dtype, values)
+    return Stored(stored.shape, stored.dtype, part)

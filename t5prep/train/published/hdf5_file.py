@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from t5prep.train.lazy_array import Index
 from t5prep.train.published.stored import DTYPES, Stored, UnreadableError, in_file
 
 # The parts of a T5; a dataset's path names some Keras layers before the last of these parts.
@@ -56,10 +57,10 @@ def _stored(path: Path, name: str, item: Any) -> Stored:
     if dtype not in DTYPES:
         raise UnreadableError(f"it has a tensor of {dtype}, and weights are float32, float16 or bfloat16")
 
-    def read() -> np.ndarray:
+    def part(index: Index) -> np.ndarray:
         import h5py
 
         with h5py.File(path, "r") as file:
-            return np.asarray(file[name][()], np.float32)
+            return np.asarray(file[name][index], np.float32)
 
-    return Stored(shape, dtype, read)
+    return Stored(shape, dtype, part)

@@ -1,12 +1,14 @@
-"""Describe a tensor in a file: its shape and dtype are known now, its values are read when they are needed."""
+"""Describe a tensor in a file: its shape and dtype are known now, its values are read when they are needed, in parts."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from t5prep.train.lazy_array import Index, ReadPart, full_index
 
 # The NumPy type of each dtype in a file, little-endian. NumPy has no bfloat16: it is the upper half of a float32.
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -23,16 +25,20 @@ class UnreadableError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """Describe a tensor in a file, with PyTorch's order of axes. `read` returns its values as a new float32[shape]."""
+    """Describe a tensor in a file, with PyTorch's order of axes. `part(index)` reads one part of it as float32."""
 
     shape: tuple[int, ...]
     dtype: str
-    read: Callable[[], np.ndarray]
+    part: ReadPart
+
+    def read(self, index: Sequence[slice] = ()) -> np.ndarray:
+        """Return the values, or those of one part: a slice without a step for each axis. Raises UnreadableError."""
+        return self.part(full_index(index, self.shape))
 
     @property
     def transposed(self) -> "Stored":
         """Return the same tensor with its axes in reverse order."""
-        return Stored(self.shape[::-1], self.dtype, lambda: self.read().T)
+        return Stored(self.shape[::-1], self.dtype, lambda index: self.part(index[::-1]).T)
 
 
 def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> Stored:
@@ -52,21 +58,17 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
     if any(offset < 0 or length < 0 or offset + length > end for offset, length in pieces):
         raise UnreadableError("it is cut short")
 
-    def read() -> np.ndarray:
-        values = np.empty(math.prod(shape), np.float32)
-        done = 0
-        for offset, length in pieces:
-            count = length // DTYPES[dtype].itemsize
-            values[done : done + count] = widened(_bytes_of(path, offset, count, dtype), dtype)
-            done += count
-        return values.reshape(shape)
+    def part(index: Index) -> np.ndarray:
+        """Return a part: only the rows of the first axis that it needs are read, and of them one part is kept."""
+        rows, *others = index or (slice(0, 1),)
+        row = math.prod(shape[1:])
+        values = _values(path, pieces, dtype, first=rows.start * row, count=(rows.stop - rows.start) * row)
+        if not index:
+            return widened(values, dtype).reshape(())
+        kept = values.reshape(rows.stop - rows.start, *shape[1:])[(slice(None), *others)]
+        return widened(kept, dtype)
 
-    def read_one() -> np.ndarray:
-        offset, length = pieces[0]
-        found = _bytes_of(path, offset, length // DTYPES[dtype].itemsize, dtype)
-        return widened(found, dtype).reshape(shape)
-
-    return Stored(tuple(shape), dtype, read_one if len(pieces) == 1 else read)
+    return Stored(tuple(shape), dtype, part)
 
 
 def size_of(dtype: str, shape: Sequence[int]) -> int:
@@ -100,6 +102,19 @@ def narrowed(values: np.ndarray, dtype: str) -> np.ndarray:
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+def _values(path: Path, pieces: Sequence[tuple[int, int]], dtype: str, *, first: int, count: int) -> np.ndarray:
+    """Return `count` values from the `first` on, as the file stores them. Raises UnreadableError."""
+    size, parts, begin = DTYPES[dtype].itemsize, [], 0
+    for offset, length in pieces:
+        here, end = max(first, begin), min(first + count, begin + length // size)
+        if here < end:
+            parts.append(_bytes_of(path, offset + (here - begin) * size, end - here, dtype))
+        begin += length // size
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, DTYPES[dtype])
 
 
 def _bytes_of(path: Path, offset: int, count: int, dtype: str) -> np.ndarray:

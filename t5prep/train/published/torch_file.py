@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from t5prep.train.lazy_array import Index
 from t5prep.train.published import torch_pickle
 from t5prep.train.published.stored import DTYPES, Stored, UnreadableError, in_file, size_of
 from t5prep.train.published.torch_pickle import Cut, Storage
@@ -110,11 +111,11 @@ def _tensor(path: Path, cut: Cut, place: Place) -> Stored:
         return in_file(path, dtype=cut.storage.dtype, shape=cut.shape, offset=offset)
     flat = in_file(path, dtype=cut.storage.dtype, shape=[last + 1 - first], offset=offset)
 
-    def read() -> np.ndarray:
+    def part(index: Index) -> np.ndarray:
         strides = [stride * 4 for stride in cut.strides]
-        return np.lib.stride_tricks.as_strided(flat.read(), cut.shape, strides, writeable=False)
+        return np.lib.stride_tricks.as_strided(flat.read(), cut.shape, strides, writeable=False)[index]
 
-    return Stored(cut.shape, cut.storage.dtype, read)
+    return Stored(cut.shape, cut.storage.dtype, part)
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -23,28 +23,53 @@ class Variables(NamedTuple):
 
 
 def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
-    """Return a jax.Array whose parts are read one after the other, each once; only those that this process holds."""
-    parts: dict[str, np.ndarray] = {}
+    """Return a jax.Array whose parts are read one after the other, each once; only those that this process holds.
 
-    def part(index: Index | None) -> np.ndarray:
-        where = index or ()
-        if str(where) not in parts:
-            parts[str(where)] = np.asarray(read(where), order="C")
-        return parts[str(where)]
-
-    return jax.make_array_from_callback(shape, sharding, part)
+    A part is on its devices before the next one is read, so that the process holds at most one part twice.
+    """
+    indices = sharding.addressable_devices_indices_map(shape)
+    holders: dict[str, list[Any]] = {}
+    for device, index in indices.items():
+        holders.setdefault(str(index), []).append(device)
+    placed = {}
+    for devices in holders.values():
+        part = np.asarray(read(indices[devices[0]] or ()), order="C")
+        placed.update({device: jax.device_put(part, device) for device in devices})
+        jax.block_until_ready([placed[device] for device in devices])
+    return jax.make_array_from_single_device_arrays(shape, sharding, [placed[device] for device in indices])
 
 
 def put_weights(weights: Mapping[str, Any], shape: Config, layout: Layout) -> dict[str, Any]:
-    """Return a model's weights on the devices. `weights`: by name, arrays or objects whose slices are arrays."""
-    shardings = layout.weights(shape)
+    """Return weights of a model on the devices. `weights`: by name, arrays or objects whose slices are arrays."""
+    shardings, layouts = layout.weights(shape), variable_layouts(shape)
 
     def reader(whole: Any) -> Read:
         return lambda index: np.asarray(whole[index], np.float32)
 
     return {
-        name: place(reader(weights[name]), own.shape, shardings[name]) for name, own in variable_layouts(shape).items()
+        name: place(reader(weights[name]), own.shape, shardings[name])
+        for name, own in layouts.items()
+        if name in weights
     }
+
+
+def variable_specs(
+    slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]], shape: Config, layout: Layout
+) -> Variables:
+    """Return the shapes and places of a run's variables, without values: what a checkpoint is read by."""
+    weights, slots = layout.weights(shape), layout.slots(shape, slot_shapes)
+
+    def spec(size: tuple[int, ...], sharding: Any, dtype: Any = np.float32) -> Any:
+        return jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
+
+    return Variables(
+        {name: spec(own.shape, weights[name]) for name, own in variable_layouts(shape).items()},
+        {
+            name: {slot: spec(size, slots[name][slot]) for slot, size in own.items()}
+            for name, own in slot_shapes.items()
+        },
+        spec((), layout.everywhere, np.int32),
+    )
 
 
 def zero_slots(
