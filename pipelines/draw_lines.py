@@ -1,10 +1,7 @@
 """Draw a sample of lines from one block. Worker processes load this file, so it never imports Beam."""
 
 import dataclasses
-import json
-from pathlib import Path
 
-from t5prep.io import atomic_files
 from t5prep.reading import blocks, text_columns
 from t5prep.reading.blocks import Block
 from t5prep.tokens import line_sample
@@ -45,14 +42,3 @@ class DrawBlock:
                 seen += len(lines)
                 sample.add(lines)
         return Drawn(sample.lines(), rows, seen, broken)
-
-
-def keep(drawn: Drawn, *, path: str) -> str:
-    """Write what was drawn to the file that `kept` reads, and return its path. Raises OutputError."""
-    atomic_files.write_scratch(Path(path), json.dumps(dataclasses.asdict(drawn)).encode())
-    return path
-
-
-def kept(path: str) -> Drawn:
-    """Return what `keep` wrote."""
-    return Drawn(**json.loads(Path(path).read_bytes()))

@@ -1,14 +1,13 @@
-"""Put all cores of this machine to work on the elements of a Beam pipeline.
+"""Put all cores of this machine to work on the elements of a preparation.
 
 Beam's own local runners start a Beam worker per core, which import all of Beam and talk gRPC, and keep everything that
-passes between stages in memory. Here one process runs the pipeline and hands each element to a plain process that knows
-only t5prep; a window of elements is on its way at any time, so memory is bounded, and a worker that is killed is
+passes between stages in memory. Here one process goes through the stages and hands each element to a plain process that
+knows only t5prep; a window of elements is on its way at any time, so memory is bounded, and a worker that is killed is
 replaced and its elements are given out again.
 """
 
 import collections
 import concurrent.futures
-import contextlib
 import ctypes
 import gc
 import itertools
@@ -18,7 +17,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -121,7 +120,7 @@ class Window:
 
 
 class Pool:
-    """Hold worker processes, and a name by which the pipeline's steps find them (steps are pickled, processes are not)."""
+    """Hold worker processes, and a name by which they are found."""
 
     def __init__(self, workers: int, *, warm: Callable[[], None]) -> None:
         self.workers = workers
@@ -129,12 +128,11 @@ class Pool:
         self.name = uuid.uuid4().hex
         self.done: Callable[[Any, Any], None] = lambda element, result: None
         self.begun = False  # whether any worker ever did something
-        self._ahead: collections.deque[tuple[Any, concurrent.futures.Future]] = collections.deque()
         self._start()
         _POOLS[self.name] = self
 
     def _start(self) -> None:
-        # Spawned, not forked: Beam has threads, and a forked copy of a lock that one of them holds is held for ever.
+        # Spawned, not forked: a forked copy of a lock that another thread of this process holds is held for ever.
         context = multiprocessing.get_context("spawn")
         self.executor = concurrent.futures.ProcessPoolExecutor(
             self.workers, mp_context=context, initializer=_start_worker
@@ -143,7 +141,7 @@ class Pool:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for _ in range(self.workers):
-                # They load what they need while this process loads Beam.
+                # They load what they need while this process goes on.
                 self.executor.submit(self._warm).add_done_callback(self._note)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -151,21 +149,12 @@ class Pool:
     def _note(self, warmed: concurrent.futures.Future) -> None:
         self.begun |= not warmed.cancelled() and warmed.exception() is None
 
-    def ahead(self, work: Callable[[Any], Any], elements: Iterable[Any]) -> None:
-        """Start on the elements that the pipeline will come to first, before it does."""
-        with contextlib.suppress(BrokenProcessPool):  # said when the pipeline comes to them
-            for element in elements:
-                self._ahead.append((element, self.executor.submit(_run_and_collect_garbage, work, element)))
-
     def submit(self, work: Callable[[Any], Any], element: Any) -> concurrent.futures.Future:
         """Return the future result of an element. Raises BrokenProcessPool where a worker has died."""
-        if self._ahead and self._ahead[0][0] == element:
-            return self._ahead.popleft()[1]
         return self.executor.submit(_run_and_collect_garbage, work, element)
 
     def restart(self) -> None:
         """Start new workers in place of broken ones."""
-        self._ahead.clear()
         self.executor.shutdown(wait=False, cancel_futures=True)
         self._start()
 

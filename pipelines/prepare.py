@@ -1,21 +1,19 @@
-"""Prepare a corpus: run one Beam pipeline from source files to shards, and then write their manifest."""
+"""Prepare a corpus from source files to shards and their manifest, by this machine's processes or by a Beam pipeline."""
 
 import contextlib
 import dataclasses
 import functools
-import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import cost_estimate, disk_estimate, engines, failures, pool, staging
+from pipelines import cost_estimate, disk_estimate, engines, failures, local_run, pool, staging
 from pipelines.cost_estimate import Price
-from pipelines.finish import Finish, JoinRejected
-from pipelines.gather import SortBlock
+from pipelines.finish import Finish
 from pipelines.local_progress import LocalProgress
-from pipelines.worker_steps import PrepareBlock, WriteShard, preload, scan
+from pipelines.worker_steps import PrepareBlock, WriteShard, preload
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.io import byte_sizes, paths
@@ -34,15 +32,11 @@ from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
 from t5prep.prepare.shard_totals import ShardTotals
-from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tasks import registry
 from t5prep.tasks.registry import Definition
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
-
-# Elements for each worker to go on with while Beam is imported: two seconds of work.
-HEAD_START = 12
 
 
 def prepare(
@@ -105,8 +99,11 @@ def prepare(
             with output_folder.scratch(out) as scratch:
                 work = PrepareBlock(job, str(kept or ""), scratch, fresh)
                 disk_estimate.check(work, source=source, out=out)
-                with _pool(work, source=source, shared=shared) as processes:
-                    _run(runner, work=work, finish=finish, shared=shared, pool=processes)
+                with (
+                    failures.explained(runner, out=out),
+                    _pool(work, source=source, workers=shared.workers) as processes,
+                ):
+                    local_run.run(work, finish, shared=shared, pool_name=processes)
         else:
             work = PrepareBlock(job)
             if price or runner != "prism":
@@ -122,12 +119,11 @@ def _run(
     work: PrepareBlock,
     finish: Finish,
     shared: Budget = memory_budget.LARGEST,
-    pool: str = "",
     arguments: Sequence[str] = (),
     workers: int | None = None,
     source_bytes: int = 0,
 ) -> None:
-    # Beam takes seconds to import; the workers have been started and load at the same time.
+    """Run the pipeline on an engine."""
     import apache_beam as beam
 
     from pipelines import runners
@@ -135,8 +131,7 @@ def _run(
     engine = runners.engine(runner, arguments=arguments, workers=workers)
     with failures.explained(runner, out=finish.out):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
-        how: dict[str, Any] = {"shared": shared, "pool": pool, "spread": engine.spread, "source_bytes": source_bytes}
-        wired(pipeline, work=work, finish=finish, **how)
+        wired(pipeline, work=work, finish=finish, shared=shared, source_bytes=source_bytes)
         pipeline.run().wait_until_finish()
 
 
@@ -146,42 +141,28 @@ def wired(
     work: PrepareBlock,
     finish: Finish,
     shared: Budget = memory_budget.LARGEST,
-    pool: str = "",
-    spread: bool = False,
     source_bytes: int = 0,
 ) -> Any:
-    """Return the pipeline with all its steps added.
+    """Return the pipeline with all its steps added, for workers that share neither memory nor disk.
 
-    `spread`: workers share neither memory nor disk; then `source_bytes` decides how records travel between them.
+    `source_bytes` decides how records travel between them.
     """
     import apache_beam as beam
 
     from pipelines import near_duplicates, shuffle, transforms
 
     settings, alike = work.job.settings, search.of_settings(work.job.settings)
-    write_shard = WriteShard(work.job, finish.out, shared.range_bytes, work.spool)
     files = pipeline | "Files" >> transforms.ListFiles(work.job)
-    elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes, spread=spread)
-    if spread:
-        plan = shuffle_plan.for_source(source_bytes)
-        pieces, counted, hashed, lines, sketches = elements | "PrepareBlocks" >> shuffle.PrepareBlocks(work, plan)
-    else:
-        sort = SortBlock(work)
-        counted, hashed, sketches = elements | "PrepareBlocks" >> transforms.PrepareBlocks(sort, pool)
+    elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes)
+    plan = shuffle_plan.for_source(source_bytes)
+    pieces, counted, hashed, lines, sketches = elements | "PrepareBlocks" >> shuffle.PrepareBlocks(work, plan)
     blocks = counted | "SumBlocks" >> transforms.summed(BlockTotals)
     specs = blocks | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.drawn_by_id)
-    repeats = sketches | "FindRepeats" >> near_duplicates.FindRepeats(alike, pool, spread) if alike else None
-    if spread:
-        shards, left_out = pieces | "WriteShards" >> shuffle.ShuffleShards(write_shard, plan.groups, specs, repeats)
-    else:
-        each = specs | "EachShard" >> beam.FlatMap(iter)
-        shards = each | "WriteShards" >> transforms.WriteShards(write_shard, repeats, pool)
+    repeats = sketches | "FindRepeats" >> near_duplicates.FindRepeats(alike) if alike else None
+    write_shard = WriteShard(work.job, finish.out, shared.range_bytes)
+    shards, left_out = pieces | "WriteShards" >> shuffle.ShuffleShards(write_shard, plan.groups, specs, repeats)
     written = shards | "SumShards" >> transforms.summed(ShardTotals)
-    rejected = (
-        (lines, left_out) | beam.Flatten() | "WriteRejected" >> shuffle.WriteRejected(finish.out)
-        if spread
-        else written | "WriteRejected" >> transforms.JoinRejectedRows(JoinRejected(work.spool, finish.out))
-    )
+    rejected = (lines, left_out) | beam.Flatten() | "WriteRejected" >> shuffle.WriteRejected(finish.out)
     sides = {"blocks": blocks, "written": written, "hashed": hashed | "ListHashed" >> transforms.listed()}
     sides["rejected"] = rejected
     if repeats:
@@ -191,9 +172,8 @@ def wired(
 
 
 @contextlib.contextmanager
-def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[str]:
+def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str]:
     """Yield the name of a pool of processes on this machine that shows how far it is ("" where there is none)."""
-    workers = shared.workers
     if not workers:
         yield ""
         return
@@ -201,22 +181,10 @@ def _pool(work: PrepareBlock, *, source: Resolved, shared: Budget) -> Iterator[s
     local = pool.Pool(workers, warm=functools.partial(preload, work))
     local.done = watch
     try:
-        if work.job.settings.limit is None:
-            local.ahead(
-                SortBlock(work),
-                itertools.islice(_first(work, block_bytes=shared.block_bytes), HEAD_START * workers),
-            )
         yield local.name
     finally:
         local.close()
         watch.close()
-
-
-def _first(work: PrepareBlock, *, block_bytes: int) -> Iterator[Any]:
-    """Return the elements that the pipeline will come to first, as far as they only refer to bytes."""
-    parts = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
-    elements = itertools.chain.from_iterable(parts)
-    return itertools.takewhile(lambda element: not isinstance(element, Block) or element.data is None, elements)
 
 
 def _identity(settings: Settings, task: Definition, source: Resolved, tokenizer: Tokenizer) -> output_folder.Identity:

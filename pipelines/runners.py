@@ -1,4 +1,4 @@
-"""Choose what runs the pipeline (this machine, Prism, Flink or Dataflow) and the options it is given."""
+"""Choose what runs the pipeline (Prism, Flink or Dataflow) and the options it is given."""
 
 import dataclasses
 import logging
@@ -25,12 +25,11 @@ _DATAFLOW = ["--no_save_main_session", "--job_name=t5prep-prepare"]
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Hold a Beam runner and its options. `spread` is true where workers share neither memory nor disk with this process."""
+    """Hold a Beam runner and its options. Its workers share neither memory nor disk with this process."""
 
     name: str
     runner: Any
     options: Any
-    spread: bool = True
 
 
 def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = None) -> Engine:
@@ -38,19 +37,7 @@ def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = No
     # Beam logs a traceback of every error before it raises it; what matters is raised.
     for logger in ("apache_beam", "root", "PrismRunner", "FlinkJarJobServer", "PrismJobServer", "SdkWorker"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
-    if name == "local":
-        if arguments:
-            raise UsageError(
-                f"{arguments[0]}: options after -- are for Beam; --runner local has --workers and --memory."
-            )
-        return _local()
     return {"prism": _prism, "flink": _flink, "dataflow": _dataflow}[name](list(arguments), workers)
-
-
-def _local() -> Engine:
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-
-    return Engine("local", FnApiRunner(), _options([]), spread=False)
 
 
 def _prism(arguments: list[str], workers: int | None) -> Engine:

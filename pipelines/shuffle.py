@@ -11,7 +11,8 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from pipelines.finish import RejectedPart, write_part
-from pipelines.transforms import in_global_window, listed, of_kind, of_shard
+from pipelines.repeat_steps import of_shard
+from pipelines.transforms import in_global_window, listed, of_kind
 from pipelines.worker_steps import Hashed, PrepareBlock, WriteShard
 from t5prep.dataset import rejected_files
 from t5prep.prepare import partition, shuffle_plan, sorted_runs

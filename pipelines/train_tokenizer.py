@@ -1,22 +1,24 @@
 """Train a tokenizer: sample a corpus's lines by stable hash, train SentencePiece, write the tokenizer's directory."""
 
+import collections
 import dataclasses
 import importlib
+import itertools
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines import failures, pool, runners
-from pipelines.draw_lines import DrawBlock, Drawn, keep, kept
+from pipelines import failures, pool
+from pipelines.draw_lines import DrawBlock, Drawn
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
 from t5prep.reading import text_columns
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
+from t5prep.tokens.line_sample import Drawing
 from t5prep.tokens.tokenizer import Tokenizer
 
 # 1,000,000 lines of 100 bytes are as much text as SentencePiece trains on in minutes; more changes few pieces.
@@ -115,27 +117,15 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
     cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
+    drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
+    window = pool.Window(cores.name, DrawBlock(columns, settings.lines, settings.seed))
+    scanned = (block for file in source.files for block in text_columns.scan(file, **reading))
     try:
-        with tempfile.TemporaryDirectory(prefix="t5prep-") as scratch:
-            path = str(Path(scratch) / "drawn.json")
-            # Beam takes seconds to import; the workers have been started and load at the same time.
-            import apache_beam as beam
-
-            from pipelines.sample_lines import DrawLines
-
-            engine = runners.engine(runner)
-            with (
-                failures.explained(runner, out=scratch),
-                beam.Pipeline(runner=engine.runner, options=engine.options) as pipeline,
-            ):
-                _ = (
-                    pipeline
-                    | "Files" >> beam.Create(source.files)
-                    | "ScanBlocks" >> beam.FlatMap(text_columns.scan, **reading)
-                    | "DrawLines" >> DrawLines(DrawBlock(columns, settings.lines, settings.seed), pool=cores.name)
-                    | "Keep" >> beam.Map(keep, path=path)
-                )
-            return kept(path)
+        with failures.explained(runner, out="the sample of lines"):
+            for drawn in itertools.chain(itertools.chain.from_iterable(map(window.put, scanned)), window.drain()):
+                drawing.add(drawn.lines)
+                totals.update(rows=drawn.rows, seen=drawn.seen, broken=drawn.broken)
+        return Drawn(drawing.lines(), **{name: totals[name] for name in ("rows", "seen", "broken")})
     finally:
         cores.close()
         progress.close()

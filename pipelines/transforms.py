@@ -5,24 +5,21 @@ number of blocks. The steps of engines, whose workers share no disk, are in pipe
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipelines import pool, staging
-from pipelines.finish import Finish, JoinRejected
-from pipelines.gather import Gathering, SortBlock
+from pipelines import staging
+from pipelines.finish import Finish
 from pipelines.staging import Job
-from pipelines.worker_steps import Hashed, WriteShard, scan
+from pipelines.worker_steps import scan
 from t5prep.prepare import shard_plan
 from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates import repeats as near_duplicates
 from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.near_duplicates.sketch import Sketch
-from t5prep.prepare.shard_totals import ShardTotals
 from t5prep.prepare.shard_writer import ShardSpec
 
 
@@ -40,30 +37,16 @@ class ListFiles(beam.PTransform):
 class ScanBlocks(beam.PTransform):
     """Yield each wanted file or pair of files (to be hashed) and their blocks.
 
-    `spread` hands files and blocks to whichever worker is free; one machine has its pool for that.
+    Files and blocks go to whichever worker is free.
     """
 
     job: Job
     block_bytes: int
-    spread: bool = False
 
     def expand(self, files: beam.PCollection) -> beam.PCollection:
-        if self.spread:
-            files |= "SpreadFiles" >> beam.Reshuffle()
-        elements = files | "Scan" >> beam.FlatMap(scan, job=self.job, block_bytes=self.block_bytes)
-        return elements | "SpreadBlocks" >> beam.Reshuffle() if self.spread else elements
-
-
-@dataclasses.dataclass
-class PrepareBlocks(beam.PTransform):
-    """Sort all blocks into a few runs of this machine; yield the totals of blocks, the hashes of files, and sketches."""
-
-    work: SortBlock
-    pool: str = ""
-
-    def expand(self, elements: beam.PCollection) -> Any:
-        done = elements | "Sort" >> beam.ParDo(GatherRuns(self.work, self.pool))
-        return tuple(done | f"{kind.__name__}s" >> of_kind(kind) for kind in (BlockTotals, Hashed, Sketch))
+        spread = files | "SpreadFiles" >> beam.Reshuffle()
+        elements = spread | "Scan" >> beam.FlatMap(scan, job=self.job, block_bytes=self.block_bytes)
+        return elements | "SpreadBlocks" >> beam.Reshuffle()
 
 
 @dataclasses.dataclass
@@ -78,23 +61,6 @@ class PlanShards(beam.PTransform):
 
 
 @dataclasses.dataclass
-class WriteShards(beam.PTransform):
-    """Write shards from the runs of this machine, and yield their totals.
-
-    `repeats` are the rows that near-duplicates leave out, or None where none are looked for.
-    """
-
-    work: WriteShard
-    repeats: beam.PCollection | None = None
-    pool: str = ""
-
-    def expand(self, specs: beam.PCollection) -> beam.PCollection:
-        sides = {"repeats": beam.pvalue.AsList(self.repeats)} if self.repeats else {}
-        paired = specs | "WithRepeats" >> beam.Map(with_repeats, **sides)
-        return paired | "Write" >> beam.ParDo(SumShards(self.work, self.pool))
-
-
-@dataclasses.dataclass
 class WriteManifest(beam.PTransform):
     """Write the manifest from everything that was counted, when all shards are there. Each side holds one element."""
 
@@ -104,68 +70,6 @@ class WriteManifest(beam.PTransform):
     def expand(self, root: beam.Pipeline) -> beam.PCollection:
         single = {name: beam.pvalue.AsSingleton(side) for name, side in self.sides.items()}
         return root | "Once" >> beam.Create([None]) | "Write" >> beam.Map(self.work, **single)
-
-
-@dataclasses.dataclass
-class JoinRejectedRows(beam.PTransform):
-    """Join the rejected rows that are in files of this machine, once all shards are written."""
-
-    work: JoinRejected
-
-    def expand(self, written: beam.PCollection) -> beam.PCollection:
-        return written | "Join" >> beam.Map(self.work)
-
-
-class GatherRuns(beam.DoFn):
-    """Put each element of a bundle through Gathering."""
-
-    def __init__(self, work: SortBlock, pool_name: str) -> None:
-        self._work, self._pool = work, pool_name
-
-    def start_bundle(self) -> None:
-        self._gathering = Gathering(self._work, self._pool)
-
-    def process(self, element: Any) -> Iterator[Any]:
-        yield from self._gathering.put(element)
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        yield from map(in_global_window, self._gathering.finish())
-
-
-class InPool(beam.DoFn):
-    """Apply a picklable callable to each element in the processes of a pool of this machine."""
-
-    def __init__(self, name: str, work: Callable[[Any], Any]) -> None:
-        self._name = name
-        self._work = work
-
-    def start_bundle(self) -> None:
-        self._window = pool.Window(self._name, self._work)
-
-    def process(self, element: Any) -> Iterator[Any]:
-        yield from self._window.put(element)
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        yield from map(in_global_window, self._window.drain())
-
-
-class SumShards(beam.DoFn):
-    """Write each shard of a bundle, in a pool where there is one, and yield the totals of all."""
-
-    def __init__(self, work: WriteShard, pool_name: str) -> None:
-        self._work, self._pool = work, pool_name
-
-    def start_bundle(self) -> None:
-        self._window, self._totals = pool.window(self._pool, self._work), ShardTotals()
-
-    def process(self, element: Any) -> None:
-        for written in self._window.put(element):
-            self._totals.add(written)
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        for written in self._window.drain():
-            self._totals.add(written)
-        yield in_global_window(self._totals)
 
 
 class Merge(beam.CombineFn):
@@ -209,11 +113,6 @@ def of_kind(kind: type) -> beam.PTransform:
     return beam.Filter(isinstance, kind).with_output_types(kind)
 
 
-def in_pool(work: Callable[[Any], Any], name: str) -> beam.PTransform:
-    """Return the transform that applies a callable to each element, in the processes of a pool where there is one."""
-    return beam.ParDo(InPool(name, work)) if name else beam.Map(work)
-
-
 def in_global_window(value: Any) -> WindowedValue:
     """Return what a bundle yields at its end."""
     return WindowedValue(value, GlobalWindow().max_timestamp(), [GlobalWindow()])
@@ -222,17 +121,6 @@ def in_global_window(value: Any) -> WindowedValue:
 def plan(totals: BlockTotals, *, shards: int | None, drawn: bool) -> list[ShardSpec]:
     """Return the shards of all blocks."""
     return shard_plan.plan_shards(totals.records, totals.sizes, shards=shards, drawn=drawn)
-
-
-def with_repeats(spec: ShardSpec, *, repeats: Iterable[Repeats] = ()) -> tuple[ShardSpec, list, list[Repeats]]:
-    """Return a shard with the rows that it leaves out; its runs are in files of this machine."""
-    return spec, [], of_shard(spec, repeats)
-
-
-def of_shard(spec: ShardSpec, parts: Iterable[Repeats]) -> list[Repeats]:
-    """Return the rows that a shard leaves out because they repeat another one."""
-    own = (part.slice(spec.split, *spec.bounds) for part in parts)
-    return [part for part in own if len(part.dropped)]
 
 
 def counts_of(parts: Iterable[Repeats]) -> Repeats:

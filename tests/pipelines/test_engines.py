@@ -191,7 +191,7 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
         folder, task = str(tmp_path / f"{count:05d}"), registry.get("so_quality")
         job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder)
         finish = Finish(job, dataclasses.replace(source, files=()), "gs://bucket/out")
-        graph = preparing.wired(beam.Pipeline(), work=PrepareBlock(job), finish=finish, spread=True)
+        graph = preparing.wired(beam.Pipeline(), work=PrepareBlock(job), finish=finish)
         sizes.append(graph.to_runner_api().ByteSize())
     assert abs(sizes[0] - sizes[1]) < 1000
     assert max(sizes) < 200_000

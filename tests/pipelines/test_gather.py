@@ -14,7 +14,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from preparing import bytes_of, prepared, questions, rejected, write_csv
 
-from pipelines import gather, runners, shuffle, transforms
+from pipelines import gather, local_run, runners, shuffle
 from pipelines import prepare as preparing
 from pipelines.gather import Gathering
 from t5prep.dataset import manifest, rejected_files
@@ -46,8 +46,8 @@ def spread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             results.append((self.proto, super().run_pipeline(pipeline, options)))
             return results[-1][1]
 
-    engine, local = runners.Engine("prism", Remembering(), PipelineOptions([])), runners.engine
-    monkeypatch.setattr(runners, "engine", lambda name, **how: engine if name == "prism" else local(name, **how))
+    engine = runners.Engine("prism", Remembering(), PipelineOptions([]))
+    monkeypatch.setattr(runners, "engine", lambda name, **how: engine)
     monkeypatch.setattr(preparing.engines, "require", lambda *_, **__: None)
     return results
 
@@ -88,7 +88,7 @@ def test_runs_that_are_merged_again_and_again_make_the_same_bytes(
             spills = [path for path in there if len(path.name) == 24]
             assert len(spills) + levels[-1] == left[-1]  # what was merged is gone
 
-    monkeypatch.setattr(transforms, "Gathering", Few)
+    monkeypatch.setattr(local_run, "Gathering", Few)
     prepared(source, tmp_path / "out", **CHOICES)
     assert left[0] <= fan_in
     assert levels[0] >= 1

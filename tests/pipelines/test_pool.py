@@ -1,7 +1,6 @@
 """What can happen to the processes and the disk of a local run: it goes on, or says in a sentence why it cannot."""
 
 import collections
-import functools
 import os
 import shutil
 import signal
@@ -75,22 +74,6 @@ def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.P
     assert through(two, twice, range(60)) == [2 * element for element in range(60)]
     stop.set()
     killer.join()
-
-
-def test_what_was_begun_early_is_not_done_twice(two: pool.Pool, tmp_path: Path) -> None:
-    work = functools.partial(noted, tmp_path)
-    two.ahead(work, range(5))
-    window = pool.Window(two.name, work)
-    results = [result for element in range(9) for result in window.put(element)]
-    assert results + list(window.drain()) == list(range(9))
-    assert sorted(int(path.read_text()) for path in tmp_path.iterdir()) == list(range(9))
-
-
-def test_what_was_begun_early_survives_a_worker(two: pool.Pool) -> None:
-    two.ahead(twice, range(40))
-    time.sleep(0.2)
-    os.kill(next(iter(two.executor._processes)), signal.SIGKILL)
-    assert through(two, twice, range(60)) == [2 * element for element in range(60)]
 
 
 def slow_beside_deadly(element: int) -> int:

@@ -313,3 +313,13 @@ def test_whole_texts_are_no_labels(tmp_path: Path) -> None:
     for limit in (10, 100):
         made = prepared(source, tmp_path / str(limit), tokenizer=SAMPLE, task="text2text", options=columns, limit=limit)
         assert [split.labels for split in made.splits.values()] == [{}, {}]
+
+
+def test_a_local_run_never_imports_beam(tmp_path: Path) -> None:
+    """Beam takes longer to import than a small corpus to prepare."""
+    code = (
+        "import sys, t5prep; t5prep.prepare('so_quality', source='sample:', tokenizer='sample:', "
+        f"out={str(tmp_path / 'out')!r}, workers=0, limit=20); print('apache_beam' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,53 @@
+"""Run the stages of preparing on this machine, without an engine: its processes take blocks, then shards, in order.
+
+Nothing here imports Beam, which takes longer to load than a small corpus to prepare.
+"""
+
+import itertools
+
+from pipelines import pool, repeat_steps, staging
+from pipelines.finish import Finish, JoinRejected
+from pipelines.gather import Gathering, SortBlock
+from pipelines.worker_steps import Hashed, PrepareBlock, WriteShard, scan
+from t5prep.prepare import shard_plan
+from t5prep.prepare.block_totals import BlockTotals
+from t5prep.prepare.memory_budget import Budget
+from t5prep.prepare.near_duplicates import repeats, search
+from t5prep.prepare.near_duplicates.sketch import Sketch
+from t5prep.prepare.shard_totals import ShardTotals
+
+
+def run(work: PrepareBlock, finish: Finish, *, shared: Budget, pool_name: str = "") -> None:
+    """Prepare everything that a job names, in the pool of that name ("" for none). Raises T5prepError."""
+    settings = work.job.settings
+    totals, hashed, sketches = _sorted(work, block_bytes=shared.block_bytes, pool_name=pool_name)
+    specs = shard_plan.plan_shards(totals.records, totals.sizes, shards=settings.shards, drawn=settings.drawn_by_id)
+    alike = search.of_settings(settings)
+    found = repeat_steps.find_here(sketches, alike, pool_name=pool_name) if alike else None
+    write = WriteShard(work.job, finish.out, shared.range_bytes, work.spool)
+    window, written = pool.window(pool_name, write), ShardTotals()
+    for spec in specs:
+        for shard in window.put((spec, [], repeat_steps.of_shard(spec, found or []))):
+            written.add(shard)
+    for shard in window.drain():
+        written.add(shard)
+    rejected = JoinRejected(work.spool, finish.out)(written)
+    counted = None if found is None else repeats.merged(found)
+    finish(None, blocks=totals, written=written, hashed=hashed, rejected=rejected, repeats=counted)
+
+
+def _sorted(work: PrepareBlock, *, block_bytes: int, pool_name: str) -> tuple[BlockTotals, list[Hashed], list[Sketch]]:
+    """Sort all blocks into runs; return their totals, the hashes of files, and the sketches of near-duplicates."""
+    totals, hashed, sketches = BlockTotals(), list[Hashed](), list[Sketch]()
+    gathering = Gathering(SortBlock(work), pool_name)
+    scanned = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
+    elements = itertools.chain.from_iterable(scanned)
+    results = itertools.chain.from_iterable(map(gathering.put, elements))
+    for result in itertools.chain(results, gathering.finish()):
+        if isinstance(result, BlockTotals):
+            totals.merge(result)
+        elif isinstance(result, Hashed):
+            hashed.append(result)
+        else:
+            sketches.append(result)
+    return totals, hashed, sketches
