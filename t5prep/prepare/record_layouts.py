@@ -12,11 +12,14 @@ import numpy as np
 
 from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import record_counts, record_writer
+from t5prep.prepare import bare_records, record_counts, record_writer
+from t5prep.prepare.bare_records import Bare
 from t5prep.prepare.sorted_runs import INDEX_ENTRY
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.task import Spans
 from t5prep.tokens import chunking, packing, span_corruption
+from t5prep.tokens.names import Names
+from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -79,16 +82,13 @@ class PackedRows:
         write = record_writer.PackedWriter(self.settings, pad_id=self.pad_id)
         for entries, data in ranges:
             bare = _bare(entries, data)
-            pairs = list(zip(bare.inputs, bare.labels, strict=True))
-            rows = packing.pack(pairs, room=room, pad_id=self.pad_id, label_pad=tfrecord.IGNORED_LABEL)
-            filled = [(rows[f"{side}_segment_ids"] > 0).sum(axis=1) for side in ("input", "label")]
-            ids: list[list[str]] = [[] for _ in filled[0]]
-            for id, row in zip(bare.ids, rows["example_rows"].tolist(), strict=True):
-                ids[row].append(id)
+            sizes = np.stack([bare.inputs.lengths, bare.labels.lengths], axis=1)
+            rows = packing.first_fit(sizes, room=room)
+            filled = [np.bincount(rows, weights=side).astype(np.int64) for side in sizes.T]
             parsed = _Parsed(entries, data)
             counts = record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
-            counts = dataclasses.replace(counts, records=len(ids), joint=record_counts.joint(*filled))
-            written = record_writer.Records.of(write(ids, rows))
+            counts = dataclasses.replace(counts, records=len(filled[0]), joint=record_counts.joint(*filled))
+            written = write(bare, rows)
             yield Built(written.data, written.sizes, counts)
 
 
@@ -127,26 +127,26 @@ class HiddenSpans:
 
 
 class _Counted:
-    """Yield the documents of a shard, id and tokens, and count those taken since the last call of `taken`."""
+    """Yield the documents of a shard, ids and tokens, and count those taken since the last call of `taken`."""
 
     def __init__(self, ranges: Iterable[Range]) -> None:
         self._ranges = ranges
         self._taken = 0
 
-    def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
+    def __iter__(self) -> Iterator[tuple[Names, Ragged]]:
         for entries, data in self._ranges:
             bare = _bare(entries, data)
-            for document in zip(bare.ids, bare.inputs, strict=True):
-                self._taken += 1
-                yield document
+            self._taken += len(bare.ids)
+            yield bare.ids, bare.inputs
 
     def taken(self) -> int:
+        """Return the number of documents that were yielded since this was called last."""
         count, self._taken = self._taken, 0
         return count
 
 
-def _bare(entries: np.ndarray, data: bytes) -> record_writer.Bare:
-    return record_writer.read_bare(data, sizes=entries["size"], inputs=entries["inputs"], labels=entries["targets"])
+def _bare(entries: np.ndarray, data: bytes) -> Bare:
+    return bare_records.read(data, sizes=entries["size"], inputs=entries["inputs"], labels=entries["targets"])
 
 
 def _flat(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,5 @@
 """Write features as framed tf.train.Example records: padded to fixed lengths, ragged, or several examples in one."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -8,13 +7,15 @@ import numpy as np
 from t5prep.dataset import tfrecord
 from t5prep.dataset.manifest import Feature
 from t5prep.dataset.settings import Settings
+from t5prep.prepare.bare_records import Bare
 from t5prep.tasks.task import Task
 from t5prep.tokens import packing
+from t5prep.tokens.names import Names
 
 try:
-    from t5prep.tokens._native import write_records
+    from t5prep.tokens._native import write_packed, write_records
 except ImportError:  # no compiler
-    write_records = None  # type: ignore[assignment]
+    write_packed = write_records = None  # type: ignore[assignment]
 
 # Ids of several rows, int32[total], and where each row's begin, int64[rows + 1].
 Lists = tuple[np.ndarray, np.ndarray]
@@ -87,14 +88,12 @@ class RecordWriter:
         return Records.of([records[row] for row in order.tolist()])
 
     def _write_in_c(self, ids: list[str], inputs: Lists, labels: Lists, order: np.ndarray) -> Records:
-        names = [id.encode("utf-8", "surrogatepass") for id in ids]
-        starts = np.zeros(len(names) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=starts[1:])
+        names = Names.of(ids)
         values = [np.ascontiguousarray(ids, np.int32) for ids, _ in (inputs, labels)]
         begins = [np.ascontiguousarray(begins, np.int64) for _, begins in (inputs, labels)]
         data, sizes = write_records(
-            b"".join(names),
-            starts,
+            names.data,
+            names.starts,
             values[0],
             begins[0],
             values[1],
@@ -161,50 +160,54 @@ class PackedWriter:
     """Write rows of several examples each (packing.pack): their ids, tokens, segment ids and positions."""
 
     def __init__(self, settings: Settings, *, pad_id: int) -> None:
-        self._lengths = {"input": settings.input_length, "label": settings.target_length}
-        pads = {"input_ids": pad_id, "labels": tfrecord.IGNORED_LABEL}
-        self._pads = {name: tfrecord.varint(pads.get(name, 0)) for name in packing.FEATURES}
+        self._room = settings.input_length, settings.target_length
+        self._pads = pad_id, tfrecord.IGNORED_LABEL
 
-    def __call__(self, ids: list[list[str]], rows: Mapping[str, np.ndarray]) -> list[bytes]:
-        """Return framed records; a row's `id` holds those of its examples, in the order of its segments."""
+    def __call__(self, examples: Bare, rows: np.ndarray) -> Records:
+        """Return framed records; `rows`, int64[examples], are the rows that examples stand in (packing.first_fit).
+
+        A row's `id` holds those of its examples, in the order of its segments.
+        """
+        order = np.argsort(rows, kind="stable")
+        edges = np.searchsorted(rows[order], np.arange(int(rows.max(initial=-1)) + 2))
+        if write_packed is None:
+            return Records.of(self._write(examples, order, edges))
+        names, inputs, labels = examples
+        data, sizes = write_packed(
+            names.data,
+            names.starts,
+            np.ascontiguousarray(inputs.ids, np.int32),
+            np.ascontiguousarray(inputs.starts, np.int64),
+            np.ascontiguousarray(labels.ids, np.int32),
+            np.ascontiguousarray(labels.starts, np.int64),
+            np.ascontiguousarray(order, np.int64),
+            np.ascontiguousarray(edges, np.int64),
+            self._room,
+            self._pads,
+        )
+        return Records(data, np.frombuffer(sizes, np.uint32))
+
+    def _write(self, examples: Bare, order: np.ndarray, edges: np.ndarray) -> list[bytes]:
+        pairs = list(zip(examples.inputs.apart(), examples.labels.apart(), strict=True))
+        pads = {"input_ids": self._pads[0], "labels": self._pads[1]}
+        rows = packing.pack(pairs, room=self._room, pad_id=pads["input_ids"], label_pad=pads["labels"])
         columns = {}
         for name in packing.FEATURES:
-            side = name.partition("_")[0].rstrip("s")
-            filled = rows[f"{side}_segment_ids"] > 0
+            side = int(name.startswith("label"))
+            filled = rows["label_segment_ids" if side else "input_segment_ids"] > 0
             begins = np.concatenate([[0], filled.sum(axis=1).cumsum()])
-            columns[name] = padded(rows[name][filled], begins, length=self._lengths[side], pad=self._pads[name])
+            pad = tfrecord.varint(pads.get(name, 0))
+            columns[name] = padded(rows[name][filled], begins, length=self._room[side], pad=pad)
+        names = [name.encode("utf-8", "surrogatepass") for name in examples.ids]
         return [
             tfrecord.frame(
                 tfrecord.example(
-                    tfrecord.bytes_feature("id", [name.encode("utf-8", "surrogatepass") for name in names])
+                    tfrecord.bytes_feature("id", [names[i] for i in order[edges[row] : edges[row + 1]].tolist()])
                     + b"".join(tfrecord.int64_feature(name, columns[name][row]) for name in packing.FEATURES)
                 )
             )
-            for row, names in enumerate(ids)
+            for row in range(len(edges) - 1)
         ]
-
-
-class Bare(NamedTuple):
-    """Hold records read back before they are laid out: ids, and tokens without padding, `int32[length]` each."""
-
-    ids: list[str]
-    inputs: list[np.ndarray]
-    labels: list[np.ndarray]
-
-
-def read_bare(data: bytes, *, sizes: np.ndarray, inputs: np.ndarray, labels: np.ndarray) -> Bare:
-    """Return bare records, given one after the other with sizes in bytes and lengths in tokens: all `int[n]`."""
-    ends = np.cumsum(sizes, dtype=np.int64).tolist()
-    read = [
-        tfrecord.raw_features(tfrecord.payload(data, end - size, end))
-        for end, size in zip(ends, sizes.tolist(), strict=True)
-    ]
-    flat = (tfrecord.unpack(b"".join(b"".join(row[name]) for row in read)) for name in ("input_ids", "labels"))
-    sides = (
-        np.split(tokens.astype(np.int32), np.cumsum(lengths, dtype=np.int64)[:-1]) if read else []
-        for tokens, lengths in zip(flat, (inputs, labels), strict=True)
-    )
-    return Bare([row["id"][0].decode("utf-8", "surrogatepass") for row in read], *sides)
 
 
 def padded(ids: np.ndarray, begins: np.ndarray, *, length: int | None, pad: bytes) -> list[bytes]:

@@ -7,7 +7,7 @@ class Unigram:
     def encode(self, data: object, offsets: np.ndarray) -> tuple[bytes, bytes]: ...
 
 def write_records(
-    ids: bytes,
+    ids: bytes | bytearray,
     id_starts: np.ndarray,
     inputs: np.ndarray,
     input_starts: np.ndarray,
@@ -18,6 +18,31 @@ def write_records(
     pads: tuple[int, int],
     masks: bool,
 ) -> tuple[bytes, bytes]: ...
+def write_packed(
+    ids: bytes | bytearray,
+    id_starts: np.ndarray,
+    inputs: np.ndarray,
+    input_starts: np.ndarray,
+    labels: np.ndarray,
+    label_starts: np.ndarray,
+    order: np.ndarray,
+    row_starts: np.ndarray,
+    lengths: tuple[int, int],
+    pads: tuple[int, int],
+) -> tuple[bytes, bytes]: ...
+def read_records(
+    data: bytes, sizes: np.ndarray
+) -> tuple[bytearray, bytearray, bytearray, bytearray, bytearray, bytearray]: ...
+def first_fit(sizes: np.ndarray, room: tuple[int, int], rows: np.ndarray) -> None: ...
+def hide_spans(
+    tokens: np.ndarray,
+    keys: np.ndarray,
+    shape: tuple[int, int, int],
+    sentinel: int,
+    eos: int,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+) -> None: ...
 def copy_lists(
     source: np.ndarray, begins: np.ndarray, target: np.ndarray, places: np.ndarray, lengths: np.ndarray
 ) -> None: ...

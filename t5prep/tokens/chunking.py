@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-ROWS = 1024  # rows that are cut at once: some MB of tokens
+from t5prep.tokens.ragged import Ragged
+
+ROWS = 1024  # rows that are given out at once: some MB of tokens
 
 
 class Chunks(NamedTuple):
@@ -20,41 +22,28 @@ class Chunks(NamedTuple):
     tokens: NDArray[np.int32]
 
 
-def chunks(documents: Iterable[tuple[str, Sequence[int] | NDArray[np.int32]]], *, length: int) -> Iterator[Chunks]:
-    """Yield the ids of documents (each ends in EOS), concatenated, in rows of `length`; the last row holds the rest.
+def chunks(documents: Iterable[tuple[Sequence[str], Ragged]], *, length: int) -> Iterator[Chunks]:
+    """Yield documents (some at a time: their names, and their ids, which end in EOS), concatenated, in rows of `length`.
 
-    >>> [(ids, tokens.tolist()) for ids, tokens in chunks([("a", [5, 6, 7, 1]), ("b", [8, 1])], length=4)]
+    The last row holds the rest.
+
+    >>> two = Ragged(np.array([5, 6, 7, 1, 8, 1], np.int32), np.array([0, 4, 6]))
+    >>> [(ids, tokens.tolist()) for ids, tokens in chunks([(["a", "b"], two)], length=4)]
     [(['a@0'], [[5, 6, 7, 1]]), (['b@0'], [[8, 1]])]
     """
-    waiting: list[_Piece] = []
-    held = 0
-    for name, ids in documents:
-        waiting.append(_Piece(name, 0, np.asarray(ids, np.int32)))
-        held += len(ids)
-        if held >= ROWS * length:
-            left = held % length  # these tokens are all from the end of this document
-            yield _rows(waiting, slice(0, held - left), length=length)
-            name, offset, tokens = waiting[-1]
-            waiting = [_Piece(name, offset + len(tokens) - left, tokens[len(tokens) - left :])]
-            held = left
-    whole = held - held % length
-    if whole:
-        yield _rows(waiting, slice(0, whole), length=length)
-    if held > whole:
-        yield _rows(waiting, slice(whole, held), length=held - whole)
-
-
-class _Piece(NamedTuple):
-    name: str
-    offset: int
-    tokens: NDArray[np.int32]
-
-
-def _rows(pieces: Sequence[_Piece], part: slice, *, length: int) -> Chunks:
-    """Return a slice of the pieces' tokens as rows of `length`; the slice is a multiple of `length`."""
-    sizes = np.array([len(piece.tokens) for piece in pieces])
-    starts = np.arange(part.start, part.stop, length)
-    holding = np.searchsorted(sizes.cumsum(), starts, side="right")
-    into = starts - (sizes.cumsum() - sizes)[holding]
-    ids = [f"{pieces[at].name}@{pieces[at].offset + ahead}" for at, ahead in zip(holding, into.tolist(), strict=True)]
-    return Chunks(ids, np.concatenate([piece.tokens for piece in pieces])[part].reshape(-1, length))
+    rest, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
+    for names, (ids, starts) in documents:
+        tokens = np.concatenate([rest, ids])
+        # Where rows begin, counted from the first of these documents: the first row may begin before it.
+        begins = np.arange(-len(rest), len(ids), length)
+        holding = np.searchsorted(starts[1:], begins, side="right")
+        into = begins - starts[np.minimum(holding, len(starts) - 1)]
+        rows = [f"{names[at]}@{ahead}" for at, ahead in zip(holding.tolist(), into.tolist(), strict=True) if ahead >= 0]
+        rows = [name, *rows] if len(rest) else rows
+        whole = len(tokens) // length
+        for at in range(0, whole, ROWS):
+            part = slice(at, min(at + ROWS, whole))
+            yield Chunks(rows[part], tokens[part.start * length : part.stop * length].reshape(-1, length))
+        rest, name = tokens[whole * length :], rows[whole] if len(rows) > whole else ""
+    if len(rest):
+        yield Chunks([name], rest.reshape(1, -1))

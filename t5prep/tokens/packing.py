@@ -10,6 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+try:
+    from t5prep.tokens import _native
+except ImportError:  # no compiler
+    _native = None  # type: ignore[assignment]
+
 # The inputs and targets of one example, without padding, both `int32[length]`.
 Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
 Rows = NDArray[np.signedinteger]
@@ -33,6 +38,10 @@ def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.
     if too_long.any():
         at = int(too_long.argmax())
         raise ValueError(f"example {at} has {sizes[at].tolist()} tokens, a row has room for {list(room)}")
+    if _native is not None:
+        fitted = np.empty(len(sizes), np.int64)
+        _native.first_fit(np.ascontiguousarray(sizes, np.int64), room, fitted)
+        return fitted
     free_inputs, free_targets = (np.full(len(sizes), side, np.int64) for side in room)
     least_inputs, least_targets = sizes.min(axis=0, initial=max(room)).tolist()
     rows = np.empty(len(sizes), np.int64)

@@ -19,6 +19,11 @@ from numpy.typing import NDArray
 from t5prep.errors import UsageError
 from t5prep.tokens.tokenizer import SENTINELS
 
+try:
+    from t5prep.tokens._native import hide_spans
+except ImportError:  # no compiler
+    hide_spans = None  # type: ignore[assignment]
+
 DENSITY = 0.15  # Raffel et al. 2020, table 6
 MEAN_SPAN = 3.0  # Raffel et al. 2020, table 7
 ROWS_AT_ONCE = 256  # rows of 512 tokens that fit into the cache of a core
@@ -119,6 +124,10 @@ def corrupt(
     hidden = hidden if length > 1 else 0
     inputs = np.full((rows, length - hidden + count + 1 if hidden else length + 1), eos_id, np.int32)
     targets = np.full((rows, hidden + count + 1), eos_id, np.int32)
+    if hide_spans is not None and hidden:
+        order = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(keys, np.uint64)
+        hide_spans(*order, (length, hidden, count), first_sentinel, eos_id, inputs, targets)
+        return inputs, targets
     for at in range(0, rows, ROWS_AT_ONCE):
         part = slice(at, at + ROWS_AT_ONCE)
         mask = noise_mask(length, keys=keys[part], density=density, mean_span=mean_span)

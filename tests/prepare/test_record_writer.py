@@ -1,3 +1,4 @@
+import contextlib
 import io
 
 import numpy as np
@@ -7,8 +8,9 @@ from hypothesis import strategies as st
 
 from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import record_writer
-from t5prep.tokens import packing
+from t5prep.prepare import bare_records, record_writer
+from t5prep.tokens import packing, ragged
+from t5prep.tokens.names import Names
 
 ids = st.integers(0, (1 << 21) - 1)
 
@@ -40,20 +42,47 @@ def settings(**choices):
     return Settings(task="text2text", options={}, input_length=16, target_length=12, **choices)
 
 
-@given(pairs())
-def test_bare_records_are_read_back(examples):
+IN_C = [
+    pytest.param(True, marks=pytest.mark.skipif(record_writer.write_records is None, reason="not built here")),
+    False,
+]
+
+
+@pytest.mark.parametrize("in_c", IN_C)
+@given(examples=pairs())
+def test_bare_records_are_read_back(in_c, examples):
     names, inputs, labels = (list(column) for column in (zip(*examples, strict=True) if examples else ([], [], [])))
     write = record_writer.RecordWriter(settings(layout="packed"), pad_id=0, bare=True)
     written = write(names, flat(inputs), flat(labels), [[]] * len(names), order=np.arange(len(names)))
-    bare = record_writer.read_bare(
-        written.data,
-        sizes=written.sizes.astype(np.int64),
-        inputs=np.array(list(map(len, inputs)), np.int64),
-        labels=np.array(list(map(len, labels)), np.int64),
-    )
-    assert bare.ids == names
-    assert [side.tolist() for side in bare.inputs] == inputs
-    assert [side.tolist() for side in bare.labels] == labels
+    with pytest.MonkeyPatch.context() as patch:
+        if not in_c:
+            patch.setattr(bare_records, "read_records", None)
+        bare = bare_records.read(
+            written.data,
+            sizes=written.sizes.astype(np.int64),
+            inputs=np.array(list(map(len, inputs)), np.int64),
+            labels=np.array(list(map(len, labels)), np.int64),
+        )
+    assert list(bare.ids) == names
+    assert [bare.ids[i] for i in range(len(names))] == names
+    assert [side.tolist() for side in bare.inputs.apart()] == inputs
+    assert [side.tolist() for side in bare.labels.apart()] == labels
+
+
+@pytest.mark.skipif(record_writer.write_records is None, reason="not built here")
+@given(examples=pairs(), data=st.data())
+def test_c_refuses_records_that_are_broken(examples, data):
+    """A byte that is cut off or another one never reads outside of the records."""
+    examples += [("id", [1, 300, 40_000], [1])]
+    names, inputs, labels = (list(column) for column in zip(*examples, strict=True))
+    write = record_writer.RecordWriter(settings(layout="packed"), pad_id=0, bare=True)
+    written = write(names, flat(inputs), flat(labels), [[]] * len(names), order=np.arange(len(names)))
+    with pytest.raises(ValueError, match="offsets"):
+        bare_records.read_records(written.data[:-1], written.sizes)
+    broken = bytearray(written.data)
+    broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ValueError):
+        bare_records.read_records(bytes(broken), written.sizes)
 
 
 @pytest.mark.skipif(record_writer.write_records is None, reason="the writer in C is not built here")
@@ -98,22 +127,42 @@ def test_c_refuses_starts_that_lie(place, starts):
         record_writer.write_records(*good, np.array([1]), (0, 0), (0, -100), False)
 
 
-@given(pairs())
-def test_packed_records_hold_the_rows_padded(examples):
-    rows = packing.pack(
-        [(np.array(inputs, np.int32), np.array(labels, np.int32)) for _, inputs, labels in examples],
-        room=(16, 12), pad_id=0, label_pad=-100,
-    )  # fmt: skip
+@pytest.mark.parametrize("in_c", IN_C)
+@given(examples=pairs())
+def test_packed_records_hold_the_rows_padded(in_c, examples):
+    sides = [
+        [np.array(side, np.int32) for side in column] for column in zip(*[one[1:] for one in examples], strict=True)
+    ]
+    inputs, labels = sides or ([], [])
+    rows = packing.pack(list(zip(inputs, labels, strict=True)), room=(16, 12), pad_id=3, label_pad=-100)
     names = [[] for _ in rows["input_ids"]]
     for (name, _, _), row in zip(examples, rows["example_rows"], strict=True):
         names[row].append(name)
-    written = record_writer.PackedWriter(settings(layout="packed"), pad_id=0)(names, rows)
-    for record, row in zip(written, range(len(names)), strict=True):
-        parsed = tfrecord.parse(record[12:-4])
+    bare = bare_records.Bare(Names.of([name for name, _, _ in examples]), ragged.of(inputs), ragged.of(labels))
+    with pytest.MonkeyPatch.context() as patch:
+        if not in_c:
+            patch.setattr(record_writer, "write_packed", None)
+        written = record_writer.PackedWriter(settings(layout="packed"), pad_id=3)(bare, rows["example_rows"])
+    records = list(tfrecord.read(io.BytesIO(written.data)))
+    assert [len(record) + tfrecord.FRAME_BYTES for record in records] == written.sizes.tolist()
+    for record, row in zip(records, range(len(names)), strict=True):
+        parsed = tfrecord.parse(record)
         assert list(parsed) == ["id", *packing.FEATURES], "sorted, as TensorFlow writes them"
         assert [id.decode("utf-8", "surrogatepass") for id in parsed["id"]] == names[row]
         for feature in packing.FEATURES:
             assert parsed[feature] == rows[feature][row].tolist()
+
+
+@pytest.mark.skipif(record_writer.write_packed is None, reason="not built here")
+@pytest.mark.parametrize(
+    ("order", "row_starts"), [([0, 2], [0, 2]), ([-1], [0, 1]), ([0], [0, 2]), ([0], [1, 0]), ([0, 0, 0], [0, 3])]
+)
+def test_c_refuses_rows_that_lie(order, row_starts):
+    side = np.arange(6, dtype=np.int32), np.array([0, 3, 6])
+    whole = b"ab", np.array([0, 1, 2]), *side, *side
+    record_writer.write_packed(*whole, np.array([1, 0]), np.array([0, 2]), (6, 6), (0, -100))
+    with pytest.raises(ValueError, match="offsets"):
+        record_writer.write_packed(*whole, np.array(order), np.array(row_starts), (6, 6), (0, -100))
 
 
 @given(st.text(min_size=1, max_size=200), st.lists(st.binary(max_size=200), max_size=4), st.lists(ids, max_size=300))

@@ -35,6 +35,9 @@ def plain_first_fit(sizes, room):
 def test_first_fit_is_first_fit(pairs):
     sizes = np.array([[len(side) for side in pair] for pair in pairs], np.int64).reshape(-1, 2)
     assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_native", None)
+        assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
 
 
 @given(examples())

@@ -94,6 +94,24 @@ def test_sentinels_descend_and_both_sides_name_the_same():
     assert (targets[:, 0] == FIRST).all()
 
 
+@pytest.mark.skipif(span_corruption.hide_spans is None, reason="not built here")
+@given(
+    length=st.integers(1, 700),
+    density=st.floats(0.02, 0.9),
+    mean_span=st.floats(1, 12),
+    seed=st.integers(0, 1 << 40),
+)
+def test_c_hides_the_spans_that_numpy_hides(length, density, mean_span, seed):
+    tokens, how = rows(3, length), {"density": density, "mean_span": mean_span}
+    keys = span_corruption.keys(["a", "b", "c"], seed=seed)
+    in_c = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **how)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(span_corruption, "hide_spans", None)
+        in_numpy = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **how)
+    for ours, theirs in zip(in_c, in_numpy, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_a_row_depends_on_its_own_key_only():
     tokens = rows(600, 70)
     keys = span_corruption.keys([f"row {n}" for n in range(600)])

@@ -1,12 +1,10 @@
 /* Define the Python module t5prep.tokens._native. */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
+#include "module.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "lists.h"
-#include "records.h"
+#include "record_parts.h"
 #include "unigram.h"
 
 typedef struct {
@@ -15,10 +13,10 @@ typedef struct {
   Workspace *idle; /* as many as threads ever encoded at the same time; taken and given back while the GIL is held */
 } Unigram;
 
-static PyObject *failed(int status) {
+PyObject *failed(int status) {
   if (status == NO_MEMORY) return PyErr_NoMemory();
   PyErr_SetString(PyExc_ValueError, status == BAD_MODEL     ? "it is no unigram model of the kind that the encoder in C knows"
-                                    : status == BAD_OFFSETS ? "offsets are int64, one more than texts, growing, inside the data"
+                                    : status == BAD_OFFSETS ? "offsets are int64, one more than lists, growing, inside the data"
                                                             : "a text is too long");
   return NULL;
 }
@@ -123,89 +121,6 @@ static PyObject *unigram_encode(PyObject *object, PyObject *args) {
   return both;
 }
 
-/* Check whether a buffer holds complete, aligned numbers of `size` bytes. */
-static int holds(const Py_buffer *buffer, size_t size) {
-  return (size_t)buffer->len % size == 0 && (uintptr_t)buffer->buf % size == 0;
-}
-
-static PyObject *write_batch(Batch *batch, size_t rows) {
-  Buffer out = {NULL, 0, 0};
-  PyObject *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(batch->count * sizeof(uint32_t))), *data = NULL, *both = NULL;
-  uint32_t *room = malloc(batch->count * sizeof *room + 1);
-  int status = NO_MEMORY;
-  if (sizes && room) {
-    Py_BEGIN_ALLOW_THREADS
-    status = records_write(batch, rows, &out, room);
-    Py_END_ALLOW_THREADS
-  }
-  if (status == OK) {
-    memcpy(PyBytes_AsString(sizes), room, batch->count * sizeof *room);
-    data = PyBytes_FromStringAndSize((const char *)out.bytes, (Py_ssize_t)out.size);
-    if (data) both = PyTuple_Pack(2, data, sizes);
-  } else {
-    failed(status);
-  }
-  free(room);
-  free(out.bytes);
-  Py_XDECREF(data);
-  Py_XDECREF(sizes);
-  return both;
-}
-
-PyDoc_STRVAR(records_doc,
-             "write_records(ids, id_starts, inputs, input_starts, labels, label_starts, order, lengths, pads, masks)\n--\n\n"
-             "Return framed records as bytes, one after the other, and how many bytes each has as bytes of uint32[records].\n\n"
-             "`ids` holds UTF-8, `inputs` and `labels` int32 token ids; the starts, int64[rows + 1], say where those of each row\n"
-             "begin. Record i is made of row `order[i]`, int64[records]. `lengths` are what both sides are filled up to with their\n"
-             "`pads`, 0 for not at all; `masks` writes a mask of each side too.");
-
-static PyObject *write_records(PyObject *module, PyObject *args) {
-  Py_buffer b[7];
-  long long lengths[2], pads[2];
-  int masks;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*(LL)(LL)p", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &lengths[0],
-                        &lengths[1], &pads[0], &pads[1], &masks))
-    return NULL;
-  PyObject *both = NULL;
-  size_t rows = (size_t)b[1].len / 8;
-  int whole = holds(&b[1], 8) && holds(&b[2], 4) && holds(&b[3], 8) && holds(&b[4], 4) && holds(&b[5], 8) && holds(&b[6], 8);
-  if (!whole || !rows || b[3].len != b[1].len || b[5].len != b[1].len || lengths[0] < 0 || lengths[1] < 0 ||
-      lengths[0] > INT32_MAX || lengths[1] > INT32_MAX || (masks && (!lengths[0] || !lengths[1]))) {
-    failed(BAD_OFFSETS);
-  } else {
-    Lists inputs = {"input_ids", masks ? "attention_mask" : NULL, b[2].buf, b[3].buf, b[2].len / 4, lengths[0], pads[0]};
-    Lists labels = {"labels", masks ? "decoder_attention_mask" : NULL, b[4].buf, b[5].buf, b[4].len / 4, lengths[1], pads[1]};
-    Batch batch = {b[0].buf, b[1].buf, b[0].len, inputs, labels, b[6].buf, (size_t)b[6].len / 8};
-    both = write_batch(&batch, rows - 1);
-  }
-  for (int i = 0; i < 7; i++) PyBuffer_Release(&b[i]);
-  return both;
-}
-
-PyDoc_STRVAR(copy_doc,
-             "copy_lists(source, begins, target, places, lengths)\n--\n\n"
-             "Copy `lengths[i]` ids from `source[begins[i]]` on to `target[places[i]]` on, for each i: int32 ids, int64 numbers.");
-
-static PyObject *copy_lists(PyObject *module, PyObject *args) {
-  Py_buffer b[5];
-  (void)module;
-  if (!PyArg_ParseTuple(args, "y*y*w*y*y*", &b[0], &b[1], &b[2], &b[3], &b[4])) return NULL;
-  int status = BAD_OFFSETS;
-  if (holds(&b[0], 4) && holds(&b[1], 8) && holds(&b[2], 4) && holds(&b[3], 8) && holds(&b[4], 8) && b[1].len == b[3].len &&
-      b[1].len == b[4].len) {
-    Py_BEGIN_ALLOW_THREADS
-    status = lists_copy(b[0].buf, b[0].len / 4, b[1].buf, b[2].buf, b[2].len / 4, b[3].buf, b[4].buf, (size_t)b[1].len / 8);
-    Py_END_ALLOW_THREADS
-  }
-  for (int i = 0; i < 5; i++) PyBuffer_Release(&b[i]);
-  if (status != OK) return failed(status);
-  Py_RETURN_NONE;
-}
-
-static PyMethodDef functions[] = {{"write_records", write_records, METH_VARARGS, records_doc},
-                                  {"copy_lists", copy_lists, METH_VARARGS, copy_doc},
-                                  {NULL, NULL, 0, NULL}};
 static PyMethodDef methods[] = {{"encode", unigram_encode, METH_VARARGS, encode_doc}, {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_doc, "A SentencePiece unigram model: Unigram(serialized_model)"},
@@ -225,6 +140,6 @@ static int execute(PyObject *module) {
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, execute}, {0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, functions, module_slots, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, row_functions, module_slots, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module); }

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "record_parts.h"
+
 /* Lists of ids: list i is values[starts[i] .. starts[i + 1]). A record holds `length` ids, padded with `pad`; 0 for no padding.
    `mask` is the name of a feature of ones and, where padded, zeros; NULL for none. */
 typedef struct {
@@ -24,18 +26,7 @@ typedef struct {
   size_t count;
 } Batch;
 
-typedef struct {
-  uint8_t *bytes;
-  size_t size, room;
-} Buffer;
-
 /* Append the records; sizes[i] is the number of bytes of record i. Return OK, NO_MEMORY, or BAD_OFFSETS. */
 int records_write(const Batch *batch, size_t rows, Buffer *out, uint32_t *sizes);
-
-/* Fill the tables of the checksums; to be called once, before any other function. */
-void crc_prepare(void);
-
-/* Return the CRC-32C (Castagnoli), masked as in TFRecord files. */
-uint32_t masked_crc(const uint8_t *bytes, size_t size);
 
 #endif
