@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 try:
-    from t5prep.tokens import _native
+    from t5prep.tokens._native import first_fit as first_fit_in_c
 except ImportError:  # no compiler
-    _native = None  # type: ignore[assignment]
+    first_fit_in_c = None  # type: ignore[assignment]
 
 # The inputs and targets of one example, without padding, both `int32[length]`.
 Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -38,9 +38,9 @@ def first_fit(sizes: NDArray[np.int64], *, room: tuple[int, int]) -> NDArray[np.
     if too_long.any():
         at = int(too_long.argmax())
         raise ValueError(f"example {at} has {sizes[at].tolist()} tokens, a row has room for {list(room)}")
-    if _native is not None:
+    if first_fit_in_c is not None:
         fitted = np.empty(len(sizes), np.int64)
-        _native.first_fit(np.ascontiguousarray(sizes, np.int64), room, fitted)
+        first_fit_in_c(np.ascontiguousarray(sizes, np.int64), room, fitted)
         return fitted
     free_inputs, free_targets = (np.full(len(sizes), side, np.int64) for side in room)
     least_inputs, least_targets = sizes.min(axis=0, initial=max(room)).tolist()

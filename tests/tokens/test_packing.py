@@ -36,7 +36,7 @@ def test_first_fit_is_first_fit(pairs):
     sizes = np.array([[len(side) for side in pair] for pair in pairs], np.int64).reshape(-1, 2)
     assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_native", None)
+        patch.setattr(packing, "first_fit_in_c", None)
         assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
 
 
