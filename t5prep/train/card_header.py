@@ -7,6 +7,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from t5prep.train.metrics.table import NUMBERS
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.run import Model
 
@@ -15,18 +16,6 @@ OWN = re.compile(r"t5-(small|base|large|3b|11b)")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 # The licence of each publisher's T5 models, from their cards. For other models the user names the licence.
 LICENCES = {"google-t5": "apache-2.0", "google": "apache-2.0"}
-# Our names of metrics → the Hub's.
-HUB_METRICS = {
-    "accuracy": "accuracy",
-    "macro_f1": "f1",
-    "f1": "f1",
-    "em": "exact_match",
-    "bleu": "sacrebleu",
-    "perplexity": "perplexity",
-    "rouge1_f1": "rouge",
-    "rouge2_f1": "rouge",
-    "rougeL_f1": "rouge",
-}
 TASK, CLASS_TASK = "text2text-generation", "text-classification"
 
 
@@ -41,7 +30,7 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
         base_model=base or None,
         license=licence or LICENCES.get(base.partition("/")[0]),
         datasets=datasets(model) or None,
-        metrics=sorted({HUB_METRICS[key] for key in numbers}) or None,
+        metrics=sorted({NUMBERS[key].hub for key in numbers}) or None,
         tags=[_kind(model), "t5prep", *(["lora"] if model.adapter else []), *tasks],
         model_name=name if numbers and tasks else None,
         eval_results=_results(model, numbers) if numbers and tasks else None,
@@ -72,9 +61,9 @@ def datasets(model: Model) -> list[str]:
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        key: float(value) for key, value in metrics.items() if key in HUB_METRICS and isinstance(value, int | float)
-    }
+    """Return the numbers that the Hub has a metric for."""
+    reported = {name for name, number in NUMBERS.items() if number.hub}
+    return {key: float(value) for key, value in metrics.items() if key in reported and isinstance(value, int | float)}
 
 
 def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
@@ -87,7 +76,7 @@ def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
             dataset_type=(datasets(model) or [dataset.settings.task])[0],
             dataset_name=dataset.settings.task,
             dataset_split=split,
-            metric_type=HUB_METRICS[key],
+            metric_type=NUMBERS[key].hub,
             metric_name=key,
             metric_value=value,
         )

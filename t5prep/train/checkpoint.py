@@ -24,12 +24,12 @@ from t5prep import __version__
 from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import atomic_files, byte_sizes
 from t5prep.train import config as configs
+from t5prep.train.metrics.table import lower_is_better
 from t5prep.train.runtime import hosts
 
 SCHEMA = 1
 MARKER = "checkpoint.json"
 TENSORS = "state"  # the prefix of the tensors' file names
-LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class State:
             return False, self.stale + 1
         if self.best is None:
             return True, 0
-        better = value < self.best if self.metric in LOWER_IS_BETTER else value > self.best
+        better = value < self.best if lower_is_better(self.metric) else value > self.best
         return better, 0 if better else self.stale + 1
 
 
@@ -103,7 +103,7 @@ def best(run: str) -> tuple[str, State]:
     scored = [(path, state) for path, state in every if state.value is not None and state.value == state.value]
     if not scored:
         return every[-1]
-    sign = 1 if scored[0][1].metric in LOWER_IS_BETTER else -1
+    sign = 1 if lower_is_better(scored[0][1].metric) else -1
     return min(scored, key=lambda item: (sign * (item[1].value or 0.0), -item[1].step))
 
 

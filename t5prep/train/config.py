@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train import bucket_lengths, evaluation_numbers, ineffective_settings, other_names
+from t5prep.train import bucket_lengths, ineffective_settings, other_names
+from t5prep.train.metrics.table import NUMBERS
 from t5prep.train.schedules import NAMES as SCHEDULES
 
 
@@ -211,10 +212,9 @@ def _check(config: TrainConfig) -> None:
             ours = other_names.value_here(key, value)
             meant = f" It is {ours} here: --set {key}={ours}" if ours else did_you_mean(value, choices)
             raise UsageError(f'{key} is "{value}".{meant} It can be {", ".join(choices)}.')
-    if config.metric not in ("auto", *evaluation_numbers.ALL):
+    if config.metric not in ("auto", *NUMBERS):
         raise UsageError(
-            f'metric is "{config.metric}".{did_you_mean(config.metric, evaluation_numbers.ALL)} '
-            f"It can be auto, {', '.join(evaluation_numbers.ALL)}."
+            f'metric is "{config.metric}".{did_you_mean(config.metric, NUMBERS)} It can be auto, {", ".join(NUMBERS)}.'
         )
     for key in ("batch", "accumulate", "keep", "log_every", "beams"):
         if getattr(config, key) < 1:

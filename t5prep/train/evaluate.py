@@ -18,12 +18,14 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train import metrics, random_draws, run
+from t5prep.train import random_draws, run
 from t5prep.train.class_names import ClassNames, logits_order
 from t5prep.train.data import eval_batches, opening
 from t5prep.train.data.read_errors import arrays
-from t5prep.train.evaluation_numbers import DEFAULT_METRICS
 from t5prep.train.loss import token_losses
+from t5prep.train.metrics import of_tokens, table
+from t5prep.train.metrics.classification import classification
+from t5prep.train.metrics.rouge import rouge
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import forward
 from t5prep.train.model.generate import search
@@ -103,9 +105,9 @@ class Evaluator:
         own_words = [tokenizer.decode(tokenizer.encode(word)) for word in self._opened.manifest.task.classes]
         self._names = self._opened.manifest.class_names  # of an encoder's targets, which are numbers
         self._classes = self._names or own_words
-        self.wanted = [metric for metric in wanted if metric in metrics.METRICS] or list(DEFAULT_METRICS)
+        self.wanted = [metric for metric in wanted if metric in table.METRICS] or list(table.DEFAULT_METRICS)
         # A task that names only loss and token accuracy (span corruption) has no answers to score.
-        of_answers = not wanted or any(metric in metrics.METRICS for metric in wanted)
+        of_answers = not wanted or any(metric in table.METRICS for metric in wanted)
         self._generating = generating and of_answers and not self._packed
         # With targets of one token nothing is generated: one forward pass has the answers.
         single = self._opened.target_length <= 2 or (
@@ -133,8 +135,8 @@ class Evaluator:
             if self._searching:
                 generated += list(scored["answers"][is_record(batch)])
         labels, ids = np.concatenate(rows.labels), np.concatenate(rows.predicted)
-        values: dict[str, Any] = metrics.perplexity(rows.losses, (labels != IGNORED_LABEL).sum(axis=1))
-        values |= metrics.token_accuracy(labels, ids) | {"records": len(labels)}
+        values: dict[str, Any] = of_tokens.perplexity(rows.losses, (labels != IGNORED_LABEL).sum(axis=1))
+        values |= of_tokens.token_accuracy(labels, ids) | {"records": len(labels)}
         one_token = bool(((labels != IGNORED_LABEL).sum(axis=1) <= 2).all()) and not self._packed
         if not one_token and not self._generating:
             return Evaluation(values, [], [])
@@ -143,7 +145,7 @@ class Evaluator:
             answers = [speller.text(token) for token in ids[:, 0]]
             right = [speller.text(token) for token in labels[:, 0]]
             if len(set(right)) <= MOST_CLASSES:
-                values |= metrics.classification(right, answers, classes=self._classes)
+                values |= classification(right, answers, classes=self._classes)
             else:  # short answers, but no classes
                 values |= self._of_texts([[text] for text in right], answers)
             references: list[list[str]] = [[text] for text in right]
@@ -155,7 +157,7 @@ class Evaluator:
             references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
             values |= self._of_texts(references, answers)
             if self._labels and all(len(own) == 1 for own in references):  # classes whose names are several tokens
-                values |= metrics.classification([own[0] for own in references], answers, classes=self._classes)
+                values |= classification([own[0] for own in references], answers, classes=self._classes)
         predictions = [
             {"id": id, "prediction": answer, "references": own}
             for id, answer, own in zip(rows.ids, answers, references, strict=True)
@@ -187,9 +189,9 @@ class Evaluator:
         )
 
     def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
-        values = metrics.compute(self.wanted, references=references, predictions=answers, classes=self._classes)
+        values = table.compute(self.wanted, references=references, predictions=answers, classes=self._classes)
         if self._bootstrap:
-            values |= metrics.rouge(references, answers, normalize="normalized_rouge" in self.wanted, bootstrap=True)
+            values |= rouge(references, answers, normalize="normalized_rouge" in self.wanted, bootstrap=True)
         return values
 
 
@@ -277,7 +279,7 @@ def evaluate(
         bootstrap=bootstrap,
     )
     result = evaluator(loaded.weights, worst=worst)
-    of_each = metrics.of_each(
+    of_each = table.of_each(
         evaluator.wanted,
         references=[one["references"] for one in result.predictions],
         predictions=[one["prediction"] for one in result.predictions],

@@ -3,23 +3,9 @@
 from collections.abc import Iterable
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.train.metrics.table import DEFAULT_METRICS, METRICS, OF_TOKENS
 
-OF_EACH_TOKEN = ("loss", "perplexity", "token_accuracy")
-OF_CLASSES = (
-    "accuracy",
-    *(f"{mean}_{name}" for mean in ("macro", "weighted") for name in ("precision", "recall", "f1")),
-)
-_ROUGE = ("rouge1_f1", "rouge2_f1", "rougeL_f1", "rougeL_precision", "rougeL_recall")
-OF_METRIC = {
-    "squad": ("em", "f1"),
-    "rouge": _ROUGE,
-    "normalized_rouge": _ROUGE,
-    "bleu": ("bleu",),
-    "classification": OF_CLASSES,
-    "diacritics": ("word_accuracy", "char_accuracy"),
-}
-DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
-ALL = tuple(dict.fromkeys((*OF_EACH_TOKEN, *OF_CLASSES, *(name for own in OF_METRIC.values() for name in own))))
+OF_CLASSES = METRICS["classification"].numbers
 
 
 def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...]:
@@ -28,7 +14,7 @@ def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...
     The manifest knows target lengths in steps of four tokens: a split whose targets may be single tokens or longer
     counts as both.
     """
-    names = dict.fromkeys(OF_EACH_TOKEN)
+    names = dict.fromkeys(OF_TOKENS)
     packed = dataset.settings.layout == "packed"
     if may_be_single_tokens(dataset, split=split):
         names |= dict.fromkeys((*OF_CLASSES, *_of_metrics(_wanted(dataset) or DEFAULT_METRICS)))
@@ -52,8 +38,8 @@ def may_be_single_tokens(dataset: Manifest, *, split: str) -> bool:
 
 def _wanted(dataset: Manifest) -> list[str]:
     """Return the metrics of the task that score answers; a task such as span corruption has none."""
-    return [name for name in dataset.task.metrics if name in OF_METRIC]
+    return [name for name in dataset.task.metrics if name in METRICS]
 
 
 def _of_metrics(wanted: Iterable[str]) -> list[str]:
-    return [name for metric in wanted for name in OF_METRIC[metric]]
+    return [name for metric in wanted for name in METRICS[metric].numbers]

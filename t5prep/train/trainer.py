@@ -4,10 +4,14 @@ import dataclasses
 import functools
 import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from t5prep.dataset.manifest import Manifest
 from t5prep.errors import T5prepError, TokenizerError, UsageError
+from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import (
     adapters,
     checkpoint_tensors,
@@ -15,7 +19,6 @@ from t5prep.train import (
     ineffective_settings,
     lengthening,
     memory,
-    mixture_metrics,
     run,
 )
 from t5prep.train import checkpoint as checkpoints
@@ -23,9 +26,11 @@ from t5prep.train.checkpoint import State
 from t5prep.train.checkpoint_writer import CheckpointWriter
 from t5prep.train.config import TrainConfig
 from t5prep.train.data import opening, steps_per_epoch
-from t5prep.train.evaluate import Evaluation, Evaluator
+from t5prep.train.due import Due
+from t5prep.train.evaluate import Evaluation
+from t5prep.train.evaluations import Evaluations
 from t5prep.train.loop import Stepper
-from t5prep.train.model.generation import Generation
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.weights import draw
 from t5prep.train.profiling import StepProfile
@@ -37,6 +42,7 @@ from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import Variables, put_step, put_weights, variable_specs, zero_slots
 from t5prep.train.signals import Signals
 from t5prep.train.step_parts import dtype_of, schedule_of, shape_of
+from t5prep.train.training_loop import TrainingLoop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,36 +84,18 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     manifests = [one.manifest for one in opened]
     ineffective_settings.check_data(config, manifests)
     lengths = device_feed.shapes(opened, config)
-    evaluated = [
-        opening.open_split(one, split=config.eval_split) for one in opened if config.eval_split in one.manifest.splits
-    ]
     tokenizer = run.open_tokenizer(manifests[0], name=config.tokenizer)
-    data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
     steps = lengthening.steps_of(config, in_epoch=in_epoch)
     rate = schedule_of(config, steps=steps)
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
     config = dataclasses.replace(config, dtype=dtype_of(config.dtype, platform=layout.platform).name)
-    shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size, classes=manifests[0].class_names)
-    shape = shape_of(config, shape)
-    if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
-        raise TokenizerError(
-            f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
-            f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ..."
-        )
+    shape, initial = _start(config, tokenizer, manifests)
     base = adapters.digest(initial) if config.lora else ""
     initial |= draw(adapter_layouts(shape), seed=config.seed)
-    identity: dict[str, Any] = {"data": data, "tokenizer": tokenizer.sha256, "base": base}
-    state = State(step=0, config=dataclasses.asdict(config), metric=config.metric, **identity)
     newest = checkpoints.last(config.out)
-    if newest:
-        checkpoints.check(*newest, config=config, **identity)
-        other_length = lengthening.check(
-            config, newest[1].config, made=newest[1].step, in_epoch=in_epoch, where=newest[0]
-        )
-        state = dataclasses.replace(newest[1], config=state.config, data=data)
-        say(f"Going on with {config.out} at step {state.step:,}. {other_length}".rstrip())
+    state = _state(config, opened, newest, tokenizer=tokenizer, base=base, in_epoch=in_epoch)
     run.check_begin(config.out)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
@@ -127,96 +115,32 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     say(checkpoints.check_space(config.out, size=checkpoint_tensors.size_of(variables), keep=config.keep))
     run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests)
 
-    # ───────────────────────────────────────────────────────────────────────────────────────────────────── Evaluate ──
-    evaluators = [
-        Evaluator(
-            shape,
-            layout=layout,
-            data=one,
-            split=config.eval_split,
-            batch=config.eval_batch or config.batch,
-            limit=config.eval_rows,
-            tokenizer=tokenizer,
-            dtype=dtype_of(config.dtype, platform=layout.platform),
-            generating=config.generate,
-            generation=Generation(beams=config.beams),
-            place=place,
-        )
-        for one in evaluated
-    ]
-    eval_every = (config.eval_every or min(in_epoch, steps)) if evaluators else 0
-    save_every = config.save_every or eval_every or min(in_epoch, steps)
-
-    # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
+    # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
+    evaluations = Evaluations(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
+    due = Due.by(config, steps=steps, in_epoch=in_epoch, evaluates=bool(evaluations))
     shares = device_feed.rates(opened, config)
     of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
     if padding := device_feed.cost_of_padding(opened, shares):
         say(padding)
     log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
-    held = memory.Held.by(layout, shape, step.slot_shapes, batch=config.batch)
     say(
         f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
         f"{layout.words}, {config.dtype}."
     )
 
-    def due(step: int, every: int) -> bool:
-        return bool(every) and (step % every == 0 or step == steps)
-
-    def logged(step: int) -> bool:
-        return step % config.log_every == 0 or step == steps
-
-    def save(state: State) -> None:
-        log.flush()
-        writer.save(stepper.variables, state=state)
-
-    def score(state: State, *, saved_already: bool) -> State:
-        """Return the state with its evaluation; log it and write it to its checkpoint, or to a new one if best."""
-        names = mixture_metrics.names_of([one.data for one in evaluated])
-        each = [evaluator(stepper.variables.weights).numbers() for evaluator in evaluators]
-        state, improved = _evaluated(state, mixture_metrics.joined(names, each))
-        log.record(state.step, state.metrics, prefix=f"{config.eval_split}_")
-        if saved_already:
-            writer.describe(state)
-        elif improved or _exhausted(state, config):
-            save(state)
-        log.flush()
-        return state
-
+    # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Loop ──
+    held = memory.Held.by(layout, shape, step.slot_shapes, batch=config.batch)
     writing = CheckpointWriter(config.out, keep=config.keep)
     with Signals() as signals, writing as writer, memory.explained(config, held):
         batches = device_feed.device_batches(opened, config, layout=layout, start_step=state.step)
-        stepper = Stepper(step.run, variables, batches, rate=rate, wanted=logged, number=state.step)
+        stepper = Stepper(step.run, variables, batches, rate=rate, wanted=due.log, number=state.step)
         del variables  # only the stepper may hold them: a step reuses their memory
-        if state.step and due(state.step, eval_every) and not state.metrics:  # it stopped before its evaluation
-            state = score(state, saved_already=True)
-        now, stopped_early = state.step, _exhausted(state, config)
-        traced = StepProfile(config.out, steps=profile, first=now)
-        log.restart(now)
-        while now < steps and not stopped_early and not signals.stop(now):
-            stepper.begin()
-            now = stepper.number
-            traced.step(now, stepper.variables.step)
-            writer.check()
-            looking = due(now, save_every) or due(now, eval_every) or now == steps or signals.stop(now)
-            for done in stepper.ended(ahead=0) if looking else stepper.ended():
-                if done.metrics:
-                    log.record(done.number, done.metrics, prefix="")
-                    loss, learning_rate = done.metrics["loss"], done.metrics["learning_rate"]
-                    log.line(done.number, loss=loss, learning_rate=learning_rate, waited=stepper.take_waited())
-            if not looking:
-                continue
-            state = dataclasses.replace(state, step=now, value=None, metrics={})
-            saving = due(now, save_every) or signals.stop(now)
-            if saving:  # before the evaluation, which may take longer than a preemption allows
-                save(state)
-            if due(now, eval_every) and not signals.stop(now):
-                state = score(state, saved_already=saving)
-                stopped_early = _exhausted(state, config)
-            log.restart(now)
-        traced.finish(stepper.variables.step)
-    unscored = due(now, eval_every) and not state.metrics
-    if unscored or (now < steps and not stopped_early):
+        traced = StepProfile(config.out, steps=profile, first=state.step)
+        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, traced, signals)
+        loop.run()
+    now = stepper.number
+    if not loop.complete:
         raise T5prepError(f"Stopped by {signals.received} at step {now:,}, saved. The same command goes on from there.")
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Finish ──
@@ -224,26 +148,45 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluators else {}
     log.flush()
     say(
-        f"{now:,} steps{' (no better metric for a while)' if stopped_early else ''} in {duration(time.monotonic() - began)}."
+        f"{now:,} steps{' (no better metric for a while)' if loop.stopped_early else ''} "
+        f"in {duration(time.monotonic() - began)}."
     )
-    return Result(config.out, now, best, evaluators[0](weights, worst=20) if evaluators else None, stopped_early)
+    return Result(config.out, now, best, evaluations.of_best(weights), loop.stopped_early)
 
 
-def _evaluated(state: State, metrics: dict[str, float]) -> tuple[State, bool]:
-    """Return the state after an evaluation (of a mixture: by the mean over its datasets), and whether it is the best so far."""
-    metric = state.metric
-    if metric == "auto":
-        metric = "accuracy" if "accuracy" in metrics else "loss"
-    if metric not in metrics:
-        raise UsageError(f'metric is "{metric}", and the evaluation has {", ".join(metrics)}.')
-    value = metrics[metric]
-    state = dataclasses.replace(state, metric=metric, metrics=metrics, value=value)
-    improved, stale = state.judge(value)
-    shown = "  ".join(f"{name} {number:.4f}" for name, number in metrics.items() if not name.endswith("records"))
-    of = "  means of datasets" if any("/" in name for name in metrics) else ""
-    say(f"step {state.step:,} evaluated{of}  {shown}{'  best so far' if improved else ''}")
-    return dataclasses.replace(state, best=value if improved else state.best, stale=stale), improved
+def _start(
+    config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
+) -> tuple[Config, dict[str, np.ndarray]]:
+    """Return the model's shape and its initial weights. Raises TokenizerError where the data has another tokenizer."""
+    shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size, classes=manifests[0].class_names)
+    if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
+        raise TokenizerError(
+            f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
+            f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ..."
+        )
+    return shape_of(config, shape), initial
 
 
-def _exhausted(state: State, config: TrainConfig) -> bool:
-    return 0 < config.patience <= state.stale
+def _state(
+    config: TrainConfig,
+    opened: Sequence[opening.Opened],
+    newest: tuple[str, State] | None,
+    *,
+    tokenizer: Tokenizer,
+    base: str,
+    in_epoch: int,
+) -> State:
+    """Return the state to go on from: that of the `newest` checkpoint, or step 0. `base`: digest of weights under adapters.
+
+    Raises UsageError where the checkpoint is of other data, another tokenizer or settings that cannot be changed.
+    """
+    data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
+    identity: dict[str, Any] = {"data": data, "tokenizer": tokenizer.sha256, "base": base}
+    state = State(step=0, config=dataclasses.asdict(config), metric=config.metric, **identity)
+    if not newest:
+        return state
+    path, saved = newest
+    checkpoints.check(path, saved, config=config, **identity)
+    other_length = lengthening.check(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
+    say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
+    return dataclasses.replace(saved, config=state.config, data=data)

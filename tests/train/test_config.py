@@ -8,7 +8,7 @@ import toy_dataset
 
 from t5prep.errors import UsageError
 from t5prep.train import config as configs
-from t5prep.train import evaluation_numbers, ineffective_settings, other_names
+from t5prep.train import ineffective_settings, other_names
 
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:
@@ -219,12 +219,3 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
         return
     with pytest.raises(UsageError, match=said):
         ineffective_settings.check_data(config, [made])
-
-
-def test_the_numbers_of_each_metric_are_those_that_it_computes() -> None:
-    metrics = pytest.importorskip("t5prep.train.metrics")
-    pytest.importorskip("rouge_score")
-    assert evaluation_numbers.OF_METRIC.keys() == metrics.METRICS.keys()
-    for name, numbers in evaluation_numbers.OF_METRIC.items():
-        values = metrics.compute([name], references=["a b", "c"], predictions=["a b", "d"])
-        assert {key for key, value in values.items() if isinstance(value, float)} == set(numbers), name

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep.errors import UsageError
-from t5prep.train import evaluation_numbers, metrics
+from t5prep.train.metrics import of_tokens, table
+from t5prep.train.metrics.answers import normalize_answer
+from t5prep.train.metrics.bleu import bleu
+from t5prep.train.metrics.classification import classification
+from t5prep.train.metrics.diacritics import common_length, diacritics
+from t5prep.train.metrics.rouge import rouge
+from t5prep.train.metrics.squad import squad
 
 SHARED = next((up / "shared" / "data" for up in Path(__file__).parents if (up / "shared" / "data").is_dir()), None)
 
@@ -38,7 +44,7 @@ def large():
     ],
 )
 def test_normalize_answer(text, normalized):
-    assert metrics.normalize_answer(text) == normalized
+    assert normalize_answer(text) == normalized
 
 
 @pytest.mark.parametrize(
@@ -57,18 +63,18 @@ def test_normalize_answer(text, normalized):
     ],
 )
 def test_squad(reference, prediction, em, f1):
-    assert metrics.squad([reference], [prediction]) == {"em": em, "f1": pytest.approx(f1)}
+    assert squad([reference], [prediction]) == {"em": em, "f1": pytest.approx(f1)}
 
 
 def test_squad_is_the_mean_over_items():
-    assert metrics.squad(["a cat", "dog"], ["cat", "cow"]) == {"em": 0.5, "f1": 0.5}
+    assert squad(["a cat", "dog"], ["cat", "cow"]) == {"em": 0.5, "f1": 0.5}
 
 
 @pytest.mark.parametrize(("references", "predictions"), [(["a"], []), ([], []), (["a"], ["a", "b"])])
-@pytest.mark.parametrize("name", metrics.METRICS)
+@pytest.mark.parametrize("name", table.METRICS)
 def test_nothing_is_cut_to_fit(name, references, predictions):
     with pytest.raises(ValueError, match="as many of both"):
-        metrics.compute([name], references=references, predictions=predictions)
+        table.compute([name], references=references, predictions=predictions)
 
 
 def test_rouge_agrees_with_rouge_score_on_real_predictions(large):
@@ -77,7 +83,7 @@ def test_rouge_agrees_with_rouge_score_on_real_predictions(large):
     targets, predictions = large
     scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2", "rougeL"])
     scores = [scorer.score(*pair) for pair in zip(targets[:200], predictions[:200], strict=True)]
-    ours = metrics.rouge(targets[:200], predictions[:200])
+    ours = rouge(targets[:200], predictions[:200])
     for kind in ("rouge1", "rouge2", "rougeL"):
         assert ours[f"{kind}_f1"] == pytest.approx(np.mean([score[kind].fmeasure for score in scores]))
     assert ours["rougeL_precision"] == pytest.approx(np.mean([score["rougeL"].precision for score in scores]))
@@ -85,40 +91,40 @@ def test_rouge_agrees_with_rouge_score_on_real_predictions(large):
 
 
 def test_rouge_keeps_letters_of_every_script():
-    said = metrics.rouge(["Țara în care răsare soarele"], ["Țara in care rasare soarele"])
+    said = rouge(["Țara în care răsare soarele"], ["Țara in care rasare soarele"])
     assert said["rouge1_f1"] == pytest.approx(3 / 5)
-    assert metrics.rouge(["мама мыла раму"], ["мама мыла раму"])["rougeL_f1"] == 1.0
+    assert rouge(["мама мыла раму"], ["мама мыла раму"])["rougeL_f1"] == 1.0
 
 
 def test_rouge_takes_the_best_reference_and_normalizes_when_asked():
-    assert metrics.rouge([["nothing alike", "rain falls"]], ["rain falls"])["rougeL_f1"] == 1.0
-    assert metrics.rouge(["the rain"], ["rain"])["rougeL_f1"] < 1
-    assert metrics.compute(["normalized_rouge"], references=["the rain"], predictions=["rain"])["rougeL_f1"] == 1.0
+    assert rouge([["nothing alike", "rain falls"]], ["rain falls"])["rougeL_f1"] == 1.0
+    assert rouge(["the rain"], ["rain"])["rougeL_f1"] < 1
+    assert table.compute(["normalized_rouge"], references=["the rain"], predictions=["rain"])["rougeL_f1"] == 1.0
 
 
 def test_bootstrap_surrounds_the_mean_and_is_the_same_each_time(large):
     targets, predictions = (side[:50] for side in large)
-    said = metrics.rouge(targets, predictions, bootstrap=True)
-    assert said == metrics.rouge(targets, predictions, bootstrap=True)
-    assert said != metrics.rouge(targets, predictions, bootstrap=True, seed=1)
+    said = rouge(targets, predictions, bootstrap=True)
+    assert said == rouge(targets, predictions, bootstrap=True)
+    assert said != rouge(targets, predictions, bootstrap=True, seed=1)
     assert said["rougeL_f1_low"] < said["rougeL_f1"] < said["rougeL_f1_high"]
 
 
 def test_bleu():
     texts = ["The rain falls on the plain in Spain.", "Nothing else matters to us now."]
-    assert metrics.bleu(texts, texts)["bleu"] == pytest.approx(100)
-    assert metrics.bleu(texts, ["x y z w v", "p q r s t"])["bleu"] < 5
+    assert bleu(texts, texts)["bleu"] == pytest.approx(100)
+    assert bleu(texts, ["x y z w v", "p q r s t"])["bleu"] < 5
     import sacrebleu
 
     said = ["The rain falls on a plain in Spain.", "Nothing matters to us."]
     both = [[texts[0], "Rain falls on a plain in Spain."], [texts[1]]]
     expected = sacrebleu.corpus_bleu(said, [texts, ["Rain falls on a plain in Spain.", None]]).score
-    assert metrics.bleu(both, said)["bleu"] == pytest.approx(expected)
-    assert metrics.bleu(texts, said)["bleu"] < expected
+    assert bleu(both, said)["bleu"] == pytest.approx(expected)
+    assert bleu(texts, said)["bleu"] < expected
 
 
 def test_classification():
-    said = metrics.classification(["none", "low", "high", "high"], ["none ", "high", "high", "<extra_id_0>"])
+    said = classification(["none", "low", "high", "high"], ["none ", "high", "high", "<extra_id_0>"])
     assert said["labels"] == ["high", "low", "none"]
     assert said["confusion"] == [[1, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0]]
     assert said["accuracy"] == 0.5
@@ -132,7 +138,7 @@ def test_classification():
 
 def test_classes_have_the_order_of_their_task():
     references, predictions = ["none", "low", "high", "none"], ["none", "high", "high", "x"]
-    said = metrics.compute(
+    said = table.compute(
         ["classification"], references=references, predictions=predictions, classes=["none", "low", "edit", "high"]
     )
     assert said["labels"] == ["none", "low", "edit", "high"]
@@ -156,7 +162,7 @@ def test_classes_have_the_order_of_their_task():
     ],
 )
 def test_diacritics(reference, prediction, words, chars):
-    said = metrics.diacritics([reference], [prediction])
+    said = diacritics([reference], [prediction])
     assert said == {"word_accuracy": pytest.approx(words), "char_accuracy": pytest.approx(chars)}
 
 
@@ -168,37 +174,43 @@ def test_common_is_the_longest_common_subsequence(one, other):
             table[row + 1][column + 1] = (
                 table[row][column] + 1 if left == right else max(table[row][column + 1], table[row + 1][column])
             )
-    assert metrics._common(one, other) == table[-1][-1]
+    assert common_length(one, other) == table[-1][-1]
 
 
 def test_token_accuracy_ignores_padding():
     labels = np.array([[5, 6, 1, -100], [7, 1, -100, -100]])
-    assert metrics.token_accuracy(labels, np.array([[5, 0, 1, 0], [7, 1, -100, 9]])) == {"token_accuracy": 0.8}
-    assert metrics.token_accuracy([[-100]], [[-100]]) == {"token_accuracy": 0.0}
+    assert of_tokens.token_accuracy(labels, np.array([[5, 0, 1, 0], [7, 1, -100, 9]])) == {"token_accuracy": 0.8}
+    assert of_tokens.token_accuracy([[-100]], [[-100]]) == {"token_accuracy": 0.0}
     with pytest.raises(ValueError, match="shape"):
-        metrics.token_accuracy(labels, labels[:, :2])
+        of_tokens.token_accuracy(labels, labels[:, :2])
 
 
 def test_perplexity_weighs_tokens_not_batches():
-    said = metrics.perplexity([10.0, 1.0], [10, 4])
+    said = of_tokens.perplexity([10.0, 1.0], [10, 4])
     assert said["loss"] == pytest.approx(11 / 14)
     assert said["perplexity"] == pytest.approx(math.exp(11 / 14))
-    assert metrics.perplexity([1e6], [1])["perplexity"] == math.inf
+    assert of_tokens.perplexity([1e6], [1])["perplexity"] == math.inf
 
 
 def test_an_unknown_metric_is_a_sentence():
     with pytest.raises(UsageError, match=r'no metric "rogue"\. Did you mean "rouge"\?'):
-        metrics.compute(["rogue"], references=["a"], predictions=["a"])
+        table.compute(["rogue"], references=["a"], predictions=["a"])
 
 
 def test_the_numbers_to_pick_by_are_those_that_there_are():
-    made = metrics.compute(metrics.METRICS, references=["low", "high"], predictions=["low", "none"])
-    made |= metrics.perplexity([1.0], [1]) | metrics.token_accuracy([[5]], [[5]])
-    assert sorted(evaluation_numbers.ALL) == sorted(name for name, value in made.items() if isinstance(value, float))
+    made = table.compute(table.METRICS, references=["low", "high"], predictions=["low", "none"])
+    made |= of_tokens.perplexity([1.0], [1]) | of_tokens.token_accuracy([[5]], [[5]])
+    assert sorted(table.NUMBERS) == sorted(name for name, value in made.items() if isinstance(value, float))
 
 
 def test_importing_metrics_loads_no_heavy_library():
     import subprocess
 
-    code = "import sys, t5prep.train.metrics; assert not {'rouge_score', 'sacrebleu', 'nltk'} & set(sys.modules)"
+    code = "import sys, t5prep.train.metrics.table; assert not {'rouge_score', 'sacrebleu', 'nltk'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", table.METRICS)
+def test_a_metric_gives_the_numbers_that_the_table_says(name: str) -> None:
+    values = table.compute([name], references=["a b", "c"], predictions=["a b", "d"])
+    assert {key for key, value in values.items() if isinstance(value, float)} == set(table.METRICS[name].numbers)
