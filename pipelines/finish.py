@@ -7,7 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,11 +83,15 @@ def _distribute(lines: Iterable[bytes], places: Sequence[Path]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Finish:
-    """Write the index, the user's own task file, the cards, and the manifest; `source` has no files: those hashed are listed."""
+    """Write the index, the user's own task file, the cards, and the manifest.
+
+    `source` has no files: those hashed are listed. `earlier` are the digests of datasets that were compared with.
+    """
 
     job: Job
     source: Resolved
     out: str
+    earlier: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __call__(
         self,
@@ -121,6 +125,7 @@ class Finish:
             rejected_for=sum((part.reasons for part in parts), collections.Counter[str]()),
             index=write_index(written, self.out),
             repeats=repeats,
+            earlier=self.earlier,
         )
         if dataset.task.file:
             paths.write(paths.at(self.out, manifest.TASK_FILE), staging.definition(self.job).code)

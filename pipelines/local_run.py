@@ -5,7 +5,7 @@ Nothing here imports Beam, which takes longer to load than a small corpus to pre
 
 import itertools
 
-from pipelines import pool, repeat_steps, staging
+from pipelines import earlier_rows, pool, repeat_steps, staging
 from pipelines.finish import Finish, JoinRejected
 from pipelines.gather import Gathering, SortBlock
 from pipelines.worker_steps import Hashed, PrepareBlock, WriteShard, scan
@@ -23,7 +23,9 @@ def run(work: PrepareBlock, finish: Finish, *, shared: Budget, pool_name: str = 
     totals, hashed, sketches = _sorted(work, block_bytes=shared.block_bytes, pool_name=pool_name)
     specs = shard_plan.plan_shards(totals.records, totals.sizes, shards=settings.shards, drawn=settings.drawn_by_id)
     alike = search.of_settings(settings)
-    found = repeat_steps.find_here(sketches, alike, pool_name=pool_name) if alike else None
+    if alike:
+        sketches += earlier_rows.sketch_here(work.job, spool=work.spool, pool_name=pool_name)
+    found = repeat_steps.find_here(sketches, alike, spool=work.spool, pool_name=pool_name) if alike else None
     write = WriteShard(work.job, finish.out, shared.range_bytes, work.spool)
     window, written = pool.window(pool_name, write), ShardTotals()
     for spec in specs:

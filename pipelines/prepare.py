@@ -18,6 +18,8 @@ from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.io import byte_sizes, paths
 from t5prep.prepare import (
+    earlier_records,
+    earlier_texts,
     evaluation_leaks,
     evaluation_sets,
     memory_budget,
@@ -83,14 +85,21 @@ def prepare(
     if settings.decontaminate:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
         against = evaluation_leaks.collect(sets, words=settings.decontaminate_words)
+    if runner == "dataflow" and settings.dedup == "near":
+        staging.refuse_local(settings.dedup_against)
+    datasets = {data: earlier_records.open_dataset(data, settings, loaded) for data in settings.dedup_against}
+    earlier = {data: earlier_records.all_of(data, dataset, loaded) for data, dataset in datasets.items()}
+    texts = earlier_texts.collect(earlier) if earlier and settings.dedup == "exact" else None
     output_folder.refuse_inside(out, source=source.uri)
     same = _identity(settings, task, source, loaded)
     with overwriting.claimed(out, same=same, overwrite=overwrite) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = staging.shared(source, folder=folder)
-        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder, against=against)
-        finish = Finish(job, dataclasses.replace(source, files=()), out)
+        aside: dict[str, Any] = {"against": against, "earlier": texts}
+        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder, **aside)
+        digests = {data: dataset.digest for data, dataset in datasets.items()}
+        finish = Finish(job, dataclasses.replace(source, files=()), out, digests)
         if runner == "local":
             count = os.cpu_count() or 1 if workers is None else workers
             shared = memory_budget.share(
@@ -156,6 +165,9 @@ def wired(
     elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes)
     plan = shuffle_plan.for_source(source_bytes)
     pieces, counted, hashed, lines, sketches = elements | "PrepareBlocks" >> shuffle.PrepareBlocks(work, plan)
+    if alike and settings.dedup_against:
+        earlier = pipeline | "Earlier" >> near_duplicates.SketchEarlierRows(work.job)
+        sketches = (sketches, earlier) | "WithEarlier" >> beam.Flatten()
     blocks = counted | "SumBlocks" >> transforms.summed(BlockTotals)
     specs = blocks | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.drawn_by_id)
     repeats = sketches | "FindRepeats" >> near_duplicates.FindRepeats(alike) if alike else None

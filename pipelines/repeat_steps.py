@@ -1,13 +1,18 @@
 """Do the steps of the search for near-duplicates, as functions of plain values. Nothing here imports Beam."""
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipelines import pool
 from t5prep.prepare.near_duplicates import candidates
+from t5prep.prepare.near_duplicates.candidates import BandRun
+from t5prep.prepare.near_duplicates.components import Joined
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.near_duplicates.search import Group, Plan, Search
 from t5prep.prepare.near_duplicates.sketch import Sketch
@@ -17,12 +22,29 @@ from t5prep.prepare.shard_writer import ShardSpec
 Members = list[tuple[Sketch, np.ndarray]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Slices:
-    """Hold a range of band values, and all sketches with their numbers."""
+class Bundle(NamedTuple):
+    """Hold some of all sketches, with their numbers, and the number of this bundle."""
+
+    number: int
+    sketches: list[tuple[int, Sketch]]
+
+
+class Slices(NamedTuple):
+    """Hold a range of band values, and the files with all bands."""
 
     bounds: tuple[int, int]
-    sketches: list[tuple[int, Sketch]]
+    runs: list[BandRun]
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeBands:
+    """Merge the bands of some sketches into one file under `spool`."""
+
+    spool: str
+
+    def __call__(self, bundle: Bundle) -> BandRun:
+        """Return the file."""
+        return candidates.merge(bundle.sketches, Path(self.spool) / "bands" / f"{bundle.number:06d}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +58,26 @@ class FindInSketches:
         return self.search.find([(sketch.file, sketch.take(places)) for sketch, places in members])
 
 
-def find_here(sketches: Sequence[Sketch], search: Search, *, pool_name: str = "") -> list[Repeats]:
-    """Return the repeats of each group of rows that are alike; sketches are read where they lie on this machine's disk."""
+def find_here(sketches: Sequence[Sketch], search: Search, *, spool: str, pool_name: str = "") -> list[Repeats]:
+    """Return the repeats of each group of rows that are alike; sketches are read where they lie on this machine's disk.
+
+    Bands are merged into a few files under `spool`, so that no step opens every sketch.
+    """
     plan = search.plan(sketches)
-    numbered = [(plan.number(sketch), sketch) for sketch in sketches]
-    ranges = (Slices(bounds, numbered) for bounds in plan.ranges)
-    links = list(_each(link_sketches, ranges, pool_name))
-    members = (_members(group, numbered) for group in search.groups(links, sketches))
+    ordered = sorted(sketches, key=plan.number)
+    runs = list(_each(MergeBands(spool), _bundles(ordered), pool_name))
+    ranges = (Slices(bounds, runs) for bounds in plan.ranges)
+    joined = functools.reduce(Joined.add, _each(link_runs, ranges, pool_name), Joined())
+    groups = search.groups(joined, sketches)
+    members = ([(ordered[number], places) for number, places in group.places.items()] for group in groups)
     return list(_each(FindInSketches(search), members, pool_name))
+
+
+def _bundles(ordered: Sequence[Sketch]) -> Iterator[Bundle]:
+    """Yield all sketches with their numbers, as many at a time as are merged."""
+    numbered = enumerate(ordered)
+    for number, group in enumerate(candidates.groups_of_sketches(ordered)):
+        yield Bundle(number, list(itertools.islice(numbered, len(group))))
 
 
 def _each(work: Callable[[Any], Any], elements: Iterable[Any], pool_name: str) -> Iterator[Any]:
@@ -53,14 +87,10 @@ def _each(work: Callable[[Any], Any], elements: Iterable[Any], pool_name: str) -
     yield from window.drain()
 
 
-def link_sketches(element: Slices) -> np.ndarray:
+def link_runs(element: Slices) -> np.ndarray:
     """Return the links between rows in one range of band values."""
-    return candidates.links((number, sketch.slice(*element.bounds)) for number, sketch in element.sketches)
-
-
-def _members(group: Group, numbered: Iterable[tuple[int, Sketch]]) -> Members:
-    """Return the sketches that a group's rows are in, each with their places."""
-    return [(sketch, group.places[number]) for number, sketch in numbered if number in group.places]
+    begin, end = element.bounds
+    return candidates.links_of_runs(element.runs, begin=begin, end=end)
 
 
 def slim_sketch(sketch: Sketch) -> Sketch:
@@ -84,9 +114,9 @@ def link_slices(group: tuple[int, Iterable[tuple[int, np.ndarray]]]) -> np.ndarr
     return candidates.links(group[1])
 
 
-def make_groups(_: None, *, links: Iterable[np.ndarray], sketches: Iterable[Sketch], search: Search) -> Iterator[Group]:
+def make_groups(joined: Joined, *, sketches: Iterable[Sketch], search: Search) -> Iterator[Group]:
     """Yield the groups of rows that are to be compared."""
-    yield from search.groups(links, sketches)
+    yield from search.groups(joined, sketches)
 
 
 def cut_rows(sketch: Sketch, *, plan: Plan, groups: Iterable[Group]) -> Iterator[tuple[int, tuple[str, Any]]]:

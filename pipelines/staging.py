@@ -15,7 +15,8 @@ from t5prep import sources
 from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
 from t5prep.io import paths
-from t5prep.prepare import evaluation_leaks, row_limit
+from t5prep.prepare import earlier_texts, evaluation_leaks, row_limit
+from t5prep.prepare.earlier_texts import EarlierTexts
 from t5prep.prepare.evaluation_leaks import Leaks
 from t5prep.prepare.filters import user_files
 from t5prep.prepare.filters.chain import Chain
@@ -28,6 +29,7 @@ from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
 FILES, MODEL, TASK, LEAKS, FILTERS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz", "filters.json"
+EARLIER = "earlier.npz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Job:
     digest: str
     has_leaks: bool = False
     has_filter_files: bool = False
+    has_earlier: bool = False
 
 
 def stage(
@@ -55,6 +58,7 @@ def stage(
     tokenizer: Tokenizer,
     folder: str,
     against: Leaks | None = None,
+    earlier: EarlierTexts | None = None,
 ) -> Job:
     """Write what workers need into a folder that every one of them can read, and return the job. Raises OutputError."""
     lines = "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode()
@@ -65,12 +69,15 @@ def stage(
     sets = against.dumps() if against else b""
     if sets:
         paths.write(paths.at(folder, LEAKS), sets)
+    texts = earlier.dumps() if earlier else b""
+    if texts:
+        paths.write(paths.at(folder, EARLIER), texts)
     own = {path: base64.b64encode(user_files.read(path)).decode() for path in Chain(settings.filter).files()}
     filters = json.dumps(own).encode() if own else b""
     if own:
         paths.write(paths.at(folder, FILTERS), filters)
-    digest = hashlib.sha256(lines + tokenizer.model + task.code + sets + filters).hexdigest()
-    has = {"has_leaks": bool(sets), "has_filter_files": bool(own)}
+    digest = hashlib.sha256(lines + tokenizer.model + task.code + sets + texts + filters).hexdigest()
+    has = {"has_leaks": bool(sets), "has_filter_files": bool(own), "has_earlier": bool(texts)}
     return Job(settings, folder, tokenizer.name, task.file, digest, **has)
 
 
@@ -91,6 +98,16 @@ def shared(source: Resolved, *, folder: str) -> Resolved:
         sources.check_unchanged(file)
         moved.append(dataclasses.replace(file, path=there[file.path], sha256=sha256, modified=0))
     return dataclasses.replace(source, files=tuple(moved))
+
+
+def refuse_local(datasets: Sequence[str]) -> None:
+    """Raise UsageError for a dataset on this machine, where a cloud's workers have to read it."""
+    for data in datasets:
+        if "://" not in data:
+            raise UsageError(
+                f"--dedup-against {data}: Dataflow's workers cannot read this machine's disk. Upload it first: "
+                f"t5prep upload {data} gs://BUCKET/PREFIX"
+            )
 
 
 def files(job: Job) -> list[RawFile]:
@@ -117,6 +134,11 @@ def bring_filter_files(job: Job) -> None:
 def evaluation_sets(job: Job) -> Leaks | None:
     """Return the evaluation sets that no row may share a text with, or None where there are none."""
     return _evaluation_sets(job.folder, job.digest) if job.has_leaks else None
+
+
+def earlier(job: Job) -> EarlierTexts | None:
+    """Return the texts of earlier datasets that no row may repeat, or None where there are none."""
+    return _earlier(job.folder, job.digest) if job.has_earlier else None
 
 
 def tokenizer(job: Job) -> Tokenizer:
@@ -169,3 +191,8 @@ def _filter_files(folder: str, digest: str) -> dict[str, bytes]:
 @functools.lru_cache(maxsize=1)
 def _evaluation_sets(folder: str, digest: str) -> Leaks:
     return evaluation_leaks.loads(paths.read(paths.at(folder, LEAKS)))
+
+
+@functools.lru_cache(maxsize=1)
+def _earlier(folder: str, digest: str) -> EarlierTexts:
+    return earlier_texts.loads(paths.read(paths.at(folder, EARLIER)))

@@ -89,19 +89,20 @@ def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
 def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
     job, settings = work.job, work.job.settings
     task, tokenizer, cache = staging.task(job), staging.tokenizer(job), None
-    leaks = staging.evaluation_sets(job)
+    leaks, earlier = staging.evaluation_sets(job), staging.earlier(job)
     staging.bring_filter_files(job)
     if work.kept:
         filters = Chain(settings.filter)
         code = code_digest.of_task(staging.definition(job).code, *filters.modules)
         code += "".join([*filters.files().values(), *(leaks.digests().values() if leaks else ())])
+        code += job.digest if earlier else ""
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
         cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
     names = staging.names(job)
     own_splits = {} if settings.splits else split_files.of_files(names)
     special = {"pad_id": tokenizer.pad_id, "unk_id": tokenizer.unk_id, "separator": tokenizer.eos_id}
     sorter = BlockSorter(settings, task.task, files=names, own_splits=own_splits, **special)
-    return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks), sorter
+    return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks, earlier=earlier), sorter
 
 
 @dataclasses.dataclass(frozen=True)

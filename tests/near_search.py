@@ -1,6 +1,7 @@
 """The whole search for near-duplicates in one process, as an engine would wire it."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from t5prep.prepare import placement
 from t5prep.prepare.near_duplicates import candidates, minhash, repeats
+from t5prep.prepare.near_duplicates.components import Joined
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.near_duplicates.search import Search
 from t5prep.prepare.near_duplicates.shingles import shingles
@@ -57,9 +59,10 @@ def search(
     plan = how.plan(sketches, range_bytes=range_bytes)
     of = {plan.number(one): one for one in sketches}
     links = [candidates.links((number, one.slice(*bounds)) for number, one in of.items()) for bounds in plan.ranges]
+    joined = functools.reduce(Joined.add, links, Joined(waiting=3))
     parts = [
         how.find([(of[number].file, of[number].take(places)) for number, places in group.places.items()])
-        for group in how.groups(links, sketches, group_bytes=group_bytes)
+        for group in how.groups(joined, sketches, group_bytes=group_bytes)
     ]
     rows = pa.concat_tables([repeats.none().dropped, *(part.dropped for part in parts)])
     order = [(name, "ascending") for name in ("split", "high", "low", "file", "row")]

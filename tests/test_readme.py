@@ -55,6 +55,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     Path("headlines.py").write_text(_task())
     Path("news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ARTICLES))
+    later = [{**row, "question": f"How long does piece {i} last?"} for i, row in enumerate(rows)]
+    write_csv(Path("next.csv"), [*rows[:5], *later])
     return write_csv(Path("mine.csv"), rows).parent.resolve()
 
 

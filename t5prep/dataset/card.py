@@ -144,7 +144,18 @@ def _body(manifest: Manifest) -> Iterator[str]:
 
 _MOST_FILES = 100
 _SHOWN = (
-    *("input_length", "target_length", "truncation", "layout", "splits", "held_out", "group_column", "dedup", "filter"),
+    *(
+        "input_length",
+        "target_length",
+        "truncation",
+        "layout",
+        "splits",
+        "held_out",
+        "group_column",
+        "dedup",
+        "dedup_against",
+        "filter",
+    ),
     *("decontaminate", "limit", "records", "seed"),
 )
 _BECAME = ("read", "examples", "rejected", "duplicates", "blank")

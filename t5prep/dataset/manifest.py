@@ -138,6 +138,7 @@ class Manifest:
     changed: dict[str, int] = dataclasses.field(default_factory=dict)
     filter_files: dict[str, str] = dataclasses.field(default_factory=dict)
     evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set to keep apart from
+    earlier: dict[str, str] = dataclasses.field(default_factory=dict)  # the digest of each dataset of --dedup-against
     near_duplicates: NearDuplicates | None = None  # None where they were not looked for
     index: Index | None = None  # None where an older version prepared the dataset
     digest: str = ""
@@ -160,7 +161,7 @@ _FIELDS = {field.name for field in dataclasses.fields(Manifest)}
 # What every version of a manifest says: without these it is not an older one but a broken one.
 _ALWAYS_PRESENT = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
 # What a manifest of this schema may lack, because an earlier version did not write it.
-_MAY_BE_MISSING = {"index"}
+_MAY_BE_MISSING = {"index", "earlier"}
 _OLDER = "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
 
 
@@ -174,6 +175,8 @@ def digest(manifest: Manifest) -> str:
     facts["settings"] = manifest.settings.for_digest()
     if facts["index"] is None:
         del facts["index"]
+    if not facts["earlier"]:
+        del facts["earlier"]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -28,7 +28,7 @@ def parse_shards(text: str) -> int | None:
 
 
 # Choices that came after the first datasets of this schema, with what these had.
-_LATER = {"target": "text", "held_out": None, "group_column": "", "records": ""}
+_LATER = {"target": "text", "held_out": None, "group_column": "", "records": "", "dedup_against": ()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +76,12 @@ class Settings:
         choices=DEDUPS,
         changes_tokens=True,
     )
+    # Texts are compared as they were cut, so this changes what is kept beside the tokens.
+    dedup_against: tuple[str, ...] = option(
+        (),
+        "with --dedup: a prepared dataset; rows that repeat one of its rows are rejected",
+        changes_tokens=True,
+    )
     # As in Lee et al. 2022 (runs of five words), Rae et al. 2021 (0.8), and Penedo et al. 2024 (112 hashes).
     near_words: int = option(
         5, "with --dedup near: texts are compared by runs of this many words", least=1, most=100, changes_tokens=True
@@ -116,6 +122,10 @@ class Settings:
             raise UsageError(f"--target-length {self.target_length}: it is at least 2")
         if self.masks and self.layout != "padded":
             raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
+        if self.dedup_against and self.dedup == "none":
+            raise UsageError(
+                "--dedup-against goes with --dedup exact or --dedup near, which say what a repeated text is"
+            )
         if self.held_out is not None and self.splits is not None:
             raise UsageError(
                 "--held-out divides what the source gives to train, and --splits all rows: choose one of them"

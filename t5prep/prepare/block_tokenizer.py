@@ -1,7 +1,6 @@
 """Tokenize a block of rows into an Arrow table that can be cached across seeds, splits and layouts."""
 
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,8 +12,10 @@ import pyarrow.compute as pc
 from t5prep.dataset import targets
 from t5prep.dataset.settings import Settings
 from t5prep.errors import Reject, SourceError, T5prepError, TaskError
-from t5prep.prepare import column_tokenizer
+from t5prep.prepare import column_tokenizer, earlier_texts
 from t5prep.prepare.column_tokenizer import ColumnTokenizer
+from t5prep.prepare.earlier_records import text_of_ids
+from t5prep.prepare.earlier_texts import EarlierTexts
 from t5prep.prepare.evaluation_leaks import Leaks
 from t5prep.prepare.feature_table import SCHEMA
 from t5prep.prepare.filters.chain import Chain, Filtered
@@ -27,7 +28,6 @@ from t5prep.tasks import columns as task_columns
 from t5prep.tasks import task_file
 from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.example import Example, problem, text_of
-from t5prep.tasks.html import folded
 from t5prep.tokens.encoder import DocumentEncoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -45,7 +45,7 @@ class TokenizedBlock(NamedTuple):
 class BlockTokenizer:
     """Tokenize blocks of one task; threads may share it. With a `cache`, tables are kept for the next run.
 
-    `leaks` are the evaluation sets that no row may share a text with.
+    `leaks` are the evaluation sets that no row may share a text with, `earlier` the texts that no row may repeat.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class BlockTokenizer:
         *,
         cache: TokenCache | None = None,
         leaks: Leaks | None = None,
+        earlier: EarlierTexts | None = None,
     ) -> None:
         self._task, self._columns, self._cache = task, task.columns, cache
         self._encode: Callable[[Sequence[Example]], list[Features | Reject]] = (
@@ -67,8 +68,10 @@ class BlockTokenizer:
             self._by_columns = ColumnTokenizer(template, settings, tokenizer)
         self._group = settings.group_column
         self._read = tuple(dict.fromkeys([*self._columns.names, *([self._group] if self._group else [])]))
-        self._filters, self._leaks = Chain(settings.filter), leaks
+        self._filters, self._leaks, self._earlier = Chain(settings.filter), leaks, earlier
         self._dedup, self._near_words = settings.dedup, settings.near_words
+        # Earlier records are known as they were cut, so the new ones are compared as they are cut.
+        self._cut_by = tokenizer if settings.dedup_against else None
 
     def __call__(self, block: Block) -> TokenizedBlock:
         """Return the table of a block. Raises SourceError for a missing column, TaskError where the task fails at a row."""
@@ -168,8 +171,12 @@ class BlockTokenizer:
         kept_features = [features if isinstance(features, Features) else _NOTHING for features in made]
         filtered = [one if isinstance(one, Filtered) else _NO_EXAMPLE for one in examples]
         good = [one.example for one in filtered]
+        texts = self._compared(good, kept_features)
         ids = [example.id for example in good]
         reasons = [self._reason(one, features) for one, features in zip(filtered, made, strict=True)]
+        if self._earlier:
+            repeated = self._earlier.find([earlier_texts.digest(text) for text in texts])
+            reasons = [reason or again or None for reason, again in zip(reasons, repeated, strict=True)]
         for i in (i for i, reason in enumerate(reasons) if reason is not None):
             ids[i], kept_features[i] = self._id(rows[i]), _NOTHING._replace(tokens=kept_features[i].tokens)
         columns = {
@@ -185,7 +192,7 @@ class BlockTokenizer:
             "markup": [features.markup for features in kept_features],
             "same": [text_digest(example) if self._dedup == "exact" else None for example in good],
             "group": [self._group_of(row) for row in rows],
-            "shingles": self._shingles(good),
+            "shingles": self._shingles(texts),
             "changed": [one.changed or None for one in filtered],
         }
         return pa.table(
@@ -202,11 +209,19 @@ class BlockTokenizer:
             return filtered.reason or str(features)
         return filtered.reason or self._filters.judge_tokens(features.tokens) or None
 
-    def _shingles(self, examples: list[Example]) -> pa.Array:
-        """Return the shingles of each example's input, as lists of uint64; nulls where no near-duplicates are looked for."""
+    def _compared(self, examples: list[Example], features: list[Features]) -> list[str]:
+        """Return the text of which each example's shingles are, and by which it is looked up among earlier ones."""
+        if self._cut_by is None:
+            return [text_of(example.inputs) if self._dedup == "near" else "" for example in examples]
+        return [
+            text_of_ids(np.concatenate([np.zeros(0, np.int32), *one.inputs]).tolist(), self._cut_by) for one in features
+        ]
+
+    def _shingles(self, texts: list[str]) -> pa.Array:
+        """Return the shingles of each text, as lists of uint64; nulls where no near-duplicates are looked for."""
         if self._dedup != "near":
-            return pa.nulls(len(examples), SCHEMA.field("shingles").type)
-        hashed = shingles([text_of(example.inputs) for example in examples], words=self._near_words)
+            return pa.nulls(len(texts), SCHEMA.field("shingles").type)
+        hashed = shingles(texts, words=self._near_words)
         return pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes))
 
 
@@ -223,6 +238,5 @@ def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:
 
 
 def text_digest(example: Example) -> str:
-    """Return a digest of a text, as 32 hex digits."""
-    text = folded(text_of(example.inputs))
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    """Return a digest of the text of an example's input, as 32 hex digits."""
+    return earlier_texts.digest(text_of(example.inputs))

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from t5prep import __version__
@@ -40,6 +41,7 @@ def assemble(
     index: Index | None = None,
     repeats: Repeats | None = None,
     leaks: Leaks | None = None,
+    earlier: Mapping[str, str] = MappingProxyType({}),
 ) -> manifest.Manifest:
     """Return the sealed manifest. The same preparation gives the same manifest, whatever ran it.
 
@@ -84,6 +86,7 @@ def assemble(
         changed=_summed([blocks.changed]),
         filter_files=Chain(settings.filter).files(),
         evaluation_sets=leaks.digests() if leaks else {},
+        earlier=dict(earlier),
         near_duplicates=_near_duplicates(repeats),
         warnings=warnings,
         rows=rows,

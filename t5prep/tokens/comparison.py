@@ -38,8 +38,8 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
         import tokenizers
 
         path = directory / "tokenizer.json"
-        own = path.read_text() if path.exists() else json.dumps(huggingface_files.tokenizer_json(tokenizer))
         try:
+            own = path.read_text("utf-8") if path.exists() else json.dumps(huggingface_files.tokenizer_json(tokenizer))
             with _without_noise():
                 fast = tokenizers.Tokenizer.from_str(own)
         except BaseException as error:

@@ -5,6 +5,41 @@ from collections.abc import Iterable
 import numpy as np
 
 
+class Joined:
+    """Hold links as what they have become: for each linked node the smallest of its component, 16 bytes a node.
+
+    New links wait until there are as many of them as nodes, so that adding all of them costs little more than sorting.
+    """
+
+    def __init__(self, *, waiting: int = 1 << 20) -> None:
+        self._most = waiting
+        self._links = np.zeros((0, 2), np.uint64)
+        self._waiting: list[np.ndarray] = []
+        self._count = 0
+
+    def add(self, links: np.ndarray) -> "Joined":
+        """Take links, `uint64[links, 2]`."""
+        self._waiting.append(links)
+        self._count += len(links)
+        if self._count > max(self._most, len(self._links)):
+            self._join()
+        return self
+
+    def merge(self, other: "Joined") -> "Joined":
+        """Take all links of another one."""
+        return self.add(other.links())
+
+    def links(self) -> np.ndarray:
+        """Return each linked node beside the smallest node of its component, `uint64[nodes, 2]`, in order of the nodes."""
+        self._join()
+        return self._links
+
+    def _join(self) -> None:
+        if self._count:
+            self._links = np.stack(connected([self._links, *self._waiting]), axis=1)
+            self._waiting, self._count = [], 0
+
+
 def connected(links: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return all linked nodes in order, `uint64[n]`, and for each the smallest node of its component.
 

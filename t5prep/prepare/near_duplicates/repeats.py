@@ -26,6 +26,8 @@ DROPPED = pa.schema(
         ("similarity", pa.float64()),
     ]
 )
+# Instead of a split: a row of an earlier dataset, which repeats nothing here and is kept before all others.
+EARLIER = ""
 # So many clusters are named, the largest first.
 NAMED = 10
 
@@ -70,7 +72,7 @@ def precedence(split: str) -> int:
     >>> sorted(["train", "dev", "validation", "test"], key=precedence)
     ['test', 'validation', 'dev', 'train']
     """
-    return {"test": 0, "validation": 1, "train": 3}.get(split, 2)
+    return {EARLIER: -1, "test": 0, "validation": 1, "train": 3}.get(split, 2)
 
 
 def find(
@@ -85,7 +87,8 @@ def find(
 
     Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
     then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
-    that. Rows with the id of the kept one are not repeats here: they are the same example, or its other answers.
+    that, and a row of an earlier dataset is kept before any other and never dropped. Rows with the id of the kept one
+    are not repeats here, unless that is an earlier one: they are the same example, or its other answers.
     """
     table = pa.concat_tables(
         [rows.append_column("file", pa.array([file] * len(rows), pa.string())) for file, rows in pieces]
@@ -98,7 +101,8 @@ def find(
     table, sets = table.take(pa.array(order)), sets.take(order)
     first = clusters.clustered(of_lists(table["shingles"]), sets, bands=bands, threshold=threshold, window=window)
     id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
-    repeated = np.flatnonzero((first != np.arange(len(first))) & (id[first] != id))
+    others = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
+    repeated = np.flatnonzero(others & (split != EARLIER))
     kept = first[repeated]
     dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
     similarity = jaccard.similarity(sets, np.stack([kept, repeated], axis=1))
@@ -108,7 +112,7 @@ def find(
     return Repeats(
         rows.sort_by([(name, "ascending") for name in ("split", "high", "low", "file", "row")]),
         len(np.unique(kept)),
-        int((split[repeated] != split[kept]).sum()),
+        int(((split[repeated] != split[kept]) & (split[kept] != EARLIER)).sum()),
         _largest(table, kept),
     )
 
@@ -119,7 +123,8 @@ def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
     tie = np.empty(len(table), np.int64)
     tie[place] = np.arange(len(table))
     low, high = table["low"].to_numpy(), table["high"].to_numpy()
-    rank = np.zeros(len(table)) if drawn else np.array([precedence(split) for split in table["split"].to_pylist()])
+    splits = table["split"].to_pylist()
+    rank = np.array([-(split == EARLIER) if drawn else precedence(split) for split in splits])
     return np.lexsort((tie, low, high, sets.contents(), -sets.sizes, rank))
 
 

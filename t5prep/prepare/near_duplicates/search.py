@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.dataset.settings import Settings
-from t5prep.prepare.near_duplicates import candidates, components, minhash, repeats
+from t5prep.prepare.near_duplicates import candidates, minhash, repeats
+from t5prep.prepare.near_duplicates.components import Joined
 from t5prep.prepare.near_duplicates.minhash import Bands
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.near_duplicates.sketch import Sketch
@@ -50,11 +51,9 @@ class Search:
         numbers = {place: number for number, place in enumerate(places)}
         return Plan(candidates.ranges(sketches, range_bytes=range_bytes), numbers)
 
-    def groups(
-        self, links: Iterable[np.ndarray], sketches: Iterable[Sketch], *, group_bytes: int = GROUP_BYTES
-    ) -> Iterator[Group]:
+    def groups(self, joined: Joined, sketches: Iterable[Sketch], *, group_bytes: int = GROUP_BYTES) -> Iterator[Group]:
         """Yield the linked rows in groups of about so many bytes; rows that links connect are in one group."""
-        nodes, roots = components.connected(links)
+        nodes, roots = joined.links().T
         sizes = [(sketch.rows, sketch.size) for sketch in sketches]
         rows, size = (sum(part) for part in zip(*sizes, strict=True)) if sizes else (0, 0)
         most = max(2, group_bytes * rows // max(1, size))

@@ -1,0 +1,69 @@
+"""Read the records of an earlier dataset, to compare new rows with them (`--dedup-against`)."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from t5prep.dataset import inspect_records, manifest, tfrecord
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import Settings
+from t5prep.errors import UsageError
+from t5prep.tasks.options import spelled
+from t5prep.tokens.tokenizer import Tokenizer
+
+# Records are only alike where the same text is cut alike.
+_CUT = ("input_length", "truncation", "marker", "keep_newlines")
+
+
+class EarlierRecord(NamedTuple):
+    """Hold a record of an earlier dataset: its number in its shard (from 1 on), its id, and the text of its input."""
+
+    number: int
+    id: str
+    text: str
+
+
+def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Manifest:
+    """Return the manifest of an earlier dataset. Raises DatasetError, or UsageError where rows cannot be compared with it."""
+    dataset = manifest.load(data)
+    other = dataset.settings
+    why = ""
+    if dataset.tokenizer.sha256 != tokenizer.sha256:
+        why = f"it has the tokenizer {dataset.tokenizer.name}, and this one has {tokenizer.name}"
+    elif different := [name for name in _CUT if getattr(other, name) != getattr(settings, name)]:
+        why = f"it was prepared with {spelled(different[0], getattr(other, different[0]))}"
+    elif dataset.task.hides_spans or other.layout == "packed":
+        why = "its records are not rows: spans are hidden in them, or several rows are packed into one"
+    if why:
+        raise UsageError(
+            f"--dedup-against {data}: texts are compared as they were cut, and {why}. "
+            "Prepare both with the same tokenizer and lengths"
+        )
+    return dataset
+
+
+def shards(dataset: Manifest) -> list[str]:
+    """Return the names of all shards of a dataset, in order."""
+    return sorted(shard.name for split in dataset.splits.values() for shard in split.shards)
+
+
+def all_of(data: str, dataset: Manifest, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:
+    """Yield the records of a dataset. Raises DatasetError."""
+    for shard in shards(dataset):
+        yield from records(data, shard, tokenizer)
+
+
+def records(data: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:
+    """Yield the records of a shard. Raises DatasetError."""
+    for number, record in enumerate(inspect_records.read(manifest.folder_of(data) or ".", [shard]), 1):
+        features = tfrecord.parse(record)
+        (id,) = (value for value in features["id"] if isinstance(value, bytes))
+        yield EarlierRecord(
+            number, id.decode(), text_of_ids([int(token) for token in features["input_ids"]], tokenizer)
+        )
+
+
+def text_of_ids(ids: Sequence[int], tokenizer: Tokenizer) -> str:
+    """Return the text of an input as it was cut, without its special tokens."""
+    runs = itertools.groupby(ids, key=lambda token: tokenizer.special(token) is not None)
+    return " ".join(tokenizer.decode(list(run)) for special, run in runs if not special)

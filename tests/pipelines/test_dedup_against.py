@@ -1,0 +1,140 @@
+"""A new corpus against the dataset of the last one: what repeats a row of it is rejected, with that row's id."""
+
+import json
+import random
+from pathlib import Path
+
+import encoders
+import pytest
+from preparing import bytes_of, prepared, records, rejected, require
+
+from pipelines import staging
+from t5prep.errors import DatasetError, UsageError
+
+CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
+WORDS = [f"word{i}" for i in range(900)]
+
+
+def _text(seed: int, words: int = 40) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=words))
+
+
+def _write(path: Path, texts: dict[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"id": id, "text": text, "label": "yes"}) + "\n" for id, text in texts.items()))
+    return path
+
+
+def _changed(text: str) -> str:
+    """Return a text with its first word replaced."""
+    return " ".join(["another", *text.split()[1:]])
+
+
+@pytest.fixture
+def last(tmp_path: Path) -> str:
+    """The dataset of the last crawl: thirty texts, one of them longer than an input may be."""
+    texts = {f"old{i}": _text(i) for i in range(29)} | {"long": _text(29, words=600)}
+    prepared(_write(tmp_path / "old.jsonl", texts), tmp_path / "last", tokenizer="sample:", **CHOICES)
+    return str(tmp_path / "last")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Texts of their own, of the last crawl (one with its id, one in capitals, the long one), and nearly of it."""
+    texts = {f"new{i}": _text(100 + i) for i in range(20)}
+    texts |= {"old3": _text(3), "capitals": _text(4).upper(), "long again": _text(29, words=600)}
+    texts |= {"nearly": _changed(_text(5)), "long nearly": _changed(_text(29, words=600))}
+    return _write(tmp_path / "new.jsonl", texts)
+
+
+def test_exact_rejects_what_the_last_dataset_has(corpus: Path, last: str, tmp_path: Path) -> None:
+    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", dedup="exact", dedup_against=(last,), **CHOICES)
+    assert {line["id"]: line["reason"] for line in rejected(tmp_path / "out")} == {
+        "old3": f"repeated: the same input is in {last}, id old3",
+        "capitals": f"repeated: the same input is in {last}, id old4",
+        "long again": f"repeated: the same input is in {last}, id long",
+    }
+    assert made.rejected == {"repeated": 3}
+    assert list(made.earlier) == [last]
+    assert sum(split.records for split in made.splits.values()) == 22
+
+
+def test_near_rejects_what_is_nearly_in_the_last_dataset(corpus: Path, last: str, tmp_path: Path) -> None:
+    made = prepared(corpus, tmp_path / "out", tokenizer="sample:", dedup="near", dedup_against=(last,), **CHOICES)
+    reasons = {line["id"]: line["reason"] for line in rejected(tmp_path / "out")}
+    assert set(reasons) == {"old3", "capitals", "long again", "nearly", "long nearly"}
+    assert reasons["nearly"].startswith(f"near duplicate: kept is {last}/train.tfrecord-00000-of-00001:")
+    assert ", id old5 (Jaccard similarity 0.9" in reasons["nearly"]
+    assert ", id long (" in reasons["long nearly"]
+    assert made.near_duplicates is not None
+    assert (made.near_duplicates.clusters, made.near_duplicates.across_splits) == (4, 0)
+    kept = {record["id"][0].decode() for split in records(tmp_path / "out").values() for record in split}
+    assert kept == {f"new{i}" for i in range(20)}
+
+
+def test_a_corpus_against_itself_has_nothing_left_but_says_why(last: str, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="no example could be made"):
+        prepared(
+            tmp_path / "old.jsonl",
+            tmp_path / "out",
+            tokenizer="sample:",
+            dedup="exact",
+            dedup_against=(last,),
+            **CHOICES,
+        )
+
+
+def test_the_rows_of_encoders_are_compared_too(tmp_path: Path) -> None:
+    bert = encoders.bert(tmp_path / "bert")
+    lines = [(f"witty seductive movie {word}", "positive") for word in encoders.SENTENCES[0].split()]
+    lines += [(f"bleak and desperate {word}", "negative") for word in encoders.SENTENCES[1].split()]
+    for name, part in (("old", lines[:8]), ("new", lines[4:])):
+        rows = "".join(f"{text}\t{label}\n" for text, label in part)
+        (tmp_path / f"{name}.tsv").write_text("sentence\tlabel\n" + rows)
+    how = {"tokenizer": bert, "task": "sst2", "input_length": 16}
+    prepared(tmp_path / "old.tsv", tmp_path / "last", **how)
+    last = (str(tmp_path / "last"),)
+    made = prepared(tmp_path / "new.tsv", tmp_path / "out", dedup="exact", dedup_against=last, **how)
+    assert made.rejected["repeated"] == len({text for text, _ in lines[:8]} & {text for text, _ in lines[4:]})
+
+
+def test_another_last_dataset_makes_other_kept_tokens(corpus: Path, last: str, tmp_path: Path) -> None:
+    how = {"tokenizer": "sample:", "dedup": "exact", "kept": tmp_path / "kept", **CHOICES}
+    assert prepared(corpus, tmp_path / "one", dedup_against=(last,), **how).rejected == {"repeated": 3}
+    prepared(_write(tmp_path / "old.jsonl", {"other": _text(3)}), last, tokenizer="sample:", overwrite=True, **CHOICES)
+    assert prepared(corpus, tmp_path / "two", dedup_against=(last,), **how).rejected == {"repeated": 1}
+
+
+@pytest.mark.parametrize(
+    ("choices", "why"),
+    [
+        ({"input_length": 64}, "was prepared with --input-length 512"),
+        ({"truncation": "head"}, "was prepared with --truncation head_tail"),
+        ({"dedup": "none"}, "goes with --dedup exact or --dedup near"),
+        ({"dedup_against": ("nowhere",)}, "nowhere does not exist"),
+    ],
+)
+def test_what_cannot_be_compared_is_a_sentence(
+    choices: dict[str, object], why: str, corpus: Path, last: str, tmp_path: Path
+) -> None:
+    how = {"dedup": "near", "dedup_against": (last,), **CHOICES, **choices}
+    with pytest.raises((UsageError, DatasetError), match=why):
+        prepared(corpus, tmp_path / "out", tokenizer="sample:", **how)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dedup", ["exact", "near"])
+def test_engines_and_workers_reject_the_same_rows(dedup: str, corpus: Path, last: str, tmp_path: Path) -> None:
+    how = {"tokenizer": "sample:", "dedup": dedup, "dedup_against": (last,), **CHOICES}
+    prepared(corpus, tmp_path / "out", **how)
+    for engine in ("workers", "prism", "flink"):
+        if engine != "workers":
+            require(engine)
+        more = {"workers": 2, "memory": 700 << 20} if engine == "workers" else {"runner": engine}
+        prepared(corpus, tmp_path / engine, **how, **more)
+        assert bytes_of(tmp_path / engine) == bytes_of(tmp_path / "out")
+
+
+def test_workers_of_a_cloud_cannot_read_a_dataset_of_this_machine() -> None:
+    with pytest.raises(UsageError, match=r"t5prep upload data/last gs://"):
+        staging.refuse_local(["gs://bucket/there", "data/last"])
