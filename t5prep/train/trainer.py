@@ -145,7 +145,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Finish ──
     best, _ = checkpoints.best(config.out)
-    weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluators else {}
+    weights = checkpoint_tensors.restore_weights(best, stepper.variables) if evaluations else {}
     log.flush()
     say(
         f"{now:,} steps{' (no better metric for a while)' if loop.stopped_early else ''} "
