@@ -17,7 +17,7 @@ from t5prep.errors import UsageError
 from t5prep.train.loss import summed_loss
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.attention import relative_bias, relative_buckets
-from t5prep.train.model.decoding import decode_step, init_cache, reorder_cache
+from t5prep.train.model.decoding import decode_step, decoder_layers, init_cache, reorder_cache
 from t5prep.train.model.layers import Dropout
 from t5prep.train.model.t5 import encode, forward, shift_right
 from t5prep.train.model.t5_config import ModelConfig
@@ -148,11 +148,12 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):
     batch = {"input_ids": tf.constant(rng.integers(2, 96, (2, 9)), tf.int32), "attention_mask": mask, "labels": labels}
     whole = forward(small_weights, SMALL, batch)
     fed = shift_right(labels, SMALL)
-    cache = init_cache(small_weights, SMALL, encode(small_weights, SMALL, batch["input_ids"], mask), length=5)
+    layers = decoder_layers(small_weights, SMALL, dtype=tf.float32)
+    cache = init_cache(layers, SMALL, encode(small_weights, SMALL, batch["input_ids"], mask), length=5)
 
     @tf.function(jit_compile=True, autograph=False)
     def step(tokens, cache, position):
-        return decode_step(small_weights, SMALL, tokens, cache, position=position, attention_mask=mask)
+        return decode_step(small_weights, layers, SMALL, tokens, cache, position=position, attention_mask=mask)
 
     for position in range(5):
         logits, cache = step(fed[:, position], cache, tf.constant(position))
@@ -162,11 +163,16 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):
 def test_a_reordered_cache_goes_on_as_the_other_beam(small_weights):
     encoded = tf.repeat(encode(small_weights, SMALL, tf.constant([[5, 6, 7]]), tf.ones([1, 3], tf.int32)), 2, axis=0)
     mask = tf.ones([2, 3], tf.int32)
-    cache = init_cache(small_weights, SMALL, encoded, length=4)
-    _, cache = decode_step(small_weights, SMALL, tf.constant([0, 9]), cache, position=0, attention_mask=mask)
+    layers = decoder_layers(small_weights, SMALL, dtype=tf.float32)
+    cache = init_cache(layers, SMALL, encoded, length=4)
+
+    def step(tokens, cache, position):
+        return decode_step(small_weights, layers, SMALL, tokens, cache, position=position, attention_mask=mask)
+
+    _, cache = step(tf.constant([0, 9]), cache, 0)
     swapped = reorder_cache(cache, tf.constant([1, 0]))
-    plain, _ = decode_step(small_weights, SMALL, tf.constant([4, 4]), cache, position=1, attention_mask=mask)
-    other, _ = decode_step(small_weights, SMALL, tf.constant([4, 4]), swapped, position=1, attention_mask=mask)
+    plain, _ = step(tf.constant([4, 4]), cache, 1)
+    other, _ = step(tf.constant([4, 4]), swapped, 1)
     np.testing.assert_allclose(plain[0], other[1], atol=1e-6)
     assert np.abs(plain[0] - other[0]).max() > 1e-3
 

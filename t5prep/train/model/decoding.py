@@ -1,10 +1,13 @@
 """Run the decoder one step at a time, with the keys and values of earlier positions in a cache of static shape.
 
     encoded = encode(weights, config, input_ids, attention_mask, dtype=dtype)
-    cache = init_cache(weights, config, encoded, length=target_length)
+    layers = decoder_layers(weights, config, dtype=dtype)
+    cache = init_cache(layers, config, encoded, length=target_length)
     tokens = tf.fill([batch], config.decoder_start_token_id)
     for position in range(target_length):  # a tf.while_loop in a compiled program: every shape stays as it is
-        logits, cache = decode_step(weights, config, tokens, cache, position=position, attention_mask=attention_mask)
+        logits, cache = decode_step(
+            weights, layers, config, tokens, cache, position=position, attention_mask=attention_mask
+        )
         tokens = tf.argmax(logits, axis=-1, output_type=tf.int32)
 
 For beams, the batch is rows * beams: repeat `encoded` and `attention_mask` row by row (tf.repeat), and after choosing
@@ -12,18 +15,33 @@ beams bring the cache into their order with `reorder_cache`.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from t5prep.train.model.attention import attend, relative_bias, split_heads
+from t5prep.train.model.attention import relative_bias, split_heads
 from t5prep.train.model.layers import Dropout, feed_forward, rms_norm
-from t5prep.train.model.t5 import Weights, embed, encode, key_mask, logits, stacked_weights, unstack_layers
+from t5prep.train.model.row_attention import MASKED, product
+from t5prep.train.model.t5 import (
+    LayerWeights,
+    Weights,
+    embed,
+    encode,
+    key_mask,
+    logits,
+    stacked_weights,
+    unstack_layers,
+)
 from t5prep.train.model.t5_config import ModelConfig
 
 
 class Cache(NamedTuple):
-    """Hold each decoder layer's keys and values of targets and of the input: dtype[batch, length, heads, d_kv]."""
+    """Hold each decoder layer's keys and values of targets and of the input: dtype[batch, heads, length, d_kv].
+
+    In this order a step multiplies them where they are: in the order of the projections, [batch, length, heads, d_kv],
+    a compiler copies each of them at every step.
+    """
 
     keys: tuple[tf.Tensor, ...]
     values: tuple[tf.Tensor, ...]
@@ -31,20 +49,29 @@ class Cache(NamedTuple):
     cross_values: tuple[tf.Tensor, ...]
 
 
-def init_cache(weights: Weights, config: ModelConfig, encoded: tf.Tensor, *, length: int) -> Cache:
+def decoder_layers(weights: Weights, config: ModelConfig, *, dtype: tf.DType) -> list[LayerWeights]:
+    """Return each decoder layer's weights. Take them before the loop: inside it, every step would copy them."""
+    return unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))
+
+
+def init_cache(layers: Sequence[LayerWeights], config: ModelConfig, encoded: tf.Tensor, *, length: int) -> Cache:
     """Return a cache with `length` empty target positions, and the keys and values of the input, computed once.
 
     encoded: dtype[batch, input_length, d_model], of `t5.encode`; the cache has the same dtype.
     """
-    layers = unstack_layers(stacked_weights(weights, config, "decoder", dtype=encoded.dtype))
-    empty = tf.zeros([encoded.shape[0], length, config.num_heads, config.d_kv], encoded.dtype)
-    cross = [[split_heads(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers]
+    empty = tf.zeros([encoded.shape[0], config.num_heads, length, config.d_kv], encoded.dtype)
+    heads_first = (
+        [tf.transpose(split_heads(tf.matmul(encoded, part), config.num_heads), [0, 2, 1, 3]) for part in w["cross_kv"]]
+        for w in layers
+    )
+    cross_keys, cross_values = zip(*heads_first, strict=True)
     none = (empty,) * len(layers)
-    return Cache(none, none, tuple(keys for keys, _ in cross), tuple(values for _, values in cross))
+    return Cache(none, none, cross_keys, cross_values)
 
 
 def decode_step(
     weights: Weights,
+    layers: Sequence[LayerWeights],
     config: ModelConfig,
     tokens: tf.Tensor,
     cache: Cache,
@@ -57,10 +84,8 @@ def decode_step(
     tokens: int32[batch], the previous token (the start token at position 0); position: int32 scalar, the same for all
     rows; attention_mask: int32[batch, input_length].
     """
-    length, dtype = cache.keys[0].shape[1], cache.keys[0].dtype
-    positions = tf.range(length)
-    here = tf.reshape(positions == position, [1, length, 1, 1])
-    seen = (positions <= position)[None, None, None, :]
+    length, dtype = cache.keys[0].shape[2], cache.keys[0].dtype
+    seen = (tf.range(length) <= position)[None, None, None, :]
     offered = key_mask(attention_mask)
     bias_of = functools.partial(
         relative_bias,
@@ -75,26 +100,42 @@ def decode_step(
     epsilon, heads = config.layer_norm_epsilon, config.num_heads
     x = embed(weights, tokens[:, None], dtype=dtype)
     all_keys, all_values = [], []
-    for number, w in enumerate(unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))):
+    for number, w in enumerate(layers):
         normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
         query = split_heads(tf.matmul(normed, w["q"]), heads)
         key, value = (split_heads(tf.matmul(normed, part), heads) for part in w["kv"])
-        all_keys.append(tf.where(here, key, cache.keys[number]))
-        all_values.append(tf.where(here, value, cache.values[number]))
+        all_keys.append(_write(cache.keys[number], key, position))
+        all_values.append(_write(cache.values[number], value, position))
         bias = bias_of(w["relative_bias"]) if own else shared_bias
-        attended, _ = attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen)
-        x += tf.matmul(attended, w["out"][0])
+        x += tf.matmul(_attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen), w["out"][0])
 
         query = split_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
         cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
-        attended, _ = attend(query, cross_key, cross_value, bias=None, mask=offered)
-        x += tf.matmul(attended, w["out"][1])
+        x += tf.matmul(_attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
 
         normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
         x += feed_forward(normed, w["wi"], w["wo"], dropout=Dropout(0.0, None), site=0)
     x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
     written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
     return logits(weights, config, x)[:, 0], written
+
+
+def _write(whole: tf.Tensor, one: tf.Tensor, position: tf.Tensor | int) -> tf.Tensor:
+    """Return keys or values with those of one position written, [batch, 1, heads, d_kv]."""
+    here = (tf.range(whole.shape[2]) == position)[None, None, :, None]
+    return tf.where(here, tf.transpose(one, [0, 2, 1, 3]), whole)
+
+
+def _attend(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor | None, mask: tf.Tensor
+) -> tf.Tensor:
+    """Compute the same as `attention.attend` for one query of each row and keys with the heads first."""
+    scores = product("bqhd,bhkd->bhqk", query, key)
+    scores = tf.where(mask, scores if bias is None else scores + bias, MASKED)
+    raised = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
+    shares = tf.cast(raised / tf.reduce_sum(raised, axis=-1, keepdims=True), query.dtype)
+    attended = tf.cast(product("bhqk,bhkd->bqhd", shares, value), query.dtype)
+    return tf.reshape(attended, [query.shape[0], 1, query.shape[2] * query.shape[3]])
 
 
 def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
@@ -126,7 +167,8 @@ class Decoder:
         self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
         encoded = tf.repeat(encode(weights, config, input_ids, attention_mask, dtype=dtype), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
-        self.cache = init_cache(weights, config, encoded, length=max_length)
+        self.layers = decoder_layers(weights, config, dtype=dtype)
+        self.cache = init_cache(self.layers, config, encoded, length=max_length)
 
     def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor) -> tuple[tf.Tensor, Cache]:
         """Return the logits after `tokens`, float32[batch, beams, vocab_size], and the cache with these tokens in it.
@@ -135,6 +177,7 @@ class Decoder:
         """
         scores, cache = decode_step(
             self.weights,
+            self.layers,
             self.config,
             tf.reshape(tokens, [self.batch * self.beams]),
             cache,
