@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 # In a process of its own: torch and TensorFlow each bring an LLVM, and the two end the process where both are loaded.
 THEIRS = """
 import json
+import re
 import sys
 import numpy as np
 import torch
@@ -213,3 +215,15 @@ def test_several_drawn_answers_come_best_first() -> None:
 def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Generation(**options)
+
+
+def test_a_step_takes_no_weights_apart():
+    # A slice of a stack of weights inside the loop is a copy of all weights for each token, on a CPU half of the time.
+    config = FAMILIES["t5"]
+    weights = {name: tf.constant(value) for name, value in random_weights(config, seed=0).items()}
+    ids = tf.ones([2, 4], tf.int32)
+    search_of = tf.function(lambda ids: generate(weights, config, ids, ids, max_length=3), jit_compile=True)
+    program = search_of.experimental_get_compiler_ir(ids)(stage="hlo")
+    (body,) = (part for part in program.split("\n\n") if part.lstrip().startswith("%while_body"))
+    assert " dot(" in body
+    assert not re.findall(r" slice\(f32\[[\d,]+\]\{2,1,0\} %get-tuple-element", body)
