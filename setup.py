@@ -103,6 +103,8 @@ setup(
         "tpu": [*TRAIN, LIBTPU],
         "plan": [JAX, LIBTPU],
         "language": LANGUAGE,
+        # SentencePiece inside a SavedModel (`export --text`). Each release belongs to one of TensorFlow.
+        "text": ["tensorflow-text>=2.20,<2.22; python_version < '3.14' and sys_platform == 'linux'"],
         "report": REPORT,
         "dev": [
             *LANGUAGE,

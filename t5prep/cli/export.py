@@ -22,23 +22,39 @@ from t5prep.cli import _device, _output
 )
 @click.option("--merge", is_flag=True, help="Of a run with adapters (LoRA): a whole model instead of peft's adapters.")
 @click.option("--license", "licence", default="", help="The model's licence as the Hub names it, such as apache-2.0.")
+@click.option("--text", is_flag=True, help="Of a SavedModel: texts in and out, by tensorflow_text's SentencePiece.")
 @_output.as_json
 def command(
-    model: str, out: str, form: str, which: str, beams: int, dtype: str, merge: bool, licence: str, as_json: bool
+    model: str,
+    out: str,
+    form: str,
+    which: str,
+    beams: int,
+    dtype: str,
+    merge: bool,
+    licence: str,
+    text: bool,
+    as_json: bool,
 ) -> None:
-    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel (ids in, ids out).
+    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
+
+    A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
+    that load it import tensorflow_text first, and TensorFlow Serving has it built in.
 
     \b
     Example:
       t5prep export --model runs/sample --out models/sample
     """
     _device.need_tensorflow()
+    from t5prep.errors import UsageError
     from t5prep.train import export
 
+    if text and form == "hf":
+        raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
     if form == "hf":
         checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype, licence=licence, merge=merge)
     else:
-        checkpoint = export.export_saved_model(model, out=out, which=which, beams=beams)
+        checkpoint = export.export_saved_model(model, out=out, which=which, beams=beams, text=text)
     if as_json:
         _output.print_json({"checkpoint": checkpoint, "out": out, "format": form})
         return

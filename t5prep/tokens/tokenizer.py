@@ -70,7 +70,8 @@ class Tokenizer:
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
         # Special ids that text must never be encoded to, where a model has its sentinels as normal pieces.
         special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
-        self._controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
+        # The ids that stand for no text and that SentencePiece would give to a text that spells them.
+        self.controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
         self.blocks = BlockEncoder(model, self.processor)
         # Why texts are encoded by SentencePiece itself; "" where the faster encoder in C does it.
         self.slow = self.blocks.slow
@@ -91,11 +92,11 @@ class Tokenizer:
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
         """Return the ids of many texts as `encode` does, one after the other; no text may be null."""
         tokens = self.blocks.encode(texts)
-        if not len(self._controls) or not np.isin(tokens.ids, self._controls).any():
+        if not len(self.controls) or not np.isin(tokens.ids, self.controls).any():
             return tokens
         apart = tokens.apart()
         for i, ids in enumerate(apart):
-            if np.isin(ids, self._controls).any():
+            if np.isin(ids, self.controls).any():
                 apart[i] = self._encode_spelled(str(texts[i]))
         return ragged.of(apart)
 
@@ -105,7 +106,7 @@ class Tokenizer:
         It is split after the "<", so that no piece can cover it.
         """
         ids = self.blocks.encode(re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)).ids
-        return ids[~np.isin(ids, self._controls)]
+        return ids[~np.isin(ids, self.controls)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids. Sentinels are written as `<extra_id_n>`, EOS as `</s>`; padding is left out."""

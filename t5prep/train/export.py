@@ -19,6 +19,7 @@ from t5prep.train.model.generate import generate
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict import answer_length
+from t5prep.train.text_signature import TextSignature
 
 # Rows that a SavedModel generates in one batch.
 ROWS = 8
@@ -65,11 +66,14 @@ def export_hf(
     return opened.name
 
 
-def export_saved_model(model: str, *, out: str, which: str = "best", beams: int = 1, rows: int = ROWS) -> str:
+def export_saved_model(
+    model: str, *, out: str, which: str = "best", beams: int = 1, rows: int = ROWS, text: bool = False
+) -> str:
     """Write a TensorFlow SavedModel from ids to ids: `input_ids` int32[any, input_length] → `output_ids`.
 
-    It generates `rows` of them in one batch. The model itself masks padding (0).
-    Raises OutputError, UsageError.
+    It generates `rows` of them in one batch. The model itself masks padding (0). With `text`, `serving_default` takes
+    whole inputs, `input` string[any], and gives `prediction` beside `output_ids`; the signature `ids` takes ids. A
+    program that loads it imports tensorflow_text first. Raises OutputError, UsageError.
     """
     opened = run.open_model(model, which=which)
     config = opened.config
@@ -92,9 +96,20 @@ def export_saved_model(model: str, *, out: str, which: str = "best", beams: int 
         return {"output_ids": tf.reshape(groups, [-1, length])[:given]}
 
     signature = [tf.TensorSpec([None, inputs], tf.int32, name="input_ids")]
+    serving = {"serving_default": tf.function(serve, input_signature=signature)}
+    if text:
+        if not opened.tokenizer:
+            raise UsageError(f"--text: {model} has no tokenizer in it.")
+        texts = module.texts = TextSignature(opened.tokenizer, opened.settings)
+
+        def serve_texts(input: tf.Tensor) -> dict[str, tf.Tensor]:
+            answers = serve(texts.encode(input))
+            return {"prediction": texts.decode(answers["output_ids"]), **answers}
+
+        of_texts = tf.function(serve_texts, input_signature=[tf.TensorSpec([None], tf.string, name="input")])
+        serving = {"serving_default": of_texts, "ids": serving["serving_default"]}
     with atomic_files.whole_directory(Path(out)) as place:
-        serving = tf.function(serve, input_signature=signature)
-        tf.saved_model.save(module, str(place), signatures={"serving_default": serving})
+        tf.saved_model.save(module, str(place), signatures=serving)
         if opened.tokenizer:
             atomic_files.write_whole(place / "assets" / huggingface_files.MODEL_NAME, opened.tokenizer.model)
     return opened.name
