@@ -11,7 +11,10 @@ _WHERE = re.compile(r" \[while running '[^']*'\]")
 # Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
 _OURS = re.compile(r"t5prep\.errors\.(\w+Error): (.+?)(?= \[while running|\\n|\n|$)")
 # numpy's and Arrow's own say how much was asked for; Beam makes other types of those that it cannot make anew.
-_MEMORY = re.compile(r"MemoryError|Unable to allocate|bad_alloc")
+# The last two are of threads that cannot be started.
+_MEMORY = re.compile(
+    r"MemoryError|Unable to allocate|bad_alloc|Resource temporarily unavailable|can't start new thread"
+)
 _LAST = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
 _LONGEST = 400
 _NO_MEMORY = (

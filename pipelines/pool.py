@@ -11,6 +11,7 @@ import concurrent.futures
 import ctypes
 import gc
 import itertools
+import logging
 import multiprocessing
 import os
 import signal
@@ -190,6 +191,8 @@ def _run_and_collect_garbage(work: Callable[[Any], Any], element: Any) -> Any:
 
 
 def _start_worker() -> None:
+    # A worker that cannot begin, for lack of memory or threads, ends, which its parent explains: no traceback before that.
+    logging.getLogger("concurrent.futures").disabled = True
     gc.disable()
     # A block's arrays are freed together and wanted again at once: glibc would give their pages back to the system and
     # fault each of them in again, which takes as long as writing the records.

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import encoders
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from preparing import prepared, questions, write_csv
@@ -68,7 +69,7 @@ def _runs(folder: Path) -> None:
     loaded, weights = load_weights(folder / "safetensors")[:2]
     tensors = {}
     for name, layout in weight_layouts(loaded).items():
-        rows = weights[name].reshape(-1, *layout.shape[layout.stacked_axes :])
+        rows = np.asarray(weights[name]).reshape(-1, *layout.shape[layout.stacked_axes :])
         tensors |= {t: row.T if layout.transposed else row for t, row in zip(layout.tensors, rows, strict=True)}
     for name, write, file in (
         ("pytorch", model_formats.write_pytorch, "pytorch_model.bin"),

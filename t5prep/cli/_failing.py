@@ -25,6 +25,8 @@ _NETWORK = {"httpx.TransportError", "httpx2.TransportError"}
 
 # What the loader of libraries says where their code finds no room.
 _NO_ROOM = ("failed to map segment", "annot allocate memory", "cannot create shared object")
+# What Python says, and what libraries in C++ say, where no thread can be started.
+_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")
 # Errors of TensorFlow when a place of the user cannot be read or written; its other errors are bugs.
 _TENSORFLOW = (
     *("NotFoundError", "PermissionDeniedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError"),
@@ -51,7 +53,8 @@ def sentence(error: Exception) -> click.ClickException | None:
         return _missing(error)
     if _of_memory(error):
         return _OutOfMemory(
-            "There is not enough memory for this on this machine, or `ulimit -v` allows too little. Free some, or allow more"
+            "There is not enough memory for this on this machine, or `ulimit -v` or `ulimit -u` allows too little. Free some, or "
+            "allow more"
         )
     if isinstance(error, OSError):
         return _system(error)
@@ -73,7 +76,7 @@ def _of_memory(error: Exception) -> bool:
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
         or (isinstance(error, ImportError) and any(words in str(error) for words in _NO_ROOM))
-        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+        or (isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_THREAD))
     )
 
 

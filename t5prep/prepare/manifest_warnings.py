@@ -38,7 +38,7 @@ def all_of(
     warnings = [
         *(_markup(total, label_name, remedy=without_markup) if labelled else []),
         *row_warnings.rejected_rows(rows_read, rejected, rejected_for),
-        *([] if hides_spans else row_warnings.one_target(total.examples, total.labels)),
+        *([] if hides_spans else row_warnings.one_target(total.examples, total.labels, rejected=bool(rejected))),
         *row_warnings.empty_splits(settings.splits or (), splits),
         *_targets_cut(total, settings, labelled=labelled),
     ]

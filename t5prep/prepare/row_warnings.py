@@ -32,12 +32,16 @@ def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
     return f"{most} ({fitting[most]:,})" if most and 2 * fitting[most] >= rows else ""
 
 
-def one_target(examples: int, labels: Collection[object] | None) -> Iterator[str]:
-    """Yield what to say of examples that all have one target; `labels` are the different ones, None where they are many."""
+def one_target(examples: int, labels: Collection[object] | None, *, rejected: bool) -> Iterator[str]:
+    """Yield what to say of examples that all have one target; `labels` are the different ones, None where they are many.
+
+    >>> list(one_target(2, ["yes"], rejected=False))
+    ['all 2 examples have the same target, so a model will always answer that. Is a class missing?']
+    """
     if labels is not None and len(labels) == 1 and examples > 1:
         yield (
-            f"all {examples:,} examples have the same target, so a model will always answer that. Is a class missing? See "
-            "what was rejected in rejected.jsonl"
+            f"all {examples:,} examples have the same target, so a model will always answer that. Is a class missing?"
+            f"{' See what was rejected in rejected.jsonl' if rejected else ''}"
         )
 
 

@@ -48,7 +48,10 @@ def refuse_object(reader: Readable, *, encoding: str, name: str) -> None:
     document = _whole(reader, encoding=encoding, name=name)
     path = suggest(document) if isinstance(document, Mapping) else ""
     where = f'--records "{path}"' if path else "--records NAME[]"
-    raise SourceError(f"{name} is one JSON document, not JSON lines. Say where its rows are: {where}")
+    raise SourceError(
+        f"{name} is one JSON document, not JSON lines. Say where its rows are: {where} "
+        "(an option of prepare; other commands read JSON lines)"
+    )
 
 
 def check_path(path: str) -> None:

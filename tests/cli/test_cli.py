@@ -80,6 +80,8 @@ def test_colour_is_for_terminals_that_want_it(no_colour: str | None, coloured: b
         (ModuleNotFoundError("x", name="jax"), "pip install -e '.[train]' -c .ci/pins.txt"),
         (PermissionError(13, "Permission denied", "a.csv"), "a.csv cannot be read or written (Permission denied)."),
         (OSError("disk on fire"), "Disk on fire."),
+        (RuntimeError("can't start new thread"), "`ulimit -u` allows too little"),
+        (RuntimeError("Resource temporarily unavailable"), "`ulimit -u` allows too little"),
         (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), "not text in UTF-8"),
     ],
 )

@@ -106,6 +106,39 @@ def test_a_worker_out_of_memory_is_a_sentence(two: pool.Pool, tmp_path: Path, mo
     prepared(source, tmp_path / "out", tokenizer=SAMPLE)
 
 
+def no_thread(element: int) -> int:
+    raise RuntimeError("Resource temporarily unavailable")  # as SentencePiece says it
+
+
+def test_a_worker_that_can_start_no_thread_is_a_sentence(two: pool.Pool) -> None:
+    with pytest.raises(T5prepError, match="ran out of memory"), failures.explained("local", out="out"):
+        through(two, no_thread, range(6))
+
+
+# A worker that fails as it begins, as where no thread can be started.
+FAILS_AT_FIRST = """
+import threading
+from pipelines import pool
+
+def fail(*_, **__):
+    raise RuntimeError("can't start new thread")
+
+if __name__ != "__main__":
+    threading.Thread.start = fail
+else:
+    try:
+        list(pool.Window(pool.Pool(1, warm=print).name, len).put([1]) or ())
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_worker_that_cannot_begin_prints_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text(FAILS_AT_FIRST)
+    done = subprocess.run([sys.executable, tmp_path / "fails.py"], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+
+
 def test_workers_that_are_killed_while_preparing_change_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
