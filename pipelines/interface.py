@@ -50,7 +50,7 @@ def prepare(
             "zenodo:RECORD" or "hf:owner/name". May be left out for a task that has its own.
         runner: What runs the pipeline: "local", "prism", "flink" or "dataflow".
         beam_options: Beam's own options for the runner, such as `["--project=PROJECT"]`.
-        workers: Processes on this machine; all cores by default, 0 for the calling process alone.
+        workers: Processes on this machine, 0 for the calling process alone; all cores by default, none for a small source.
         memory: What all processes may use together, such as "2GiB" or a number of bytes.
         fresh: Whether to tokenize anew what an earlier run has tokenized.
         overwrite: Whether another dataset in `out` is replaced: it is moved to `OUT.replaced` when the new one is whole.

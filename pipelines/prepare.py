@@ -40,6 +40,9 @@ from t5prep.tasks.registry import Definition
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
+# Bytes of a source that one process prepares in less than the second in which others start (about 5 MB a second).
+SMALL = 4 << 20
+
 
 def prepare(
     settings: Settings,
@@ -60,11 +63,11 @@ def prepare(
     """Prepare a resolved source into a directory and return the manifest that was written last.
 
     `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
-    (all cores by default, 0 for none: this process does the work), `memory` is what they may use together (bytes, 2 GiB
-    by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh` uses none of an earlier
-    one. `overwrite` replaces another dataset when the new one is whole. `price` is what an engine costs, for the line
-    that is printed before it begins. `task` is the definition of a task that is not installed. Raises T5prepError, one
-    sentence, for anything that the user can mend.
+    (0: this process does the work; by default all cores, and 0 for a small source), `memory` is what they may use
+    together (bytes, 2 GiB by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh`
+    uses none of an earlier one. `overwrite` replaces another dataset when the new one is whole. `price` is what an
+    engine costs, for the line that is printed before it begins. `task` is the definition of a task that is not
+    installed. Raises T5prepError, one sentence, for anything that the user can mend.
     """
     pool.exit_if_respawned_script()
     out = str(out)
@@ -101,7 +104,7 @@ def prepare(
         digests = {data: dataset.digest for data, dataset in datasets.items()}
         finish = Finish(job, dataclasses.replace(source, files=()), out, digests)
         if runner == "local":
-            count = os.cpu_count() or 1 if workers is None else workers
+            count = _workers_for(source) if workers is None else workers
             shared = memory_budget.share(
                 memory or byte_sizes.parse(memory_budget.DEFAULT, name="--memory"), workers=count
             )
@@ -120,6 +123,11 @@ def prepare(
             size = sum(file.bytes for file in source.files)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
         return manifest.load(out)
+
+
+def _workers_for(source: Resolved) -> int:
+    """Return how many processes prepare this source: none where they would take longer to start than the work takes."""
+    return 0 if sum(file.bytes for file in source.files) < SMALL else os.cpu_count() or 1
 
 
 def _run(

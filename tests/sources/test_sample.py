@@ -17,8 +17,6 @@ from t5prep.sources.sample.moves import ASIDES, CLASSES, MOVES, TITLES
 from t5prep.sources.sample.questions import Question
 from t5prep.tokens import build_sample_tokenizer
 
-SHA256 = "55d8c1fb1d6d23dca8c76c98c899d664938c5dad15d7302aedfb7d15b73e0cff"
-
 Row = dict[str, str]
 
 
@@ -63,7 +61,17 @@ def guessed(rows: list[Row], features: Callable[[Row], Iterable[str]]) -> float:
 
 
 def test_the_bytes_are_pinned(written: Path) -> None:
-    assert hashlib.sha256(written.read_bytes()).hexdigest() == SHA256
+    assert hashlib.sha256(written.read_bytes()).hexdigest() == sample.SHA256
+
+
+def test_the_sample_is_written_once_and_again_where_it_was_altered(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "questions.csv"
+    path.write_bytes(written.read_bytes()[:-1])
+    assert sample.write(path).read_bytes() == written.read_bytes()
+    monkeypatch.setattr(sample, "generate", lambda **_: pytest.fail("it is there already"))
+    assert sample.write(path) == path
 
 
 def test_fewer_rows_are_a_prefix_and_another_seed_is_another_sample(written: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ versions of SentencePiece.
 """
 
 import csv
+import hashlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,11 @@ from t5prep.sources.sample.questions import Question, timestamp
 
 COLUMNS = ("Id", "Title", "Body", "Tags", "CreationDate", "Y")
 
+ROWS = 4000
+SHA256 = (
+    "55d8c1fb1d6d23dca8c76c98c899d664938c5dad15d7302aedfb7d15b73e0cff"  # of the sample with so many rows and seed 0
+)
+
 # These rows are bad on purpose, so that rejected.jsonl has something to show. The others are numbered 0, 1, 2, ...
 EMPTY_ROWS = (101, 1303, 2707)
 UNKNOWN_LABEL_ROWS = (404, 3205)
@@ -28,12 +34,14 @@ def tokenizer_path() -> Path:
     return Path(__file__).with_name("spiece.model")
 
 
-def write(path: Path, *, rows: int = 4000, seed: int = 0) -> Path:
+def write(path: Path, *, rows: int = ROWS, seed: int = 0) -> Path:
     """Write the sample as UTF-8 CSV, whole or not at all, and return its path; an equal file is left as it is.
 
     The same `rows` and `seed` give the same bytes anywhere; fewer rows are a prefix of more. The classes are balanced.
     Raises OutputError.
     """
+    if (rows, seed) == (ROWS, 0) and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == SHA256:
+        return path
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -3,6 +3,7 @@
 Length, layout, markup, tags and code are drawn first, and do not depend on the class: only the sentences show it.
 """
 
+import functools
 import html
 import re
 
@@ -101,10 +102,7 @@ class Question:
     def _slot(self, name: str) -> str:
         if name == "$":
             return "$"
-        digit = name[-1] if name[-1].isdigit() else ""
-        word = name.removesuffix(digit)
-        kind = next(kind for kind in _KINDS if word.lower().startswith(kind))
-        rest, capital = word[len(kind) :], word[0].isupper()
+        kind, digit, rest, capital = _parts(name)
         if digit:
             if kind + digit not in self._kept:
                 self._kept[kind + digit] = self._word(kind)
@@ -132,6 +130,19 @@ class Question:
                 return timestamp(choose)
             case _:
                 return choose.pick(WORDS[kind])
+
+
+@functools.cache
+def _parts(name: str) -> tuple[str, str, str, bool]:
+    """Return a slot's kind of word, its digit or "", what is put behind the word, and whether it begins with a capital.
+
+    >>> _parts("Nouns2")
+    ('noun', '2', 's', True)
+    """
+    digit = name[-1] if name[-1].isdigit() else ""
+    word = name.removesuffix(digit)
+    kind = next(kind for kind in _KINDS if word.lower().startswith(kind))
+    return kind, digit, word[len(kind) :], word[0].isupper()
 
 
 def timestamp(choose: Chooser) -> str:
