@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
 
-from pipelines import prepare as preparing_module
+from pipelines import local_run
 from t5prep.errors import OutputError, UsageError
 from t5prep.prepare import overwriting
 
@@ -54,7 +54,7 @@ def test_a_run_that_fails_leaves_the_old_dataset(source: Path, tmp_path: Path, m
         def killed(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(preparing_module, "_run", killed)
+        patch.setattr(local_run, "run", killed)
         with pytest.raises(KeyboardInterrupt):
             _prepare(source, out, seed=1, overwrite=True)
     assert bytes_of(out) == old

@@ -97,7 +97,7 @@ def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
         "task": "summarize", "options": {"a": 1}, "input_length": 64, "target_length": 8, "truncation": "tail",
         "marker": "none", "layout": "packed", "masks": True, "keep_newlines": True, "splits": {"train": 1.0},
         "dedup": "exact", "near_words": 3, "near_jaccard": 0.7, "near_hashes": 64, "filter": ("words",),
-        "decontaminate": ("a",), "decontaminate_words": 8,
+        "decontaminate": ("a",), "decontaminate_words": 8, "dedup_against": ("b",),
         "held_out": 0.1, "group_column": "page",
         "shards": 3, "seed": 1, "target": "class", "limit": 9, "records": "a[]", "format": "csv",
         "encoding": "latin-1",
