@@ -92,7 +92,7 @@ def test_large_row_groups_become_several_blocks_of_the_same_rows(
 
 
 def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
-    chosen = Settings("sst2", {}, input_length=128, target_length=4)
+    chosen = Settings("sst2", {}, input_length=128, target_length=4, dedup="near")
     others = {
         "task": "summarize", "options": {"a": 1}, "input_length": 64, "target_length": 8, "truncation": "tail",
         "marker": "none", "layout": "packed", "masks": True, "keep_newlines": True, "splits": {"train": 1.0},
