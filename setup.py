@@ -7,17 +7,20 @@ from setuptools import Extension, find_packages, setup
 
 HERE = Path(__file__).parent
 
-# The encoder in C. Where no compiler is, the install succeeds without it, and SentencePiece does its work.
-NATIVE = Path("t5prep/tokens/native")
-ENCODER = Extension(
-    "t5prep.tokens._native",
-    sources=sorted(str(path.relative_to(HERE)) for path in (HERE / NATIVE).glob("*.c")),
-    depends=sorted(str(path.relative_to(HERE)) for path in (HERE / NATIVE).glob("*.h")),
-    extra_compile_args=["-std=c99", "-O3", "-ffp-contract=off"] if os.name == "posix" else [],
-    libraries=["m"] if os.name == "posix" else [],
-    py_limited_api=True,
-    optional=True,
-)
+
+def in_c(folder: str) -> Extension:
+    """Return what is built of the C sources of a package. Without a compiler the install succeeds, and Python does the work."""
+    native = Path(folder) / "native"
+    return Extension(
+        f"{folder.replace('/', '.')}._native",
+        sources=sorted(str(path.relative_to(HERE)) for path in (HERE / native).glob("*.c")),
+        depends=sorted(str(path.relative_to(HERE)) for path in (HERE / native).glob("*.h")),
+        extra_compile_args=["-std=c99", "-O3", "-ffp-contract=off"] if os.name == "posix" else [],
+        libraries=["m"] if os.name == "posix" else [],
+        py_limited_api=True,
+        optional=True,
+    )
+
 
 # What preparing needs, and nothing else: this is what every Beam worker installs.
 BASE = [
@@ -82,12 +85,12 @@ setup(
     ],
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
-    ext_modules=[ENCODER],
+    ext_modules=[in_c("t5prep/reading"), in_c("t5prep/tokens")],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for each Python from 3.11 on
     package_data={
         "t5prep": [
-            "tokens/native/*.[ch]",
-            "tokens/*.pyi",
+            "*/native/*.[ch]",
+            "*/*.pyi",
             "py.typed",
             "sources/sample/*",
             "train/recipes/*.toml",

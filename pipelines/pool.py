@@ -20,6 +20,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import forkserver
 from typing import Any
 
 from t5prep.errors import T5prepError
@@ -133,19 +134,14 @@ class Pool:
         _POOLS[self.name] = self
 
     def _start(self) -> None:
-        # Spawned, not forked: a forked copy of a lock that another thread of this process holds is held for ever.
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
         self.executor = concurrent.futures.ProcessPoolExecutor(
             self.workers, mp_context=context, initializer=_start_worker
         )
-        # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            for _ in range(self.workers):
-                # They load what they need while this process goes on.
-                self.executor.submit(self._warm).add_done_callback(self._note)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        begin_loading()
+        for _ in range(self.workers):
+            # They load what they need while this process goes on.
+            self.executor.submit(self._warm).add_done_callback(self._note)
 
     def _note(self, warmed: concurrent.futures.Future) -> None:
         self.begun |= not warmed.cancelled() and warmed.exception() is None
@@ -163,6 +159,22 @@ class Pool:
         """End the workers; what they have not begun is dropped."""
         _POOLS.pop(self.name, None)
         self.executor.shutdown(wait=True, cancel_futures=True)
+
+
+def begin_loading() -> None:
+    """Start the process that workers are forked from, which loads what they need while this one goes on.
+
+    They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever.
+    """
+    # NumPy's BLAS starts a thread for each core, and no matrix is multiplied here.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        multiprocessing.set_forkserver_preload(["pipelines.worker_steps"])
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def exit_if_respawned_script() -> None:

@@ -57,13 +57,14 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
     wanted |= {"t5prep/py.typed", "t5prep/sources/sample/spiece.model", "t5prep/train/recipes/tiny.toml"}
     wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
     assert wanted - names == set()
-    assert [name for name in names if name.startswith("t5prep/tokens/_native.")], "the encoder in C was not built"
+    for folder in ("reading", "tokens"):
+        assert [name for name in names if name.startswith(f"t5prep/{folder}/_native.")], "what is in C was not built"
     assert built[".whl"].name.split("-")[2:4] == ["cp311", "abi3"]  # for each Python from 3.11 on
     assert not [name for name in names if name.startswith(("tests", ".ci"))]
     with tarfile.open(built[".gz"]) as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
     assert wanted - packed == set()
-    assert {f"t5prep/tokens/native/{path.name}" for path in (ROOT / "t5prep/tokens/native").glob("*.[ch]")} <= packed
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "t5prep").glob("*/native/*.[ch]")} <= packed
     assert {"README.md", "LICENSE", "setup.py", "pyproject.toml"} <= packed
 
 

@@ -55,6 +55,10 @@ _EXAMPLES = {
 def _callback(name: str) -> Any:
     def run(as_json: bool, **given: Any) -> None:
         memory_budget.check_limit()
+        if given["runner"] == "local" and given["workers"] != 0:
+            from pipelines import pool
+
+            pool.begin_loading()
         began = time.monotonic()
         manifest = t5prep.prepare(name, **given)
         if as_json:

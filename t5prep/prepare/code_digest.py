@@ -46,7 +46,7 @@ def of_task(code: bytes, *filters: str) -> str:
     """
     used = (name for name in _imports(code) if _decides(name))
     names = sorted(modules(*_START, *filters, *used))
-    return digest([*(_path(name).read_text(encoding="utf-8") for name in names), code])
+    return digest([*map(_source, names), code])
 
 
 def modules(*start: str) -> set[str]:
@@ -57,7 +57,7 @@ def modules(*start: str) -> set[str]:
         name = ahead.pop()
         if name not in reached:
             reached.add(name)
-            ahead += [imported for imported in _imports(_path(name).read_text(encoding="utf-8")) if _decides(imported)]
+            ahead += [imported for imported in _imports(_source(name)) if _decides(imported)]
     return reached
 
 
@@ -74,6 +74,11 @@ def _imports(source: str | bytes) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@functools.cache
+def _source(name: str) -> str:
+    return _path(name).read_text(encoding="utf-8")
 
 
 def _path(module: str) -> Path:

@@ -1,5 +1,6 @@
 """Read the rows of a block as columns of text, without a Python object for each row where Arrow can read them."""
 
+import codecs
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep import sources
-from t5prep.reading import blocks, csv_by_arrow, parquet_rows
+from t5prep.reading import blocks, csv_by_arrow, json_by_arrow, parquet_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Row
@@ -47,9 +48,12 @@ def read(block: Block, *, columns: Sequence[str]) -> Columns:
 
 def _by_arrow(block: Block, columns: Sequence[str]) -> pa.Table | None:
     """Return the rows of a block as Arrow reads them, None where Python must look at every row."""
-    if any(block.columns.count(name) != 1 for name in columns):
+    if block.format.kind == "jsonl":
+        utf8 = codecs.lookup(block.format.encoding).name == "utf-8"
+        table = json_by_arrow.table(blocks.content(block), wanted=columns) if utf8 else None
+    elif any(block.columns.count(name) != 1 for name in columns):
         return None
-    if block.format.kind == "parquet":
+    elif block.format.kind == "parquet":
         table = _parquet(block, columns)
     elif block.regular:
         table = csv_by_arrow.table(blocks.content(block), block.format.encoding, columns=block.columns, wanted=columns)

@@ -29,7 +29,7 @@ def facts(model: bytes) -> Facts:
     """
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
-    for number, value in _fields(model):
+    for number, value in _fields(memoryview(model)[_pieces(model) :].tobytes()):
         if number == 2 and isinstance(value, bytes):
             trainer = dict(_fields(value))
         elif number == 3 and isinstance(value, bytes):
@@ -45,6 +45,14 @@ def facts(model: bytes) -> Facts:
         whitespace_as_suffix=bool(trainer.get(24, 0)),
         byte_fallback=bool(trainer.get(35, 0)),
     )
+
+
+def _pieces(model: bytes) -> int:
+    """Return where the pieces (ModelProto 1), which are short, end at the beginning of a model: nothing of them is needed."""
+    at, end = 0, len(model) - 1
+    while at < end and model[at] == 0x0A and model[at + 1] < 0x80 and at + 2 + model[at + 1] <= end:
+        at += 2 + model[at + 1]
+    return at
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

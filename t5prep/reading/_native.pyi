@@ -1,0 +1,3 @@
+"""Declare the types of what reading does in C (native/module.c)."""
+
+def json_lines(data: bytes) -> int: ...
