@@ -81,6 +81,7 @@ reference: $(VENV)/base  ## write docs/reference.md from the commands
 
 bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_prepare
+	$(BIN)/python -m tests.benchmarks.bench_peers
 	$(BIN)/python -m tests.benchmarks.bench_stages
 	$(BIN)/python -m tests.benchmarks.bench_tokenizer
 	$(BIN)/python -m tests.benchmarks.bench_reader

@@ -4,6 +4,7 @@
     python -m tests.benchmarks.bench_prepare --megabytes 20
     PEER_PYTHON=peer/bin/python make bench  with `datasets` and TensorFlow in an environment of their own
     T5PREP_CORPORA=FOLDER make bench        the corpora of open vocabulary too, which open_corpora makes of Debian's manuals
+    T5PREP_CORPORA=FOLDER python -m tests.benchmarks.bench_prepare --open --times 9    these alone, repeated to 800 MB
 
 Each row prepares a file on disk into finished shards in a process of its own, start of Python, import of Beam and all.
 The reference only calls `SentencePieceProcessor.encode` on the same texts, already in memory, in as many processes as
@@ -37,7 +38,8 @@ PAIRS = 3
 class Row(NamedTuple):
     """A line of the bench: rows to repeat, how many are joined to one document, and how they lie on disk.
 
-    `once`: these rows and no more, each once, however many megabytes are asked for: their vocabulary stays open.
+    `times`: these rows and no more, each so often, however many megabytes are asked for: their vocabulary stays open. `more` are
+    further options of prepare.
     """
 
     what: str
@@ -45,13 +47,18 @@ class Row(NamedTuple):
     joined: int = 1
     suffix: str = "csv"
     task: str = "so_quality"
-    once: bool = False
+    times: int = 0
+    more: tuple[str, ...] = ()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument(
+        "--times", type=int, default=1, help="how often each text of open_corpora is there: 9 for 800 MB"
+    )
+    parser.add_argument("--open", action="store_true", help="only the corpora of open_corpora")
     chosen = parser.parse_args()
     rows, model = questions()
     print(f"{os.cpu_count()} cores, {model.name} of {model.parent.name}, {chosen.megabytes} MB, {chosen.pairs} pairs")
@@ -66,24 +73,33 @@ def main() -> None:
         lines = [{"Title": "", "Body": line} for line in PROSE.read_text().splitlines() if len(line) > 200]
         corpora.append(Row("documents of 8 paragraphs", lines, joined=8))
         corpora.append(Row("span_corruption of these", lines, joined=8, suffix="jsonl", task="span_corruption"))
-    for name in open_corpora.NAMES if open_corpora.folder() else ():
+    if chosen.open:
+        corpora = []
+    for name in ("en_short", "en_docs") if open_corpora.folder() else ():
         texts = [{"Title": "", "Body": text} for text in open_corpora.texts(name)]
-        corpora += [Row(f"{name}, each text once", texts, once=True)]
+        corpora += [
+            Row(f"{name}, CSV", texts, times=chosen.times),
+            Row(f"{name}, JSON lines", texts, times=chosen.times, suffix="jsonl"),
+            Row(f"{name}, packed", texts, times=chosen.times, more=("--layout", "packed")),
+            Row(f"{name}, span_corruption", texts, times=chosen.times, suffix="jsonl", task="span_corruption"),
+        ]
     with tempfile.TemporaryDirectory() as folder:
         for row in corpora:
             path, size = corpus(row, Path(folder), megabytes=chosen.megabytes)
-            pairs = [(_ours(row.task, path, Path(folder), model), _raw(path, model)) for _ in range(chosen.pairs)]
-            ratios = [raw / ours for ours, raw in pairs]
+            pairs = [
+                (ours(row.task, path, Path(folder), model, *row.more), _raw(path, model)) for _ in range(chosen.pairs)
+            ]
+            ratios = [raw / seconds for seconds, raw in pairs]
             shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
             print(
                 f"{row.what:<26} {size / 1e6:6.0f} MB   speed / raw sentencepiece: median "
                 f"{statistics.median(ratios):.2f}  ({shown})",
                 flush=True,
             )
-            if row is corpora[0] and (theirs := _datasets(path, model)) is not None:
+            if row.what == "questions as they are" and (theirs := _datasets(path, model)) is not None:
                 print(
                     f"{'':<26} {'':>9}   speed / datasets.map + fast tokenizer + tf.train.Example: "
-                    f"{theirs / statistics.median(ours for ours, _ in pairs):.1f}"
+                    f"{theirs / statistics.median(seconds for seconds, _ in pairs):.1f}"
                 )
             path.unlink()
     bare = min(timed([sys.executable, "-c", "pass"]) for _ in range(7))
@@ -117,8 +133,8 @@ def corpus(row: Row, folder: Path, *, megabytes: int) -> tuple[Path, int]:
     path = folder / f"corpus.{row.suffix}"
     made: list[dict[str, str]] = []
     size = 0
-    while len(made) < len(row.rows) if row.once else size < megabytes * 1_000_000:
-        picked = [row.rows[len(made)]] if row.once else chooser.choices(row.rows, k=row.joined)
+    while len(made) < row.times * len(row.rows) if row.times else size < megabytes * 1_000_000:
+        picked = [row.rows[len(made) % len(row.rows)]] if row.times else chooser.choices(row.rows, k=row.joined)
         body = "\n".join(one["Body"] for one in picked)
         size += len(body.encode()) + 32
         if row.task == "so_quality":
@@ -138,11 +154,12 @@ def corpus(row: Row, folder: Path, *, megabytes: int) -> tuple[Path, int]:
     return path, size
 
 
-def _ours(task: str, corpus: Path, folder: Path, model: Path) -> float:
+def ours(task: str, corpus: Path, folder: Path, model: Path, *more: str) -> float:
+    """Seconds to prepare a corpus with the command line."""
     out = folder / "out"
     subprocess.run(["rm", "-rf", out], check=True)
     command = [sys.executable, "-m", "t5prep.cli", "prepare", task, "--source", corpus, "--tokenizer", model]
-    return timed([*map(str, command), "--out", str(out), "--fresh"])
+    return timed([*map(str, command), "--out", str(out), "--fresh", *more])
 
 
 def timed(command: list[str]) -> float:
