@@ -69,7 +69,7 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
 
 
 def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, int]]:
-    """Return the program of a training step, and the bytes of weights and slots that a device holds.
+    """Return the program of a training step, and the bytes of weights (with copies) and of slots on a device.
 
     asked: `shape` and `settings` as dicts, `input_length`, `target_length`, `packed`, `shard`.
     """
@@ -86,8 +86,8 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
         target_length=asked["target_length"],
         packed=asked["packed"],
     )
-    weights, slots = made.program.arguments[:2]
-    return made.program, {"weight_bytes": _on_a_device(weights), "slot_bytes": _on_a_device(slots)}
+    weights, slots, *_, copies = made.program.arguments
+    return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
 
 
 def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:

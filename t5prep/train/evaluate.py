@@ -210,7 +210,7 @@ def _score(
     scores = forward(weights, config, batch, dtype=dtype)
     if order:
         scores = tf.gather(scores, order, axis=-1)
-    losses, _ = token_losses(scores, batch["labels"], tf.constant(0.0), tf.constant(0.0))
+    losses, _ = token_losses(scores, batch["labels"])
     summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
     return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from t5prep.train.model.sums import row_and_column_sums, sum_of_squares, weighted_sum
+from t5prep.train.model.sums import row_and_column_sums, row_sums, sum_of_squares, weighted_sum
 from t5prep.train.model.weight_layout import WeightLayout
 
 Slots = dict[str, tf.Tensor]
@@ -33,8 +33,12 @@ class Optimizer(Protocol):
         learning_rate: tf.Tensor,
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
+        rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
-        """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient."""
+        """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient.
+
+        rounded: the weight in bfloat16, where there is such a copy, from which its size may be read.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Adafactor:
         learning_rate: tf.Tensor,
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
+        rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
         """Make one update; see `Optimizer`."""
         decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
@@ -98,7 +103,10 @@ class Adafactor:
         if self.clipping_threshold is not None:
             change /= tf.maximum(1.0, scale * root_mean(size, layout) / self.clipping_threshold)
         if self.multiply_by_parameter_scale:
-            size = sum_of_squares(weight, stacked_axes=layout.stacked_axes)
+            if rounded is None:
+                size = sum_of_squares(weight, stacked_axes=layout.stacked_axes)
+            else:
+                size = tf.reduce_sum(row_sums(tf.square(tf.cast(rounded, tf.float32))), axis=-1)
             change *= tf.maximum(root_mean(size, layout), self.epsilon_parameter)
         return weight - change * direction, state
 
@@ -129,6 +137,7 @@ class AdamW:
         learning_rate: tf.Tensor,
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
+        rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
         """Make one update; see `Optimizer`."""
         steps = tf.cast(step, tf.float32) + 1.0

@@ -14,7 +14,7 @@ from t5prep.train.loss import Sums, summed_loss
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import forward
 from t5prep.train.model.lora import merged, trained_layouts
-from t5prep.train.model.sums import row_and_column_sums
+from t5prep.train.model.sums import row_sums
 from t5prep.train.optimizer import Optimizer
 
 Batch = Mapping[str, tf.Tensor]
@@ -48,11 +48,28 @@ class TrainStep:
     optimizer: Optimizer
     options: StepOptions = StepOptions()
 
-    def gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor) -> tuple[Tensors, Sums]:
+    @property
+    def rounded(self) -> tuple[str, ...]:
+        """Return the names of the matrices that a device keeps in the products' dtype too; none in float32 or with adapters.
+
+        They are those of the layers. The embeddings are also added up in float32.
+        """
+        if self.options.dtype == tf.float32 or self.config.lora_rank:
+            return ()
+        return tuple(name for name, own in trained_layouts(self.config).items() if own.transposed and own.stacked_axes)
+
+    def copies_of(self, weights: Tensors) -> Tensors:
+        """Return the `rounded` matrices in the dtype of products."""
+        return {name: tf.cast(weights[name], self.options.dtype) for name in self.rounded}
+
+    def gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor, copies: Tensors) -> tuple[Tensors, Sums]:
         """Return the gradients of the summed loss of one replica's batch, in the dtype they were computed in, and sums.
 
-        batch: int32[rows of this replica, length] each, see `model.forward`; index: int32, unique by step and replica.
+        batch: int32[rows of this replica, length] each, see `model.forward`; index: int32, unique by step and replica;
+        copies: those of `copies_of`.
         """
+        zeros = {name: tf.zeros_like(weights[name]) for name in trained_layouts(self.config)}
+        weights = {**weights, **copies}
         parts = self.options.accumulation
         rows = batch["labels"].shape[0]
         if rows % parts:
@@ -67,7 +84,6 @@ class TrainStep:
             own = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
             return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, own)
 
-        zeros = {name: tf.zeros_like(weights[name]) for name in trained_layouts(self.config)}
         begin = (tf.constant(0), (zeros, Sums(*[tf.constant(0.0)] * 3)))
         return tf.while_loop(lambda part, _: part < parts, add_part, begin, maximum_iterations=parts)[1]
 
@@ -97,8 +113,9 @@ class TrainStep:
         sums: Sums,
         step: tf.Tensor,
         learning_rate: tf.Tensor,
-    ) -> tuple[Tensors, dict[str, Tensors], Tensors]:
-        """Return the next weights and slots, and the step's metrics, float32 scalars.
+        copies: Tensors,
+    ) -> tuple[Tensors, dict[str, Tensors], Tensors, Tensors]:
+        """Return the next weights and slots, the step's metrics, float32 scalars, and the next weights' copies.
 
         gradients, sums: of all replicas together. Metrics: `loss` and `accuracy` over all targets, `targets`, and the
         `gradient_norm` before clipping. A batch without any target has gradients of zero.
@@ -106,7 +123,7 @@ class TrainStep:
         targets = tf.maximum(sums.targets, 1.0)
         factor = 1.0 / targets
         squares = {name: tf.square(tf.cast(gradient, tf.float32)) for name, gradient in gradients.items()}
-        sums_of = (row_and_column_sums(x)[0] if x.shape.rank > 1 else x for x in squares.values())
+        sums_of = (row_sums(x) if x.shape.rank > 1 else x for x in squares.values())
         norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
         if self.options.clip_norm is not None:
             factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))
@@ -120,6 +137,7 @@ class TrainStep:
                 learning_rate=learning_rate,
                 step=step,
                 scale=factor,
+                rounded=copies.get(name),
             )
         metrics = {
             "loss": sums.loss / targets,
@@ -127,7 +145,7 @@ class TrainStep:
             "targets": sums.targets,
             "gradient_norm": norm,
         }
-        return new_weights, new_slots, metrics
+        return new_weights, new_slots, metrics, self.copies_of(new_weights)
 
 
 def batch_specs(rows: int, *, input_length: int, target_length: int, packed: bool = False) -> dict[str, tf.TensorSpec]:

@@ -40,13 +40,15 @@ def tensorflow_step():
     from t5prep.train.model.weights import random_weights
     from t5prep.train.runtime.devices import open_layout
     from t5prep.train.runtime.kept_programs import compile_now
+    from t5prep.train.runtime.matrix_copies import StepWithCopies
     from t5prep.train.runtime.programs import step_program
     from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
     config = TrainConfig(batch=ROWS, optimizer="adamw", dropout=0.1, z_loss=0.0)
     made = step_program(shape, config, layout=layout, input_length=INPUT_LENGTH, target_length=TARGET_LENGTH)
-    step, batch = compile_now(made.program), put_rows(draw_batch(), layout)
+    step = StepWithCopies(compile_now(made.program), made.copies_from(compile_now))
+    batch = put_rows(draw_batch(), layout)
     state = [
         Variables(
             put_weights(random_weights(shape), shape, layout),

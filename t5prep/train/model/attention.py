@@ -66,9 +66,9 @@ def relative_bias(
     # program.
     zero = tf.cast(tf.math.is_nan(table[0, 0]), tf.int32)
     distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
-    distances = tf.reshape(distances, [1, -1])
-    one_hot = tf.cast((distances >= low[:, None]) & (distances <= high[:, None]), table.dtype)
-    return tf.reshape(tf.matmul(table, one_hot, transpose_a=True), [heads, queries, keys])
+    one_hot = tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), table.dtype)
+    # With queries and keys as one axis, a TPU would move the result, and its gradient, to another layout.
+    return tf.einsum("bh,bqk->hqk", table, one_hot)
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:

@@ -5,6 +5,8 @@ the float32 scores of a few rows fit into the fast memory of a TPU's cores; thos
 to HBM and back.
 """
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,81 +19,150 @@ MASKED = -1e9  # far below any score, and finite: a row with nothing to attend t
 MANY = 1 << 21
 # The forward pass takes as many rows at once as have this many scores: half of a TPU v5e's fast memory (128 MiB).
 MOST = 1 << 24
+# The backward pass takes this many rows a turn, one after the other, which share the small reads of a turn.
+TURN = 2
 
 
 def attend_by_rows(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
 ) -> list[tf.Tensor]:
     """Compute the same as `attention.attend_together`, a few rows at a time."""
-    rows, dtype = query.shape[0], query.dtype
-
-    def scores(query: tf.Tensor, key: tf.Tensor, allowed: tf.Tensor, biases: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        products = product("...qhd,...khd->...hqk", query, key)
-        return tf.where(allowed, products + biases[0] if biases else products, MASKED)
-
-    def allowed(row: tf.Tensor) -> tf.Tensor:
-        return mask[row] if mask.shape[0] > 1 else mask[0]
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         if dropped is not None:
             value *= dropped
-        ones = tf.ones([key.shape[1], ONES], tf.float32)
-
-        def forward(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, allowed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            own = scores(query, key, allowed, biases)
-            highest = tf.reduce_max(own, axis=-1)
-            raised = tf.exp(own - highest[..., None])
-            sums = product("...hqk,kn->...hqn", raised, ones)[..., 0]
-            scale = 1.0 / tf.linalg.matrix_transpose(sums)[..., None]
-            return tf.cast(product("...hqk,...khd->...qhd", raised, value) * scale, dtype), highest, scale
-
-        scores_of_row = query.shape[1] * key.shape[1] * query.shape[2]
-        together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * scores_of_row <= MOST))
-        if together == rows:
-            attended, highest, scale = forward(query, key, value, mask)
-        else:
-            queries, keys, values = (tf.reshape(x, [-1, together, *x.shape[1:]]) for x in (query, key, value))
-            masks = tf.reshape(mask, [-1, min(together, mask.shape[0]), *mask.shape[1:]])
-            blocks = tf.map_fn(
-                lambda n: forward(queries[n], keys[n], values[n], masks[n] if mask.shape[0] > 1 else mask),
-                tf.range(rows // together),
-                fn_output_signature=(dtype, tf.float32, tf.float32),
-            )
-            attended, highest, scale = (tf.reshape(x, [rows, *x.shape[2:]]) for x in blocks)
+        attended, highest, sums = _forward(query, key, value, biases, mask)
 
         def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
             # As in `attend_together`, divide the upstream gradient and not the exponentials of the scores.
-            wide = tf.cast(upstream, tf.float32) * scale
+            wide = tf.cast(upstream, tf.float32) * _inverse(sums)
             common = tf.transpose(tf.reduce_sum(wide * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])
-            scaled = tf.cast(wide, dtype)
-
-            def backward(row: tf.Tensor, of_bias: list[tf.Tensor], arrays: list[tf.TensorArray]) -> tuple[Any, ...]:
-                q, k, v = (array.read(row) for array in arrays)
-                raised = tf.exp(scores(q, k, allowed(row), biases) - highest[row][..., None])
-                of_scores = raised * (product("qhd,khd->hqk", scaled[row], v) - common[row][..., None])
-                of_key = tf.cast(product("hqk,qhd->khd", of_scores, q), dtype)
-                of_query = tf.cast(product("hqk,khd->qhd", of_scores, k), dtype)
-                of_value = tf.cast(product("hqk,qhd->khd", raised, scaled[row]), dtype)
-                if dropped is not None:
-                    of_value *= dropped[row]
-                # Each gradient overwrites an input that was read for the last time before the gradient is known. If
-                # that input might be read later, TensorFlow would copy everything. Values are last read for the
-                # gradient of the scores, queries for that of the keys, keys for that of the queries.
-                queries, keys, values = arrays
-                values = values.write(row, of_key)
-                queries = queries.write(_after(of_key, row), of_query)
-                keys = keys.write(_after(of_query, row), of_value)
-                return row + 1, [total + of_scores for total in of_bias], [queries, keys, values]
-
-            begin = (0, list(of_biases), [array_of(x) for x in (query, key, value)])
-            _, of_bias, arrays = tf.while_loop(lambda row, *_: row < rows, backward, begin, maximum_iterations=rows)
-            of_query, of_value, of_key = (array.stack() for array in arrays)
-            return of_query, of_key, of_value, *of_bias
+            loop = _Backward(biases, mask, tf.cast(wide, query.dtype), _packed(highest, common, dropped))
+            of_biases, (of_query, of_key, of_value) = loop.run(query, key, value, of_biases)
+            return of_query, of_key, of_value, *of_biases
 
         return [attended, *(tf.identity(bias) for bias in biases)], gradient
 
     return list(run(query, key, value, *biases))
+
+
+def _forward(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return what `_attend` returns for all rows, computed for `MOST` scores at a time."""
+    rows, scores_of_row = query.shape[0], query.shape[1] * key.shape[1] * query.shape[2]
+    together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * scores_of_row <= MOST))
+    if together == rows:
+        return _attend(query, key, value, biases, mask)
+    queries, keys, values = (_blocks(x, together) for x in (query, key, value))
+    masks = _blocks(mask, together) if mask.shape[0] > 1 else mask[None]
+
+    def turn(n: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        own = _attend(queries[n], keys[n], values[n], biases, masks[n] if mask.shape[0] > 1 else mask)
+        return n + 1, *(array.write(n, x) for array, x in zip(arrays, own, strict=True))
+
+    # The results overwrite a copy of the queries: an empty array would be filled with zeros, which takes longer.
+    shape = [together, query.shape[2], query.shape[1]]
+    small = [tf.TensorArray(tf.float32, size=rows // together, element_shape=shape) for _ in range(2)]
+    begin = (0, array_of(queries), *small)
+    _, *arrays = tf.while_loop(lambda n, *_: n < rows // together, turn, begin, maximum_iterations=rows // together)
+    attended, highest, sums = (array.stack() for array in arrays)
+    return tf.reshape(attended, query.shape), *(tf.reshape(x, [rows, *shape[1:]]) for x in (highest, sums))
+
+
+def _attend(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the attended values, and of each query's scores the highest and the sum of the exponentials."""
+    own = _scores(query, key, biases, mask)
+    highest = tf.reduce_max(own, axis=-1)
+    raised = tf.exp(own - highest[..., None])
+    sums = product("...hqk,kn->...hqn", raised, tf.ones([key.shape[1], ONES], tf.float32))[..., 0]
+    attended = product("...hqk,...khd->...qhd", raised, value) * _inverse(sums)
+    return tf.cast(attended, query.dtype), highest, sums
+
+
+def _scores(query: tf.Tensor, key: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+    """Return the scores, float32[..., heads, queries, keys]."""
+    products = product("...qhd,...khd->...hqk", query, key)
+    return tf.where(mask, products + biases[0] if biases else products, MASKED)
+
+
+def _blocks(x: tf.Tensor, size: int) -> tf.Tensor:
+    """Return x with its rows in blocks: [blocks, size, ...]."""
+    return tf.reshape(x, [x.shape[0] // size, size, *x.shape[1:]])
+
+
+def _inverse(sums: tf.Tensor) -> tf.Tensor:
+    """Return 1 / sums, from [..., heads, queries] to [..., queries, heads, 1]."""
+    return 1.0 / tf.linalg.matrix_transpose(sums)[..., None]
+
+
+def _packed(highest: tf.Tensor, common: tf.Tensor, dropped: tf.Tensor | None) -> tf.Tensor:
+    """Return all that a row of the backward pass needs for each head, side by side: one read instead of three."""
+    parts = [highest, common]
+    if dropped is not None:
+        parts.append(tf.cast(tf.transpose(dropped[..., 0], [0, 2, 1]), tf.float32))
+    return tf.concat(parts, axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Backward:
+    """Compute the gradients of attention, `TURN` rows a turn; each overwrites queries, keys or values of its row.
+
+    upstream: the gradient of the attended values, divided by the sums; packed: see `_packed`.
+    """
+
+    biases: Sequence[tf.Tensor]
+    mask: tf.Tensor
+    upstream: tf.Tensor
+    packed: tf.Tensor
+
+    def run(
+        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, of_biases: Sequence[tf.Tensor]
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Return the gradients of the bias, added to `of_biases`, and of query, key and value. Values are dropped out."""
+        rows = query.shape[0]
+        size = TURN if rows % TURN == 0 else 1
+        packed, masks = _blocks(self.packed, size), _blocks(self.mask, size) if self.mask.shape[0] > 1 else None
+
+        def turn(n: tf.Tensor, of_bias: list[tf.Tensor], arrays: list[tf.TensorArray]) -> tuple[Any, ...]:
+            own, allowed = packed[n], masks[n] if masks is not None else None
+            for i in range(size):
+                mask = self.mask[0] if allowed is None else allowed[i]
+                of_scores, arrays = self._row(n * size + i, own[i], mask, arrays)
+                of_bias = [total + of_scores for total in of_bias]
+            return n + 1, of_bias, arrays
+
+        begin = (0, list(of_biases), [array_of(x) for x in (query, key, value)])
+        _, of_bias, (of_query, of_value, of_key) = tf.while_loop(
+            lambda n, *_: n < rows // size, turn, begin, maximum_iterations=rows // size
+        )
+        return of_bias, [array.stack() for array in (of_query, of_key, of_value)]
+
+    def _row(
+        self, row: tf.Tensor, packed: tf.Tensor, mask: tf.Tensor, arrays: Sequence[tf.TensorArray]
+    ) -> tuple[tf.Tensor, list[tf.TensorArray]]:
+        """Return one row's gradient of the scores, and the arrays with its other gradients: of query, value, key."""
+        queries, keys, values = arrays
+        q, k, v = (array.read(row) for array in arrays)
+        length, upstream = q.shape[0], self.upstream[row]
+        highest, common, dropped = packed[:, :length], packed[:, length : 2 * length], packed[:, 2 * length :]
+        raised = tf.exp(_scores(q, k, self.biases, mask) - highest[..., None])
+        of_scores = raised * (product("qhd,khd->hqk", upstream, v) - common[..., None])
+        of_key = tf.cast(product("hqk,qhd->khd", of_scores, q), q.dtype)
+        of_query = tf.cast(product("hqk,khd->qhd", of_scores, k), q.dtype)
+        of_value = tf.cast(product("hqk,qhd->khd", raised, upstream), q.dtype)
+        if dropped.shape[1]:
+            of_value *= tf.cast(tf.transpose(dropped), q.dtype)[..., None]
+        # Each gradient overwrites an input that was read for the last time before the gradient is known. If that input
+        # might be read later, TensorFlow would copy everything. Values are last read for the gradient of the scores,
+        # queries for that of the keys, keys for that of the queries.
+        values = values.write(row, of_key)
+        queries = queries.write(_after(of_key, row), of_query)
+        keys = keys.write(_after(of_query, row), of_value)
+        return of_scores, [queries, keys, values]
 
 
 def _after(x: tf.Tensor, row: tf.Tensor) -> tf.Tensor:

@@ -19,10 +19,17 @@ def row_and_column_sums(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     >>> [sums.numpy().tolist() for sums in row_and_column_sums(tf.constant([[3.0, 4.0], [1.0, 0.0]]))]
     [[7.0, 1.0], [4.0, 4.0]]
     """
-    rows, columns = x.shape[-2:]
-    of_rows = tf.einsum("...ij,jk->...ik", x, tf.ones([columns, ONES], x.dtype))[..., 0]
-    of_columns = tf.einsum("...ij,ik->...kj", x, tf.ones([rows, ONES], x.dtype))[..., 0, :]
-    return of_rows, of_columns
+    of_columns = tf.einsum("...ij,ik->...kj", x, tf.ones([x.shape[-2], ONES], x.dtype))[..., 0, :]
+    return row_sums(x), of_columns
+
+
+def row_sums(x: tf.Tensor) -> tf.Tensor:
+    """Return the sum over each row of the matrices in a stack.
+
+    >>> row_sums(tf.constant([[3.0, 4.0], [1.0, 0.0]])).numpy().tolist()
+    [7.0, 1.0]
+    """
+    return tf.einsum("...ij,jk->...ik", x, tf.ones([x.shape[-1], ONES], x.dtype))[..., 0]
 
 
 def weighted_sum(x: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:

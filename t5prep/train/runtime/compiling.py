@@ -10,16 +10,18 @@ from t5prep.train import memory
 from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import Config
 from t5prep.train.progress import duration, say
-from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_program
+from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_now, compile_program
 from t5prep.train.runtime.layout import Layout, arrange
+from t5prep.train.runtime.matrix_copies import StepWithCopies
 from t5prep.train.runtime.programs import step_program
 
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """Hold a step that can be run, and the shapes of its slots."""
+    """Hold a step that can be run, the function that makes its first copies (`matrix_copies`), and its slots' shapes."""
 
     run: Callable[..., tuple[Any, ...]]
+    copies: Callable[[Any], Any]
     slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
     digest: str
 
@@ -81,7 +83,7 @@ def compile_step(
             del error
             continue
         say(f"The step is compiled ({duration(time.monotonic() - since)}).")
-        return CompiledStep(run, lowered.slot_shapes, lowered.program.digest), layout
+        return CompiledStep(run, lowered.copies_from(compile_now), lowered.slot_shapes, lowered.program.digest), layout
 
 
 def compile_shapes(
@@ -114,8 +116,9 @@ def compile_shapes(
             longest, wider = step, iter(())
         programs[inputs, targets] = step.run
 
-    def run(weights: Any, slots: Any, number: Any, batch: Mapping[str, Any], rate: Any) -> tuple[Any, ...]:
+    def run(weights: Any, slots: Any, number: Any, batch: Mapping[str, Any], rate: Any, copies: Any) -> tuple[Any, ...]:
         program = programs[batch["input_ids"].shape[1], batch["labels"].shape[1]]
-        return program(weights, slots, number, batch, rate)
+        return program(weights, slots, number, batch, rate, copies)
 
-    return dataclasses.replace(longest, run=run if len(programs) > 1 else longest.run), layout
+    step = StepWithCopies(run if len(programs) > 1 else longest.run, longest.copies)
+    return dataclasses.replace(longest, run=step), layout

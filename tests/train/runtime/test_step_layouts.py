@@ -1,5 +1,6 @@
 """One step, many layouts: 20 steps on one device, eight replicas, split over eight, and two by four, beside PyTorch's."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -18,6 +19,7 @@ from t5prep.train.model.weights import random_weights, save_weights
 from t5prep.train.runtime import kept_programs
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.matrix_copies import StepWithCopies
 from t5prep.train.runtime.programs import METRICS, step_program
 from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
 
@@ -57,16 +59,20 @@ def batches() -> list[dict[str, np.ndarray]]:
     return made
 
 
-def losses(shape: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> list[float]:
+def losses(shape: ModelConfig, layout: Layout, config: TrainConfig = CONFIG, *, resumed: int = 0) -> list[float]:
+    """Train, and begin again with the same variables before step `resumed`."""
     made = step_program(shape, config, layout=layout, input_length=INPUT, target_length=TARGET)
-    step = kept_programs.compile_program(made.program)
+    compiled = kept_programs.compile_program(made.program)
+    step = StepWithCopies(compiled, made.copies_from(kept_programs.compile_program))
     variables = Variables(
         put_weights(random_weights(shape), shape, layout),
         zero_slots(made.slot_shapes, shape, layout),
         put_step(0, layout),
     )
     found = []
-    for batch in batches():
+    for number, batch in enumerate(batches()):
+        if number == resumed:
+            step = StepWithCopies(compiled, made.copies_from(kept_programs.compile_program))
         *state, metrics = step(*variables, put_rows(batch, layout), np.float32(RATE))
         variables = Variables(*state)
         found.append(float(np.asarray(metrics)[METRICS.index("loss")]))
@@ -115,14 +121,25 @@ def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, 
 
 @pytest.mark.slow
 def test_with_dropout_a_layout_makes_the_same_losses_again_bit_by_bit() -> None:
-    import dataclasses
-
     dropping = dataclasses.replace(CONFIG, dropout=0.1, optimizer="adafactor")
     for replicas, shard in ((2, 4), (8, 1)):
         layout = open_layout(replicas=replicas, shard=shard)
         once, again = (losses(MODELS["t5"], layout, dropping) for _ in range(2))
         assert once == again
         assert once != losses(MODELS["t5"], layout)
+
+
+@pytest.mark.slow
+def test_copies_in_bfloat16_are_the_rounded_weights_bit_by_bit() -> None:
+    """So a run that goes on, with new copies, makes the losses of one that was never stopped."""
+    layout, rounding = open_layout(replicas=1), dataclasses.replace(CONFIG, dtype="bfloat16", optimizer="adafactor")
+    made = step_program(MODELS["t5"], rounding, layout=layout, input_length=INPUT, target_length=TARGET)
+    assert made.copies is not None
+    assert {"encoder.q", "decoder.cross_kv", "decoder.wo"} < made.copies.arguments[0].keys()
+    assert not {"shared", "encoder.norms", "encoder.relative_bias"} & made.copies.arguments[0].keys()
+    found = losses(MODELS["t5"], layout, rounding)
+    assert found == losses(MODELS["t5"], layout, rounding, resumed=9)
+    assert found == pytest.approx(losses(MODELS["t5"], layout, dataclasses.replace(rounding, dtype="float32")), abs=0.1)
 
 
 def test_each_device_holds_its_part() -> None:
