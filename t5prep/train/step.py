@@ -5,6 +5,7 @@ lowers them and joins them.
 """
 
 import dataclasses
+import types
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -19,6 +20,7 @@ from t5prep.train.optimizer import Optimizer
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
+NO_COPIES: Mapping[str, tf.Tensor] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +64,15 @@ class TrainStep:
         """Return the `rounded` matrices in the dtype of products."""
         return {name: tf.cast(weights[name], self.options.dtype) for name in self.rounded}
 
-    def gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor, copies: Tensors) -> tuple[Tensors, Sums]:
+    def gradients(
+        self, weights: Tensors, batch: Batch, index: tf.Tensor, copies: Batch = NO_COPIES
+    ) -> tuple[Tensors, Sums]:
         """Return the gradients of the summed loss of one replica's batch, in the dtype they were computed in, and sums.
 
         batch: int32[rows of this replica, length] each, see `model.forward`; index: int32, unique by step and replica;
         copies: those of `copies_of`.
         """
-        zeros = {name: tf.zeros_like(weights[name]) for name in trained_layouts(self.config)}
-        weights = {**weights, **copies}
-        parts = self.options.accumulation
+        parts, whole, weights = self.options.accumulation, weights, {**weights, **copies}
         rows = batch["labels"].shape[0]
         if rows % parts:
             raise UsageError(
@@ -84,6 +86,7 @@ class TrainStep:
             own = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
             return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, own)
 
+        zeros = {name: tf.zeros_like(whole[name]) for name in trained_layouts(self.config)}
         begin = (tf.constant(0), (zeros, Sums(*[tf.constant(0.0)] * 3)))
         return tf.while_loop(lambda part, _: part < parts, add_part, begin, maximum_iterations=parts)[1]
 
@@ -113,7 +116,7 @@ class TrainStep:
         sums: Sums,
         step: tf.Tensor,
         learning_rate: tf.Tensor,
-        copies: Tensors,
+        copies: Batch = NO_COPIES,
     ) -> tuple[Tensors, dict[str, Tensors], Tensors, Tensors]:
         """Return the next weights and slots, the step's metrics, float32 scalars, and the next weights' copies.
 

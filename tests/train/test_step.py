@@ -47,7 +47,7 @@ class Run:
             own = {name: tf.constant(np.split(x, self.replicas)[replica]) for name, x in batch.items()}
             parts.append(self.step.gradients(self.weights, own, tf.constant(self.made * self.replicas + replica)))
         gradients, sums = tf.nest.map_structure(lambda *values: tf.add_n([*values]), *parts)
-        self.weights, self.slots, metrics = self.step.update(
+        self.weights, self.slots, metrics, _ = self.step.update(
             self.weights, self.slots, gradients, sums, tf.constant(self.made), tf.constant(RATE(self.made))
         )
         self.made += 1
@@ -111,7 +111,7 @@ class _Descent:
     def slot_shapes(self, layout):
         return {}
 
-    def update(self, weight, gradient, slots, *, layout, learning_rate, step, scale):
+    def update(self, weight, gradient, slots, *, layout, learning_rate, step, scale, rounded):
         return weight - learning_rate * scale * gradient, {}
 
 

@@ -53,7 +53,7 @@ def relative_bias(
     on. Packed rows need no positions of their own: a segment is contiguous, so distances inside it are those in the
     row, and everything outside it is masked.
     """
-    buckets, heads = table.shape
+    buckets = table.shape[0]
     # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
     reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
     bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from t5prep.train.model.compiler_tricks import after, unfilled
 from t5prep.train.model.layer_loop import array_of
 from t5prep.train.model.sums import ONES
 
@@ -38,7 +39,8 @@ def attend_by_rows(
             # As in `attend_together`, divide the upstream gradient and not the exponentials of the scores.
             wide = tf.cast(upstream, tf.float32) * _inverse(sums)
             common = tf.transpose(tf.reduce_sum(wide * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])
-            loop = _Backward(biases, mask, tf.cast(wide, query.dtype), _packed(highest, common, dropped))
+            drops = None if dropped is None else tf.transpose(dropped[..., 0], [0, 2, 1])
+            loop = _Backward(biases, mask, tf.cast(wide, query.dtype), highest, common, drops)
             of_biases, (of_query, of_key, of_value) = loop.run(query, key, value, of_biases)
             return of_query, of_key, of_value, *of_biases
 
@@ -62,10 +64,9 @@ def _forward(
         own = _attend(queries[n], keys[n], values[n], biases, masks[n] if mask.shape[0] > 1 else mask)
         return n + 1, *(array.write(n, x) for array, x in zip(arrays, own, strict=True))
 
-    # The results overwrite a copy of the queries: an empty array would be filled with zeros, which takes longer.
     shape = [together, query.shape[2], query.shape[1]]
     small = [tf.TensorArray(tf.float32, size=rows // together, element_shape=shape) for _ in range(2)]
-    begin = (0, array_of(queries), *small)
+    begin = (0, array_of(unfilled(queries.shape, queries.dtype)), *small)
     _, *arrays = tf.while_loop(lambda n, *_: n < rows // together, turn, begin, maximum_iterations=rows // together)
     attended, highest, sums = (array.stack() for array in arrays)
     return tf.reshape(attended, query.shape), *(tf.reshape(x, [rows, *shape[1:]]) for x in (highest, sums))
@@ -99,39 +100,37 @@ def _inverse(sums: tf.Tensor) -> tf.Tensor:
     return 1.0 / tf.linalg.matrix_transpose(sums)[..., None]
 
 
-def _packed(highest: tf.Tensor, common: tf.Tensor, dropped: tf.Tensor | None) -> tf.Tensor:
-    """Return all that a row of the backward pass needs for each head, side by side: one read instead of three."""
-    parts = [highest, common]
-    if dropped is not None:
-        parts.append(tf.cast(tf.transpose(dropped[..., 0], [0, 2, 1]), tf.float32))
-    return tf.concat(parts, axis=-1)
-
-
 @dataclasses.dataclass(frozen=True)
 class _Backward:
     """Compute the gradients of attention, `TURN` rows a turn; each overwrites queries, keys or values of its row.
 
-    upstream: the gradient of the attended values, divided by the sums; packed: see `_packed`.
+    upstream: the gradient of the attended values, divided by the sums; highest, common: float32[rows, heads, queries],
+    the highest score of each query, and what the softmax's gradient subtracts; dropped: [rows, heads, keys], or None.
     """
 
     biases: Sequence[tf.Tensor]
     mask: tf.Tensor
     upstream: tf.Tensor
-    packed: tf.Tensor
+    highest: tf.Tensor
+    common: tf.Tensor
+    dropped: tf.Tensor | None
 
     def run(
         self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, of_biases: Sequence[tf.Tensor]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Return the gradients of the bias, added to `of_biases`, and of query, key and value. Values are dropped out."""
         rows = query.shape[0]
-        size = TURN if rows % TURN == 0 else 1
-        packed, masks = _blocks(self.packed, size), _blocks(self.mask, size) if self.mask.shape[0] > 1 else None
+        size = TURN if rows % TURN == 0 and TURN * query.shape[1] * key.shape[1] * query.shape[2] <= MOST // 2 else 1
+        alike = self.mask.shape[0] == 1  # one mask for all rows
+        inputs = [self.highest, self.common, *([] if alike else [self.mask])]
+        inputs = [_blocks(x, size) for x in (*inputs, *([] if self.dropped is None else [self.dropped]))]
 
         def turn(n: tf.Tensor, of_bias: list[tf.Tensor], arrays: list[tf.TensorArray]) -> tuple[Any, ...]:
-            own, allowed = packed[n], masks[n] if masks is not None else None
+            own = [x[n] for x in inputs]
             for i in range(size):
-                mask = self.mask[0] if allowed is None else allowed[i]
-                of_scores, arrays = self._row(n * size + i, own[i], mask, arrays)
+                highest, common, *more = (x[i] for x in own)
+                mask = self.mask[0] if alike else more[0]
+                of_scores, arrays = self._row(n * size + i, arrays, highest, common, mask, *more[1 - alike :])
                 of_bias = [total + of_scores for total in of_bias]
             return n + 1, of_bias, arrays
 
@@ -142,32 +141,32 @@ class _Backward:
         return of_bias, [array.stack() for array in (of_query, of_key, of_value)]
 
     def _row(
-        self, row: tf.Tensor, packed: tf.Tensor, mask: tf.Tensor, arrays: Sequence[tf.TensorArray]
+        self,
+        row: tf.Tensor,
+        arrays: Sequence[tf.TensorArray],
+        highest: tf.Tensor,
+        common: tf.Tensor,
+        mask: tf.Tensor,
+        dropped: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, list[tf.TensorArray]]:
         """Return one row's gradient of the scores, and the arrays with its other gradients: of query, value, key."""
         queries, keys, values = arrays
         q, k, v = (array.read(row) for array in arrays)
-        length, upstream = q.shape[0], self.upstream[row]
-        highest, common, dropped = packed[:, :length], packed[:, length : 2 * length], packed[:, 2 * length :]
+        upstream = self.upstream[row]
         raised = tf.exp(_scores(q, k, self.biases, mask) - highest[..., None])
         of_scores = raised * (product("qhd,khd->hqk", upstream, v) - common[..., None])
         of_key = tf.cast(product("hqk,qhd->khd", of_scores, q), q.dtype)
         of_query = tf.cast(product("hqk,khd->qhd", of_scores, k), q.dtype)
         of_value = tf.cast(product("hqk,qhd->khd", raised, upstream), q.dtype)
-        if dropped.shape[1]:
-            of_value *= tf.cast(tf.transpose(dropped), q.dtype)[..., None]
+        if dropped is not None:
+            of_value *= tf.transpose(dropped)[..., None]
         # Each gradient overwrites an input that was read for the last time before the gradient is known. If that input
         # might be read later, TensorFlow would copy everything. Values are last read for the gradient of the scores,
         # queries for that of the keys, keys for that of the queries.
         values = values.write(row, of_key)
-        queries = queries.write(_after(of_key, row), of_query)
-        keys = keys.write(_after(of_query, row), of_value)
+        queries = queries.write(after(of_key, row), of_query)
+        keys = keys.write(after(of_query, row), of_value)
         return of_scores, [queries, keys, values]
-
-
-def _after(x: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
-    """Return the row unchanged, but computed after x: no compiler knows that nothing is larger than infinity."""
-    return row + tf.cast(tf.cast(x[0, 0, 0], tf.float32) > float("inf"), tf.int32)
 
 
 def product(equation: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:

@@ -27,6 +27,10 @@ _PHILOX = re.compile(
     r"%(\S+), %(\S+) = stablehlo\.rng_bit_generator (%\S+), algorithm = +PHILOX : "
     r"\(tensor<3xui64>\) -> \(tensor<3xui64>, (tensor<\S+>)\)"
 )
+_CONSTANT = re.compile(r"(%\S+) = stablehlo\.constant dense<([^>]*)> : (tensor<[^>]+>)")
+_BROADCAST = re.compile(r"(= )stablehlo\.broadcast_in_dim (%\S+), dims = \[\] : \(tensor<\w+>\) -> (tensor<[^>]+>)")
+_FILLER = re.compile(r"-7\.8886\d*[eE]-31")  # `compiler_tricks.FILLER`
+_ALLOCATE = "stablehlo.custom_call @AllocateBuffer() : () -> "
 _DTYPES = {
     **{"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16, "f64": np.float64, "i1": np.bool_},
     **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
@@ -73,9 +77,9 @@ def without_copies(module: str) -> str:
 def for_tpu(module: str) -> str:
     """Return the text of a module lowered for a CPU as TensorFlow lowers it for a TPU, both in StableHLO.
 
-    The text comes from `without_copies`. Random bits: `auto_select` means Philox on CPU and GPU; on a TPU it means the
-    chip's own generator, with the key and the first word of the counter as its key
-    (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
+    The text comes from `without_copies`; arrays that a loop fills are left unfilled (`unfilled`). Random bits:
+    `auto_select` means Philox on CPU and GPU; on a TPU it means the chip's own generator, with the key and the first
+    word of the counter as its key (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
     """
     return _PHILOX.sub(
         lambda m: (
@@ -86,8 +90,33 @@ def for_tpu(module: str) -> str:
             f"%{m[1]} = stablehlo.concatenate %{m[1]}_two, %{m[1]}_one, dim = 0 : "
             f"(tensor<2xui64>, tensor<1xui64>) -> tensor<3xui64>\n"
         ),
-        without_copies(module),
+        unfilled(without_copies(module)),
     )
+
+
+def unfilled(module: str) -> str:
+    """Return a module's text with memory that nothing is written into for each tensor of `compiler_tricks.FILLER`.
+
+    The operation is that of `jax.lax.empty`.
+
+    >>> unfilled("%c = stablehlo.constant dense<-7.88861E-31> : tensor<2x3xf32>")
+    '%c = stablehlo.custom_call @AllocateBuffer() : () -> tensor<2x3xf32>'
+    """
+    fillers: set[str] = set()  # their names; a region may give a name again that another region gave
+
+    def constant(match: re.Match[str]) -> str:
+        name, value, kind = match.groups()
+        fillers.discard(name)
+        if not _FILLER.fullmatch(value):
+            return match[0]
+        fillers.add(name)
+        return f"{name} = {_ALLOCATE}{kind}" if "x" in kind else match[0]
+
+    def broadcast(match: re.Match[str]) -> str:
+        return match[1] + _ALLOCATE + match[3] if match[2] in fillers else match[0]
+
+    lines = (_BROADCAST.sub(broadcast, _CONSTANT.sub(constant, line)) for line in module.splitlines(keepends=True))
+    return "".join(lines)
 
 
 def _shapes(types: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
