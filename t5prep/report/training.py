@@ -63,6 +63,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in curves.items()],
         last=_last(lines),
         throughput=_throughput(fast),
+        device=next((line["device"] for line in reversed(fast) if isinstance(line.get("device"), str)), ""),
         confusion=_confusion(evaluation.get("metrics")),
         metrics=_numbers(evaluation.get("metrics")),
         worst=[example for example in _list(evaluation.get("worst")) if isinstance(example, dict)][:_WORST],

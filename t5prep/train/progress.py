@@ -2,7 +2,8 @@
 
 metrics.jsonl holds the loss of single steps, never a mean over a window, so that a run which was killed and resumed
 writes the same numbers as one that was not. The speed has its own line, at most once in `SELDOM` seconds, for the steps
-since the last such line: {"step": 4520, "tokens_per_second": 181234.5, "waiting_for_input": 0.02}.
+since the last such line, with the devices that did them: {"step": 4520, "tokens_per_second": 181234.5,
+"waiting_for_input": 0.02, "device": "8 × TPU v5 lite"}.
 """
 
 import json
@@ -23,24 +24,27 @@ INPUT_BOUND = 0.2  # share of the time spent waiting for a batch, above which fa
 class RunLog:
     """Write the log of one run in its directory, from the step where it starts or resumes. One of the hosts writes."""
 
-    def __init__(self, run: str, *, step: int, steps: int, tokens_per_step: float, tensorboard: bool) -> None:
+    def __init__(
+        self, run: str, *, step: int, steps: int, tokens_per_step: float, tensorboard: bool, device: str = ""
+    ) -> None:
         self._writing = hosts.writes()
         tensorboard = tensorboard and self._writing
         self._path = f"{run.rstrip('/')}/metrics.jsonl"
         self._remote, self._written = "://" in run, False
         self._lines = _lines_until(self._path, step=step)
         self._steps = steps
-        self._tokens_per_step = tokens_per_step
+        self._tokens_per_step, self._device = tokens_per_step, device
         self._writer = tf.summary.create_file_writer(f"{run.rstrip('/')}/tensorboard") if tensorboard else None
         self._since, self._at = time.monotonic(), step
         self._seconds, self._made, self._waited = 0.0, 0, 0.0
         self.flush()
 
-    def record(self, step: int, values: Mapping[str, float], *, prefix: str) -> None:
+    def record(self, step: int, values: Mapping[str, float], *, prefix: str, device: str = "") -> None:
         """Write the values of one step: a line in metrics.jsonl, a point in each TensorBoard curve."""
         if not self._writing:
             return
-        line = json.dumps({"step": step, **{f"{prefix}{name}": value for name, value in values.items()}})
+        named = {f"{prefix}{name}": value for name, value in values.items()}
+        line = json.dumps({"step": step, **named, **({"device": device} if device else {})}, ensure_ascii=False)
         self._lines.append(line)
         if not self._remote:
             with open(self._path, "a", encoding="utf-8") as file:
@@ -63,7 +67,8 @@ class RunLog:
         head = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"
         rate = self._made / max(self._seconds, 1e-9)
         share = min(self._waited / max(self._seconds, 1e-9), 1.0)
-        self.record(step, {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}, prefix="")
+        speed = {"tokens_per_second": rate * self._tokens_per_step, "waiting_for_input": share}
+        self.record(step, speed, prefix="", device=self._device)
         bound = "input-bound" if share > INPUT_BOUND else "compute-bound"
         say(
             f"{head}  {rate * self._tokens_per_step:,.0f} tokens/s  {bound} ({share:.0%} waiting for input)  "

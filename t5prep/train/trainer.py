@@ -123,7 +123,14 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
     if padding := device_feed.cost_of_padding(opened, shares):
         say(padding)
-    log = RunLog(config.out, step=state.step, steps=steps, tokens_per_step=tokens, tensorboard=config.tensorboard)
+    log = RunLog(
+        config.out,
+        step=state.step,
+        steps=steps,
+        tokens_per_step=tokens,
+        tensorboard=config.tensorboard,
+        device=layout.device_words,
+    )
     say(
         f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
         f"{layout.words}, {config.dtype}."

@@ -186,7 +186,12 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
     speed_then = 64 * sum(split.tokens.values()) / split.records / 2.25  # a step in 2.25 seconds
     with open(own / "metrics.jsonl", "a") as file:
         for step in (70, 80):
-            speed = {"step": step, "tokens_per_second": speed_then, "waiting_for_input": 0.1}
+            speed = {
+                "step": step,
+                "tokens_per_second": speed_then,
+                "waiting_for_input": 0.1,
+                "device": "8 × TPU v5 lite",
+            }
             print("\n" + json.dumps(speed), file=file)
     classes = {"low": {"precision": 0.5, "recall": 0.25, "f1": 0.3333, "support": 40}, EVIL: {"f1": "x"}}
     answers = _answers(tmp_path / "eval.json", metrics={"per_class": classes})
@@ -194,6 +199,7 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
     assert "Nearest to the built-in recipe <code>tiny</code>" in page
     assert "<tr><td>batch</td><td>32</td><td>64</td></tr>" in page
     assert "<b>3.0 min</b><span>of training, about</span>" in page
+    assert "<b>8 × TPU v5 lite</b><span>device</span>" in page
     assert "<span>parameters</span>" in page
     assert (
         '<td>low</td><td class="n">0.5000</td><td class="n">0.2500</td><td class="n">0.3333</td><td class="n">40</td>'

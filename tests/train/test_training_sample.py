@@ -78,6 +78,7 @@ def test_a_run_writes_its_curves_and_how_fast_it_was(trained: trainer.Result) ->
     lines = [json.loads(line) for line in Path(trained.run, "metrics.jsonl").read_text().splitlines()]
     speeds = [line for line in lines if "tokens_per_second" in line]
     assert speeds[-1]["step"] == trained.steps
+    assert all(line["device"].endswith(" × cpu") for line in speeds)
     assert all(line["tokens_per_second"] > 0 and 0 <= line["waiting_for_input"] <= 1 for line in speeds)
     events = [
         event

@@ -77,6 +77,11 @@ class Layout:
         return copies if self.shard == 1 else f"{copies} of {self.shard} devices each"
 
     @property
+    def device_words(self) -> str:
+        """Return the number and the kind of the devices in words: "8 × TPU v5 lite"."""
+        return f"{len(self.devices)} × {self.devices[0].device_kind}"
+
+    @property
     def everywhere(self) -> NamedSharding:
         """Return the sharding of what every device holds whole."""
         return NamedSharding(self.mesh, PartitionSpec())
