@@ -26,6 +26,9 @@ from t5prep.train.runtime.programs import Program
 
 MOST_KEPT = 64  # programs in the cache's folder; the oldest are deleted first
 _FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+# Options of the compiler by platform. On a CPU no fusions of YNNPACK, which jaxlib 0.10.2 makes by default: with them a
+# step of T5 takes twice the processor time (`bench_step`), and some programs hang (github.com/jax-ml/jax/issues/39257).
+OPTIONS = {"cpu": {"xla_cpu_experimental_ynn_fusion_type": ""}}
 
 Say = Callable[[str], None]
 
@@ -55,7 +58,7 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
 def compile_now(program: Program) -> Any:
     """Return the program compiled. Raises T5prepError, or DoesNotFitError."""
     try:
-        return program.lowered.compile()
+        return program.lowered.compile(compiler_options=OPTIONS.get(program.layout.platform))
     except jax.errors.JaxRuntimeError as error:
         reason = " ".join(str(error).split("\n")[0].split())[:300]
         if "RESOURCE_EXHAUSTED" in reason:
@@ -105,7 +108,8 @@ def environment(program: Program) -> dict[str, Any]:
         "platform": program.layout.platform,
         "devices": sorted({str(device.device_kind) for device in devices}),
         "order": [[int(device.id), int(device.process_index)] for device in devices],
-        "options": {name: os.environ[name] for name in _FLAGS if name in os.environ},
+        "options": OPTIONS.get(program.layout.platform, {})
+        | {name: os.environ[name] for name in _FLAGS if name in os.environ},
     }
     if program.layout.platform == "tpu":
         facts["libtpu"] = importlib.metadata.version("libtpu")
