@@ -46,3 +46,11 @@ def hide_spans(
 def copy_lists(
     source: np.ndarray, begins: np.ndarray, target: np.ndarray, places: np.ndarray, lengths: np.ndarray
 ) -> None: ...
+def decode_records(
+    records: list[bytes],
+    names: tuple[bytes, ...],
+    targets: tuple[np.ndarray, ...],
+    lengths: tuple[int, ...],
+    fills: tuple[int, ...],
+    exact: bool,
+) -> int: ...

@@ -12,4 +12,8 @@ PyObject *failed(int status);
 /* The module's functions of many rows, with an empty one at the end. */
 extern PyMethodDef row_functions[];
 
+/* The function of serialized records, and its help. */
+extern const char decode_doc[];
+PyObject *decode_records(PyObject *module, PyObject *args);
+
 #endif

@@ -67,10 +67,10 @@ def train_batches(
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
     parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [])
+    place = {"seed": seed, "global_batch": global_batch, "start_step": start_step, "host": host, "hosts": hosts}
     if buckets:
         bucketing.check(opened, buckets)
-        part = {"seed": seed, "global_batch": global_batch, "start_step": start_step, "host": host, "hosts": hosts}
-        of_buckets = block_rows.bucket_rows(opened[0], buckets, **part)
+        of_buckets = block_rows.bucket_rows(opened[0], buckets, **place)
         return _served(
             of_buckets.map(
                 lambda records, shape: features.shortened(parse(records), shape),
@@ -78,17 +78,19 @@ def train_batches(
                 deterministic=True,
             )
         )
-    indexed = _indexed(opened)
-    records = (block_rows if indexed else lanes).rows(
-        opened,
-        seed=seed,
-        global_batch=global_batch,
-        start_step=start_step,
-        shares=_shares(opened, rates, global_batch),
-        host=host,
-        hosts=hosts,
-    )
-    batch = parse if indexed else lambda window, at: parse(tf.gather(window, at))
+    shares = _shares(opened, rates, global_batch)
+    if _indexed(opened):
+        decoder = None if with_ids else features.decoder(opened)
+        records = block_rows.rows(opened, shares=shares, decoder=decoder, finish=features.finisher(opened[0]), **place)
+        if decoder:
+            return _served(records)
+        batch = parse
+    else:
+        records = lanes.rows(opened, shares=shares, **place)
+
+        def batch(window: Any, at: Any) -> dict[str, Any]:
+            return parse(tf.gather(window, at))
+
     return _served(records.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
 

@@ -38,7 +38,7 @@ class BlockReader:
         for blocks, records in zip(counts, opened.counts, strict=True):
             blocks[-1] = records - every * (len(blocks) - 1)
         self.sizes = np.concatenate(counts)
-        self._kept, self._records = np.zeros(0, np.int64), np.zeros(0, object)
+        self._kept: dict[int, np.ndarray] = {}  # the records of each block
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.data) else None
 
     def __del__(self) -> None:
@@ -51,17 +51,18 @@ class BlockReader:
         Raises DatasetError where a shard is not what it was when it was prepared.
         """
         wanted, inverse = np.unique(blocks, return_inverse=True)
-        counts = self.sizes[wanted]
-        first = np.cumsum(counts) - counts
-        known = np.isin(wanted, self._kept)
-        records = np.empty(int(counts.sum()), object)
-        kept_counts = self.sizes[self._kept]
-        before = (np.cumsum(kept_counts) - kept_counts)[np.searchsorted(self._kept, wanted[known])]
-        records[_ranges(first[known], counts[known])] = self._records[_ranges(before, counts[known])]
-        records[_ranges(first[~known], counts[~known])] = self._read(wanted[~known])
-        self._kept, self._records = wanted, records
-        found: np.ndarray = records[first[inverse].reshape(blocks.shape) + places]
-        return found
+        numbers = wanted.tolist()
+        new = np.array([number for number in numbers if number not in self._kept], np.int64)
+        cuts = np.cumsum(self.sizes[new])[:-1]
+        read = dict(zip(new.tolist(), np.split(self._read(new), cuts), strict=True)) if len(new) else {}
+        self._kept = {number: read[number] if number in read else self._kept[number] for number in numbers}
+        # Block by block: all kept records are far more than those of one call.
+        flat, spots = inverse.reshape(-1), places.reshape(-1)
+        by_block = np.split(np.argsort(flat, kind="stable"), np.cumsum(np.bincount(flat, minlength=len(numbers)))[:-1])
+        found = np.empty(len(flat), object)
+        for own, at in zip(self._kept.values(), by_block, strict=True):
+            found[at] = own[spots[at]]
+        return found.reshape(blocks.shape)
 
     def _read(self, blocks: np.ndarray) -> np.ndarray:
         """Return the records of some blocks, one after the other."""
@@ -98,12 +99,3 @@ class BlockReader:
             if hasattr(os, "posix_fadvise"):  # else the system reads up to 128 kB at each place that is new to it
                 os.posix_fadvise(self._open[shard], 0, 0, os.POSIX_FADV_RANDOM)
         return self._open[shard]
-
-
-def _ranges(begins: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the numbers of some ranges, one after the other.
-
-    >>> _ranges(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    return np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))

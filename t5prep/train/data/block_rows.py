@@ -1,6 +1,7 @@
 """Read serialized records in training order from datasets with an index: windows of lanes, each host's rows of a batch."""
 
-from collections.abc import Sequence
+import concurrent.futures
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,10 +12,11 @@ from t5prep.train.data import block_order, buckets, order
 from t5prep.train.data.block_order import BlockOrder
 from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.opening import Opened
+from t5prep.train.data.record_decoder import RecordDecoder
 
 # A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
 _FINENESS = 512
-# Batches of buckets that are read ahead.
+# Batches that are read ahead.
 _AHEAD = 8
 
 
@@ -92,20 +94,49 @@ def rows(
     shares: Sequence[int],
     host: int,
     hosts: int,
+    decoder: RecordDecoder | None = None,
+    finish: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Any:
     """Return this host's rows of every global batch from `start_step` on, without end: a dataset of `string[rows]`.
 
-    Each dataset of a mixture gives its share of a lane's rows in a window, and the permutation mixes them.
+    With a `decoder`, it is a dataset of what `finish` returns for ids by name, int32[rows, length]. Each dataset of a
+    mixture gives its share of a lane's rows in a window, and the permutation mixes them.
     """
     laid = table(opened, global_batch)
     readers = [BlockReader(one) for one in opened]
     windows = Windows(readers, table=laid, seed=seed, shares=shares, host=Host(host, hosts))
+    if decoder:
+        return _decoded(windows, decoder, finish, start_step=start_step)
 
     def read(number: Any) -> Any:
         return tf.ensure_shape(tf.numpy_function(windows, [number], tf.string), [laid.steps, windows.local])
 
     numbers = tf.data.Dataset.counter(start=start_step // laid.steps, dtype=tf.int64)
     return numbers.map(read).prefetch(1).unbatch().skip(start_step % laid.steps)
+
+
+def _decoded(windows: Windows, decoder: RecordDecoder, finish: Callable[..., Any], *, start_step: int) -> Any:
+    """Return the batches of windows, decoded: a window's records are kept, and the next one's are read meanwhile."""
+    pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
+    reading: dict[int, concurrent.futures.Future[np.ndarray]] = {}
+
+    def window(number: int) -> "concurrent.futures.Future[np.ndarray]":
+        return reading.get(number) or reading.setdefault(number, pool.submit(windows, number))
+
+    def batch(step: int) -> list[np.ndarray]:
+        number, place = divmod(int(step), windows.table.steps)
+        for old in [one for one in reading if one < number]:
+            reading.pop(old, None)
+        arrays = decoder(window(number).result()[place])
+        window(number + 1)  # begun now, so that the first batch waits for its own window alone
+        return arrays
+
+    def read(step: Any) -> dict[str, Any]:
+        arrays = tf.numpy_function(batch, [step], [tf.int32] * len(decoder.names))
+        shapes = [[windows.local, length] for length in decoder.lengths]
+        return finish(dict(zip(decoder.names, map(tf.ensure_shape, arrays, shapes), strict=True)))
+
+    return tf.data.Dataset.counter(start=start_step, dtype=tf.int64).map(read).prefetch(_AHEAD)
 
 
 def bucket_rows(

@@ -6,7 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.dataset import tfrecord
+from t5prep.train.data import record_decoder
 from t5prep.train.data.opening import Opened
+from t5prep.train.data.record_decoder import RecordDecoder
 
 _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
 
@@ -19,22 +21,77 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str]) -> Any
     datasets add segment ids and positions of the same shapes. Byte features are `string[rows]`, or `string[rows, most]`
     filled up with "" where a record may have several. Rows of datasets of different lengths are padded to the longest.
     """
-    dataset = datasets[0].manifest
+    parse = _parser(datasets, text=text)
+    lengths = _lengths(datasets)
+    finish = finisher(datasets[0])
+
+    def batch(records: Any) -> dict[str, Any]:
+        read = parse(tf.ensure_shape(records, [rows]))
+        ids = {name: tf.ensure_shape(read[name], [rows, length]) for name, length in lengths.items()}
+        return finish(read | ids)
+
+    return batch
+
+
+def decoder(datasets: Sequence[Opened]) -> RecordDecoder | None:
+    """Return a reader in C of the features that `parser` reads, without masks and texts; None where it is not built."""
+    if not record_decoder.available:
+        return None
+    parse = tf.function(_parser(datasets, text=()), input_signature=[tf.TensorSpec([None], tf.string)])
+    return RecordDecoder(lengths=_lengths(datasets), fills=_fills(datasets), exact=not _ragged(datasets), parse=parse)
+
+
+def finisher(opened: Opened) -> Any:
+    """Return a function that adds the `attention_mask` to a batch of ids by name."""
+    dataset = opened.manifest
+
+    def finish(batch: dict[str, Any]) -> dict[str, Any]:
+        # In a packed row, padding is segment 0; in other rows, padding has the pad id.
+        filled = (
+            batch["input_segment_ids"] > 0
+            if dataset.settings.layout == "packed"
+            else batch["input_ids"] != dataset.tokenizer.pad_id
+        )
+        mask = tf.cast(filled, tf.int32)
+        if dataset.settings.target == "class":  # tokens after the first separator are of the second text of a pair
+            ends = tf.cast(batch["input_ids"] == dataset.tokenizer.eos_id, tf.int32)
+            mask *= 1 + tf.cast(tf.cumsum(ends, axis=1, exclusive=True) > 0, tf.int32)
+        return batch | {"attention_mask": mask}
+
+    return finish
+
+
+def _lengths(datasets: Sequence[Opened]) -> dict[str, int]:
+    """Return the features that are lists of ids, and how many ids a row of each has."""
+    packed = datasets[0].manifest.settings.layout == "packed"
     lengths = {
         "input": max(one.input_length for one in datasets),
         "label": max(one.target_length for one in datasets),
     }
-    fill = {"input_ids": dataset.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
-    names = ["input_ids", "labels", *(_PACKED if dataset.settings.layout == "packed" else ())]
-    length = {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
+    names = ["input_ids", "labels", *(_PACKED if packed else ())]
+    return {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
+
+
+def _fills(datasets: Sequence[Opened]) -> dict[str, int]:
+    """Return what rows are filled up with where that is not 0."""
+    return {"input_ids": datasets[0].manifest.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
+
+
+def _ragged(datasets: Sequence[Opened]) -> bool:
+    """Return whether records may have fewer ids than a row."""
     own = {(one.manifest.settings.layout, one.input_length, one.target_length) for one in datasets}
-    ragged = len(own) > 1 or dataset.settings.layout == "ragged"
+    return len(own) > 1 or datasets[0].manifest.settings.layout == "ragged"
+
+
+def _parser(datasets: Sequence[Opened], *, text: Sequence[str]) -> Any:
+    """Return a function from `string[n]` to ids by name, int32[n, length], and to the byte features named in `text`."""
+    dataset, ragged, lengths, fills = datasets[0].manifest, _ragged(datasets), _lengths(datasets), _fills(datasets)
     single = [name for name in text if dataset.features[name].shape in ([1], [])]
     spec: dict[str, Any] = {
         name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
         if ragged
-        else tf.io.FixedLenFeature([length[name]], tf.int64)
-        for name in names
+        else tf.io.FixedLenFeature([length], tf.int64)
+        for name, length in lengths.items()
     }
     spec |= {
         name: tf.io.FixedLenFeature([], tf.string) if name in single else tf.io.RaggedFeature(tf.string)
@@ -42,23 +99,13 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str]) -> Any
     }
 
     def parse(records: Any) -> dict[str, Any]:
-        read = tf.io.parse_example(tf.ensure_shape(records, [rows]), spec)
+        read = tf.io.parse_example(records, spec)
         batch = {}
-        for name in names:
-            dense = read[name].to_tensor(fill.get(name, 0), shape=[rows, length[name]]) if ragged else read[name]
-            batch[name] = tf.ensure_shape(tf.cast(dense, tf.int32), [rows, length[name]])
+        for name, length in lengths.items():
+            dense = read[name].to_tensor(fills.get(name, 0), shape=[None, length]) if ragged else read[name]
+            batch[name] = tf.cast(dense, tf.int32)
         for name in text:
             batch[name] = read[name] if name in single else read[name].to_tensor("")
-        # In a packed row, padding is segment 0; in other rows, padding has the pad id.
-        filled = (
-            batch["input_segment_ids"] > 0
-            if dataset.settings.layout == "packed"
-            else batch["input_ids"] != fill["input_ids"]
-        )
-        batch["attention_mask"] = tf.cast(filled, tf.int32)
-        if dataset.settings.target == "class":  # tokens after the first separator are of the second text of a pair
-            ends = tf.cast(batch["input_ids"] == dataset.tokenizer.eos_id, tf.int32)
-            batch["attention_mask"] *= 1 + tf.cast(tf.cumsum(ends, axis=1, exclusive=True) > 0, tf.int32)
         return batch
 
     return parse

@@ -1,0 +1,108 @@
+"""The reader in C gives what TensorFlow's parser gives, for every layout, and leaves to it what is unusual."""
+
+import numpy as np
+import pytest
+from toy_dataset import write
+
+pytest.importorskip("tensorflow", reason="needs the extra train")
+import tensorflow as tf
+
+from t5prep.train.data import record_decoder, train_batches
+from t5prep.train.data.record_decoder import RecordDecoder
+
+pytestmark = pytest.mark.skipif(not record_decoder.available, reason="the package was built without a C compiler")
+
+SPEC = {"a": tf.io.FixedLenFeature([4], tf.int64), "b": tf.io.FixedLenFeature([2], tf.int64)}
+RAGGED = {name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for name in SPEC}
+LENGTHS = {"a": 4, "b": 2}
+
+
+def serialized(**features: list[int]) -> bytes:
+    lists = {name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids)) for name, ids in features.items()}
+    return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString(deterministic=True)
+
+
+def refuse(records: object) -> dict:
+    raise AssertionError("TensorFlow was asked")
+
+
+def exact(parse: object = refuse) -> RecordDecoder:
+    return RecordDecoder(lengths=LENGTHS, fills={}, exact=True, parse=parse)
+
+
+def by_tensorflow(records: list[bytes]) -> dict:
+    return {name: tf.cast(ids, tf.int32) for name, ids in tf.io.parse_example(records, SPEC).items()}
+
+
+@pytest.mark.parametrize("most", [2, 100, 128, 16_384, 250_112, 2**31])
+def test_ids_of_all_sizes_are_those_of_tensorflow(most: int) -> None:
+    random = np.random.default_rng(most)
+    draw = lambda n: random.integers(-100 if most > 2**20 else 0, most, n).tolist()  # noqa: E731
+    lengths = {"a": 61, "b": 9}
+    spec = {name: tf.io.FixedLenFeature([length], tf.int64) for name, length in lengths.items()}
+    records = [serialized(a=draw(61), b=draw(9), id=draw(3)) for _ in range(40)]
+    read = RecordDecoder(lengths=lengths, fills={}, exact=True, parse=refuse)(records)
+    for ids, expected in zip(read, tf.io.parse_example(records, spec).values(), strict=True):
+        assert np.array_equal(ids, tf.cast(expected, tf.int32))
+
+
+def test_short_rows_are_filled_up() -> None:
+    decoder = RecordDecoder(lengths=LENGTHS, fills={"b": -100}, exact=False, parse=refuse)
+    a, b = decoder([serialized(a=[7], b=[]), serialized(a=[1, 2, 3, 4], b=[-1, 300])])
+    assert a.tolist() == [[7, 0, 0, 0], [1, 2, 3, 4]]
+    assert b.tolist() == [[-100, -100], [-1, 300]]
+
+
+def test_a_record_that_another_program_wrote_is_read_by_tensorflow() -> None:
+    """Merged protocol buffers: the later list replaces the earlier one, as a map's entries do."""
+    records = [serialized(a=[1, 2, 3, 4], b=[1, 2]), serialized(a=[1, 2, 3, 4], b=[1, 2]) + serialized(a=[5, 6, 7, 8])]
+    a, b = exact(by_tensorflow)(records)
+    assert a.tolist() == by_tensorflow(records)["a"].numpy().tolist()
+    assert b.tolist() == [[1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"\x0a",
+        serialized(a=[1, 2, 3, 4]),
+        serialized(a=[1, 2, 3], b=[1, 2]),
+        serialized(a=[1] * 5, b=[1, 2]),
+        b"\x12" * 40,
+    ],
+    ids=["empty", "cut", "without b", "short", "long", "no record"],
+)
+def test_a_wrong_record_is_tensorflows_error(record: bytes) -> None:
+    with pytest.raises(tf.errors.OpError):
+        exact(by_tensorflow)([serialized(a=[1, 2, 3, 4], b=[1, 2]), record])
+
+
+def test_no_bytes_make_it_read_outside_a_record() -> None:
+    """Each record with one changed byte: the ids that TensorFlow reads, or TensorFlow is asked."""
+    random, whole = np.random.default_rng(0), serialized(a=[1, 200, 30_000, 4], b=[-100, 2], id=[5])
+    for _ in range(2000):
+        changed = np.frombuffer(whole, np.uint8).copy()
+        changed[random.integers(len(changed))] = random.integers(256)
+        record = changed[: random.integers(len(changed) - 3, len(changed) + 1)].tobytes()
+        asked: list[bytes] = []
+        read = exact(lambda records, asked=asked: asked.extend(records) or dict.fromkeys("ab", 0))([record])
+        if not asked:
+            assert all(np.array_equal(ids, by_tensorflow([record])[name]) for name, ids in zip("ab", read, strict=True))
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged"])
+def test_batches_are_those_of_tensorflows_parser(tmp_path, monkeypatch, layout: str) -> None:
+    places = [str(tmp_path / name) for name in ("one", "two")]
+    for place, count, length in zip(places, (41, 23), (12, 12 if layout == "padded" else 8), strict=True):
+        write(tmp_path / place, {"train": [count, 17]}, length=length, every=4)
+    data = places[:1] if layout == "padded" else places
+    for start in (0, 5):
+        options = {"global_batch": 6, "seed": 3, "start_step": start}
+        by_c = list(train_batches(data, **options).take(30).as_numpy_iterator())
+        monkeypatch.setattr(record_decoder, "available", False)
+        others = list(train_batches(data, **options).take(30).as_numpy_iterator())
+        monkeypatch.undo()
+        for one, other in zip(by_c, others, strict=True):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[name], other[name]) for name in one)
