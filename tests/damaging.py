@@ -123,7 +123,7 @@ def _descriptor(number: int) -> Iterator[list[str]]:
 def alone(folder: Path) -> Iterator[None]:
     """Refuse the network, workers, the TPU compiler and waiting; keep the cache in a folder; stop servers at once."""
     from pipelines import prepare
-    from t5prep.cli import _checks
+    from t5prep.cli._doctor import devices
     from t5prep.errors import UsageError
     from t5prep.plan import compiled
     from t5prep.sources import retry
@@ -146,7 +146,7 @@ def alone(folder: Path) -> Iterator[None]:
         patch.setattr(retry, "_sleep", lambda seconds: None)
         patch.setattr(prepare, "_pool", nobody)
         patch.setattr(compiled, "_run", stop)
-        patch.setattr(_checks, "_asked", lambda *_: {"error": "not asked here"})
+        patch.setattr(devices, "asked", lambda *_: {"error": "not asked here"})
         patch.setattr(threading.Event, "wait", _wait_of(threading.Event.wait))
         patch.setenv("HOME", str(folder))
         patch.setenv("T5PREP_CACHE", str(folder / "cache"))

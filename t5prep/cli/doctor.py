@@ -27,10 +27,11 @@ def command(tpu: str | None, bucket: str | None, zone: str, service_account: str
     Example:
       t5prep doctor --bucket gs://my-bucket
     """
-    from t5prep.cli import _checks
+    from t5prep.cli._doctor.examine import examine
+    from t5prep.cli._doctor.finding import healthy
 
     findings = []
-    for finding in _checks.examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
+    for finding in examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
         findings.append(finding)
         if as_json:
             continue
@@ -41,7 +42,7 @@ def command(tpu: str | None, bucket: str | None, zone: str, service_account: str
         )
         if finding.mend:
             click.echo(f"{'':<25}→ {finding.mend}")
-    healthy = _checks.healthy(findings)
+    well = healthy(findings)
     if as_json:
-        _output.print_json({"ok": healthy, "findings": [dataclasses.asdict(finding) for finding in findings]})
-    sys.exit(0 if healthy else 1)
+        _output.print_json({"ok": well, "findings": [dataclasses.asdict(finding) for finding in findings]})
+    sys.exit(0 if well else 1)

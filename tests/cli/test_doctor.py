@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from t5prep.cli import _checks, main
+from t5prep.cli import main
+from t5prep.cli._doctor import devices, packages, places
+from t5prep.cli._doctor.examine import examine
+from t5prep.cli._doctor.finding import Finding, healthy
 from t5prep.io import installation
 
 
@@ -27,11 +30,11 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("CLOUDSDK_CONFIG", "HF_HOME", "KAGGLE_CONFIG_DIR", "T5PREP_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(_checks, "_asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
+    monkeypatch.setattr(devices, "asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
 
 
-def _found(**asked: str) -> dict[str, _checks.Finding]:
-    return {one.what: one for one in _checks.examine(**asked)}
+def _found(**asked: str) -> dict[str, Finding]:
+    return {one.what: one for one in examine(**asked)}
 
 
 def _installed(monkeypatch: pytest.MonkeyPatch, requires: list[str], versions: dict[str, str]) -> None:
@@ -60,14 +63,14 @@ def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatc
     assert (found["extra train"].state, found["extra train"].mend) == ("absent", installation.install_command("train"))
     assert "transformers is missing" in found["extra train"].seen
     assert found["TensorFlow"].state == "absent"
-    assert not _checks.healthy(list(found.values()))
+    assert not healthy(list(found.values()))
     _installed(monkeypatch, requires, {"numpy": "2.1", "click": "8.1.7"})
     assert _found()["packages"].state == "ok"
 
 
 def test_an_old_python_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     _installed(monkeypatch, [], {})
-    monkeypatch.setattr(_checks.platform, "python_version", lambda: "3.10.4")
+    monkeypatch.setattr(packages.platform, "python_version", lambda: "3.10.4")
     assert _found()["Python"].state == "wrong"
 
 
@@ -98,43 +101,45 @@ def test_runners_come_with_what_gets_them(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_a_tpu_is_looked_at_chips_first(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(_checks.Path, "glob", lambda *_: iter(()))
-    monkeypatch.setattr(_checks, "_asked", lambda code, *_: asked.append(code) or {"version": "2.20.0", "devices": {}})
+    monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
+    monkeypatch.setattr(devices, "asked", lambda code, *_: asked.append(code) or {"version": "2.20.0", "devices": {}})
     assert _found()["TPU"].state == "absent"
     said = _found(tpu="local")["TPU"]
     assert said.state == "wrong"
     assert said.seen.startswith("no TPU chip on this machine (")
-    assert _checks._TPU not in asked  # libtpu would wait for an answer of the network
+    assert devices.TPU_CODE not in asked  # libtpu would wait for an answer of the network
     assert "--worker=all" in _found(tpu="mine")["TPU mine"].mend
 
 
 def test_a_tpu_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"versions": {"jax": "0.10.2"}, "devices": 4, "kind": "TPU v5 lite", "memory": 16 << 30, "loss": 5.0}
-    monkeypatch.setattr(_checks.Path, "glob", lambda *_: iter([Path("/dev/accel0")]))
-    monkeypatch.setattr(_checks, "_version", lambda name: "1.0")
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/accel0")]))
+    monkeypatch.setattr(devices, "version", lambda name: "1.0")
     monkeypatch.setattr(
-        _checks, "_asked", lambda code, *_: answer | {"version": "2.20.0"} if code == _checks._TPU else {"error": "x"}
+        devices,
+        "asked",
+        lambda code, *_: answer | {"version": "2.20.0"} if code == devices.TPU_CODE else {"error": "x"},
     )
     found = _found(tpu="local")
     assert found["TPU chips"].seen == "2 on this machine"
     assert found["TPU runtime"].seen == "jax 0.10.2"
     assert found["TPU"].seen == "4 devices (TPU v5 lite, 16.0 GiB each); a tiny step ran on them"
-    monkeypatch.setattr(_checks, "_asked", lambda *_: {"error": "in use by process 7"})
+    monkeypatch.setattr(devices, "asked", lambda *_: {"error": "in use by process 7"})
     found = _found(tpu="local")
     assert (found["TPU"].state, found["TPU"].seen) == ("wrong", "in use by process 7")
-    monkeypatch.setattr(_checks, "_version", lambda name: None)
-    assert _found(tpu="local")["libtpu"].mend == _checks.install_command("tpu")
+    monkeypatch.setattr(devices, "version", lambda name: None)
+    assert _found(tpu="local")["libtpu"].mend == installation.install_command("tpu")
 
 
 def test_a_small_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_checks, "ENOUGH_BYTES", 1 << 80)
+    monkeypatch.setattr(places, "ENOUGH_BYTES", 1 << 80)
     mend = _found()["disk of the cache"].mend
     assert mend == "t5prep cache clear tokenized"
     assert CliRunner().invoke(main, mend.split()[1:]).exit_code == 0
 
 
 def test_a_bucket_is_tried(bucket: str) -> None:
-    found = {one.what: one for one in _checks.examine(bucket=bucket)}
+    found = {one.what: one for one in examine(bucket=bucket)}
     assert {what for what in found if what.startswith("bucket: ")} >= {
         "bucket: list",
         "bucket: write",
@@ -146,9 +151,9 @@ def test_a_bucket_is_tried(bucket: str) -> None:
 
 def test_what_a_process_says_and_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert _checks._asked("print('talk'); print('{\"cores\": 4}')") == {"cores": 4}
-    assert _checks._asked("raise SystemExit('broken driver')") == {"error": "broken driver"}
-    assert _checks._asked("import os; os._exit(3)") == {"error": "it ended with code 3"}
+    assert devices.asked("print('talk'); print('{\"cores\": 4}')") == {"cores": 4}
+    assert devices.asked("raise SystemExit('broken driver')") == {"error": "broken driver"}
+    assert devices.asked("import os; os._exit(3)") == {"error": "it ended with code 3"}
 
 
 def test_every_line_of_text_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:

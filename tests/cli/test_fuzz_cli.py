@@ -95,7 +95,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No network, no Beam, no compiler, no waiting, no cache of the user's, nothing written where the tests stand."""
     from pipelines import prepare, train_tokenizer
-    from t5prep.cli import _checks
+    from t5prep.cli._doctor import devices
     from t5prep.plan import compiled
 
     def refuse(*_: object, **__: object) -> None:
@@ -117,7 +117,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "_pool", nobody)
     monkeypatch.setattr(train_tokenizer, "train", stop)
     monkeypatch.setattr(compiled, "_run", stop)
-    monkeypatch.setattr(_checks, "_asked", lambda *_: {"error": "not asked here"})
+    monkeypatch.setattr(devices, "asked", lambda *_: {"error": "not asked here"})
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "here").mkdir()

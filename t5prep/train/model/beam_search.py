@@ -29,67 +29,76 @@ def beam_search(step: Decoder, *, options: Generation) -> tuple[tf.Tensor, tf.Te
 
     Hypotheses without EOS end at the last position. scores: float32[batch, answers], normalized by length.
     """
-    length_penalty = options.length_penalty
-    batch, beams, length = step.batch, step.beams, step.length
-    pad, eos = step.config.pad_token_id, step.config.eos_token_id
-    places = tf.range(length)
+    end = tf.while_loop(
+        lambda *s: (s[0] < step.length) & tf.reduce_any(_Beams(*s).improvable),
+        lambda *s: _one_token_longer(_Beams(*s), step, options=options),
+        _start(step),
+    )
+    return end.finished[:, : options.answers], end.finished_score[:, : options.answers]
 
-    def one(*state: tf.Tensor) -> _Beams:
-        s = _Beams(*state)
-        previous = tf.where(
-            s.at == 0, step.config.decoder_start_token_id, tf.gather(s.running, tf.maximum(s.at - 1, 0), axis=2)
-        )
-        scores, cache = step(previous, s.cache, s.at)
-        vocabulary = scores.shape[-1]
-        allowed = forbid(
-            tf.reshape(tf.nn.log_softmax(scores), [batch * beams, vocabulary]),
-            tf.reshape(s.running, [batch * beams, length]),
-            s.at,
-            options=options,
-            eos=eos,
-            start=step.config.decoder_start_token_id,
-        )
-        total = tf.reshape(allowed, [batch, beams, vocabulary]) + s.running_score[..., None]
-        # Take 2 * beams candidates: at most one continuation of each beam is EOS, so at least `beams` of them continue.
-        score, index = tf.math.top_k(tf.reshape(total, [batch, beams * vocabulary]), k=2 * beams)
-        parent, token = index // vocabulary, index % vocabulary
-        tokens = tf.where(places == s.at, token[..., None], tf.gather(s.running, parent, batch_dims=1))
-        ends = (token == eos) | (s.at + 1 >= length)
 
-        running_score, going = tf.math.top_k(score + tf.cast(ends, tf.float32) * IMPOSSIBLE, k=beams)
-        order = tf.reshape(tf.gather(parent, going, batch_dims=1) + tf.range(batch)[:, None] * beams, [-1])
-
-        may_finish = ends & (tf.range(2 * beams) < beams) & s.improvable
-        by_length = score / tf.cast(s.at + 1, tf.float32) ** length_penalty
-        merged = tf.concat([s.finished_score, by_length + tf.cast(~may_finish, tf.float32) * IMPOSSIBLE], axis=1)
-        finished_score, best = tf.math.top_k(merged, k=beams)
-        is_finished = tf.gather(tf.concat([s.is_finished, may_finish], axis=1), best, batch_dims=1)
-
-        worst = tf.where(is_finished, tf.reduce_min(finished_score, axis=1, keepdims=True), IMPOSSIBLE)
-        possible = running_score[:, :1] / tf.cast(s.at + 1, tf.float32) ** length_penalty
-        return _Beams(
-            s.at + 1,
-            tf.gather(tokens, going, batch_dims=1),
-            running_score,
-            tf.gather(tf.concat([s.finished, tokens], axis=1), best, batch_dims=1),
-            finished_score,
-            is_finished,
-            s.improvable & tf.reduce_any(possible > worst, axis=1, keepdims=True),
-            reorder_cache(cache, order),
-        )
-
-    # All beams are equal at the start, so only the first one counts.
-    first = tf.tile(tf.constant([[0.0] + [IMPOSSIBLE] * (beams - 1)]), [batch, 1])
-    none = tf.fill([batch, beams, length], pad)
-    start = _Beams(
+def _start(step: Decoder) -> _Beams:
+    """Return the state before the first token. All beams are equal then, so only the first one counts."""
+    batch, beams = step.batch, step.beams
+    none = tf.fill([batch, beams, step.length], step.config.pad_token_id)
+    return _Beams(
         at=tf.zeros([], tf.int32),
         running=none,
-        running_score=first,
+        running_score=tf.tile(tf.constant([[0.0] + [IMPOSSIBLE] * (beams - 1)]), [batch, 1]),
         finished=none,
         finished_score=tf.fill([batch, beams], IMPOSSIBLE),
         is_finished=tf.zeros([batch, beams], tf.bool),
         improvable=tf.ones([batch, 1], tf.bool),
         cache=step.cache,
     )
-    end = tf.while_loop(lambda *s: (s[0] < length) & tf.reduce_any(_Beams(*s).improvable), one, start)
-    return end.finished[:, : options.answers], end.finished_score[:, : options.answers]
+
+
+def _one_token_longer(s: _Beams, step: Decoder, *, options: Generation) -> _Beams:
+    """Return the state after one more token: the best candidates without EOS run on, the best with it are finished."""
+    batch, beams = step.batch, step.beams
+    total, cache = _scores(s, step, options=options)
+    vocabulary = total.shape[-1]
+    # Take 2 * beams candidates: at most one continuation of each beam is EOS, so at least `beams` of them continue.
+    score, index = tf.math.top_k(tf.reshape(total, [batch, beams * vocabulary]), k=2 * beams)
+    parent, token = index // vocabulary, index % vocabulary
+    tokens = tf.where(tf.range(step.length) == s.at, token[..., None], tf.gather(s.running, parent, batch_dims=1))
+    ends = (token == step.config.eos_token_id) | (s.at + 1 >= step.length)
+
+    running_score, going = tf.math.top_k(score + tf.cast(ends, tf.float32) * IMPOSSIBLE, k=beams)
+    order = tf.reshape(tf.gather(parent, going, batch_dims=1) + tf.range(batch)[:, None] * beams, [-1])
+
+    may_finish = ends & (tf.range(2 * beams) < beams) & s.improvable
+    by_length = score / tf.cast(s.at + 1, tf.float32) ** options.length_penalty
+    merged = tf.concat([s.finished_score, by_length + tf.cast(~may_finish, tf.float32) * IMPOSSIBLE], axis=1)
+    finished_score, best = tf.math.top_k(merged, k=beams)
+    is_finished = tf.gather(tf.concat([s.is_finished, may_finish], axis=1), best, batch_dims=1)
+
+    worst = tf.where(is_finished, tf.reduce_min(finished_score, axis=1, keepdims=True), IMPOSSIBLE)
+    possible = running_score[:, :1] / tf.cast(s.at + 1, tf.float32) ** options.length_penalty
+    return _Beams(
+        s.at + 1,
+        tf.gather(tokens, going, batch_dims=1),
+        running_score,
+        tf.gather(tf.concat([s.finished, tokens], axis=1), best, batch_dims=1),
+        finished_score,
+        is_finished,
+        s.improvable & tf.reduce_any(possible > worst, axis=1, keepdims=True),
+        reorder_cache(cache, order),
+    )
+
+
+def _scores(s: _Beams, step: Decoder, *, options: Generation) -> tuple[tf.Tensor, Cache]:
+    """Return the score of each running hypothesis with each next token, float32[batch, beams, vocabulary]."""
+    start = step.config.decoder_start_token_id
+    previous = tf.where(s.at == 0, start, tf.gather(s.running, tf.maximum(s.at - 1, 0), axis=2))
+    scores, cache = step(previous, s.cache, s.at)
+    vocabulary, rows = scores.shape[-1], step.batch * step.beams
+    allowed = forbid(
+        tf.reshape(tf.nn.log_softmax(scores), [rows, vocabulary]),
+        tf.reshape(s.running, [rows, step.length]),
+        s.at,
+        options=options,
+        eos=step.config.eos_token_id,
+        start=start,
+    )
+    return tf.reshape(allowed, [step.batch, step.beams, vocabulary]) + s.running_score[..., None], cache
