@@ -171,7 +171,7 @@ def begin_loading() -> None:
     # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        multiprocessing.set_forkserver_preload(["pipelines.worker_steps"])
+        multiprocessing.set_forkserver_preload(["pipelines.preloaded"])
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

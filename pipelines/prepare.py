@@ -110,11 +110,11 @@ def prepare(
             )
             with output_folder.scratch(out) as scratch:
                 work = PrepareBlock(job, str(kept or ""), scratch, fresh)
-                disk_estimate.check(work, source=source, out=out)
                 with (
                     failures.explained(runner, out=out),
                     _pool(work, source=source, workers=shared.workers) as processes,
                 ):
+                    disk_estimate.check(work, source=source, out=out)  # while the workers load
                     local_run.run(work, finish, shared=shared, pool_name=processes)
         else:
             work = PrepareBlock(job)

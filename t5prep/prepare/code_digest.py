@@ -3,7 +3,7 @@
 import ast
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import t5prep
@@ -30,12 +30,18 @@ def digest(sources: Iterable[str | bytes]) -> str:
     """
     hasher = hashlib.blake2b(digest_size=16)
     for source in sources:
-        tree = ast.parse(source)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-                del node.body[0]
-        hasher.update(ast.dump(tree).encode() + b"\0")
+        hasher.update(_statements(source) + b"\0")
     return hasher.hexdigest()
+
+
+@functools.cache
+def _statements(source: str | bytes) -> bytes:
+    """Return what a source does, without its comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree).encode()
 
 
 @functools.cache
@@ -66,14 +72,16 @@ def _decides(name: str) -> bool:
     return name.startswith(_FOLDERS) and _path(name).exists()
 
 
-def _imports(source: str | bytes) -> Iterator[str]:
-    """Yield the name of everything that a source imports, module or not."""
+@functools.cache
+def _imports(source: str | bytes) -> list[str]:
+    """Return the name of everything that a source imports, module or not."""
+    names = list[str]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return names
 
 
 @functools.cache
