@@ -23,6 +23,7 @@ from t5prep.io.progress import Progress
 @click.option("--format", "kind", default="", help="csv, tsv, jsonl, parquet or text, where the name does not say it.")
 @click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
+@click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
 @click.option("--limit", type=click.IntRange(min=1), help="Answer only so many rows.")
 @_generation.long
 @_device.which
@@ -61,7 +62,7 @@ def command(file: str, model: str, out: Path | None, to: str, **given: Any) -> N
     kind = given.pop("kind") or ("jsonl" if given.pop("jsonl") else "")
     given.pop("jsonl", None)
     reading = predict_source.Reading(
-        format=kind, **{name: given.pop(name) for name in ("task", "as_text", "encoding", "limit")}
+        format=kind, **{name: given.pop(name) for name in ("task", "as_text", "encoding", "records", "limit")}
     )
     given["long"] = given["long"] or ""
     with contextlib.ExitStack() as stack:

@@ -25,12 +25,16 @@ _MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """Hold how rows are read: their task (of several), whether as plain texts, format ("" by file name), how many."""
+    """Hold how rows are read: their task (of several), whether as plain texts, format ("" by file name), how many.
+
+    `records` is the path to the rows of JSON documents, "" for rows by themselves.
+    """
 
     task: str = ""
     as_text: bool = False
     format: str = ""
     encoding: str = "utf-8"
+    records: str = ""
     limit: int | None = None
 
 
@@ -112,7 +116,7 @@ class Asking:
         if isinstance(given, str) or Path(given.uri).is_dir():
             given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
         self.source, self._reading = given, reading
-        self.rows = Rows(given, asking, kind=reading.format, encoding=reading.encoding)
+        self.rows = Rows(given, asking, kind=reading.format, encoding=reading.encoding, records=reading.records)
         self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
         self.predictor = Predictor(
             self.opened, asking=self.rows.asking, manifest=manifest, generation=generation, **options

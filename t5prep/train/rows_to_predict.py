@@ -151,11 +151,14 @@ class Rows:
     """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
 
     `columns` are the names of the first file's, `note` is a message for the user about how rows are read ("" for none).
-    Raises SourceError for a table without the needed columns, UsageError for an unknown format.
+    Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
+    format.
     """
 
-    def __init__(self, source: Resolved, asking: Asking, *, kind: str = "", encoding: str = "utf-8") -> None:
-        self._source, self._kind, self._encoding = source, kind, encoding
+    def __init__(
+        self, source: Resolved, asking: Asking, *, kind: str = "", encoding: str = "utf-8", records: str = ""
+    ) -> None:
+        self._source, self._kind, self._encoding, self._records = source, kind, encoding, records
         self._files = _without_targets(source.files, asking.pairs)
         if not self._files:
             raise SourceError(f"{source.uri} has no files that rows could be read from.")
@@ -201,7 +204,10 @@ class Rows:
         of_pair = any(named.endswith(ending) for pair in self._asking.pairs for ending in pair)
         says = named.endswith(tuple(formats.SUFFIXES))
         kind = self._kind or ("" if says else "text" if of_pair or named == STDIN else self._asking.format)
-        yield from blocks.scan(file, formats.detect(file.name, kind=kind, encoding=self._encoding))
+        form = formats.detect(file.name, kind=kind, encoding=self._encoding)
+        if self._records and form.kind != "jsonl":
+            raise SourceError(f"--records is for JSON documents, and {file.name} is {form.kind}.")
+        yield from blocks.scan(file, dataclasses.replace(form, records=self._records))
 
     def _question(self, row: Row, *, place: str) -> Question:
         if row.record is None:

@@ -96,6 +96,17 @@ def test_what_is_asked_is_what_the_task_prepares(copies: None, tmp_path: Path) -
         assert one.lost == one.tokens - 63  # 255 + 256 of 512 in the small: a marker stands for what was cut
 
 
+def test_rows_inside_a_json_document(copies: None, tmp_path: Path) -> None:
+    rows = [{"Id": str(i), "Title": f"why {i}", "Body": "b"} for i in range(3)]
+    document = tmp_path / "rows.json"
+    document.write_text(json.dumps({"version": 1, "data": [{"items": rows[:2]}, {"items": rows[2:]}]}))
+    answers = asked("so_quality", document, reading=Reading(records="data[].items[]"))
+    assert [(one.id, one.input) for one in answers] == [(str(i), f"quality: why {i} b") for i in range(3)]
+    table = preparing.write_csv(tmp_path / "rows.csv", rows)
+    with pytest.raises(SourceError, match=r"--records is for JSON documents, and rows\.csv is csv"):
+        asked("so_quality", table, reading=Reading(records="data[]"))
+
+
 @pytest.mark.parametrize("how", ["csv.gz", "tsv", "jsonl", "parquet", "utf-16", "cp1252", "directory", "piped", "json"])
 def test_whatever_prepare_reads(copies: None, tmp_path: Path, how: str) -> None:
     rows = [{"Id": str(i), "Title": f"café {i}", "Body": "b"} for i in range(5)]
