@@ -40,7 +40,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Where CI has installed everything, a test that skips is a test that does not run: a failure."""
+    """List the files with a skipped test in the file `T5PREP_SKIPPED`; with `T5PREP_NO_SKIPS`, a skip is a failure.
+
+    CI runs the tests as a new user does, installs what a user may lack, and then runs the listed files again: there, a
+    test that skips is a test that never runs.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("T5PREP_NO_SKIPS") and reporter and reporter.stats.get("skipped") and exitstatus == 0:
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if listed := os.environ.get("T5PREP_SKIPPED"):
+        files = sorted({report.nodeid.partition("::")[0] for report in skipped})
+        Path(listed).write_text("".join(f"{file}\n" for file in files), encoding="utf-8")
+    if os.environ.get("T5PREP_NO_SKIPS") and skipped and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
