@@ -1,6 +1,6 @@
 """Is a run that is killed with -9 again and again the same run? Losses of every step, bit by bit, and on other layouts.
 
-    python -m tests.benchmarks.bench_kills [--kills 20] [--steps 60]
+    python -m tests.benchmarks.bench_kills [--kills 20] [--steps 200]
 
 A toy run is made without a disturbance, with dropout; then again, killed so often, half of the times where a checkpoint
 was just begun or completed. The losses must be equal. Then without dropout, where every start has another layout (1 device,
@@ -88,7 +88,7 @@ def main(kills: int, steps: int, seed: int) -> None:
             assert expected.keys() == found.keys() == set(range(1, steps + 1))
             apart = max(abs(expected[step] - found[step]) for step in expected)
             result["same layout, largest difference" if len(layouts) == 1 else "other layouts"] = apart
-        print(json.dumps(result))
+            print(json.dumps(result), flush=True)
         if result["same layout, largest difference"] != 0 or result["other layouts"] > 1e-5:  # type: ignore[operator]
             raise SystemExit(1)
 
