@@ -14,6 +14,7 @@ import tensorflow as tf
 from t5prep.train.model.attention import attend, relative_bias, split_heads
 from t5prep.train.model.layer_loop import loop_over_layers
 from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, rms_norm
+from t5prep.train.model.slices import slices_of
 from t5prep.train.model.t5_config import ModelConfig
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
@@ -194,16 +195,16 @@ def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype:
 def unstack_layers(stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = _PARTS) -> list[LayerWeights]:
     """Return each layer's own slices of `stacked_weights`, like `in_parts`; `parts` hold several weights of a layer.
 
-    Each variable is unstacked once, so its gradient is one concatenation, into which each product writes its part.
-    Slices of slices would be stacked twice, and slicing layer by layer would add up padded gradients.
+    Each variable is cut once, so its gradient is one array. Slices of slices would be stacked twice, and slicing layer
+    by layer would add up padded gradients.
     """
     layers = []
     for name, whole in stacked.items():
         if name in parts:
-            each = tf.unstack(tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]))
+            each = slices_of(tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]))
             layers.append([each[i : i + whole.shape[1]] for i in range(0, len(each), whole.shape[1])])
         else:
-            layers.append(tf.unstack(whole))
+            layers.append(slices_of(whole))
     return [dict(zip(stacked, values, strict=True)) for values in zip(*layers, strict=True)]
 
 

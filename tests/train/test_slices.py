@@ -1,0 +1,25 @@
+"""Slices of a stack are its slices, and their gradients come back in one array."""
+
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="needs the extra train")
+np = pytest.importorskip("numpy")
+
+from t5prep.train.model.slices import slices_of  # noqa: E402
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_gradient_of_each_slice_is_in_its_place(size, compiled):
+    rng = np.random.default_rng(0)
+    stacked, factors = (tf.constant(rng.normal(size=(size, 3, 2)).astype(np.float32)) for _ in range(2))
+
+    def run(stacked: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(stacked)
+            slices = slices_of(stacked)
+            total = tf.add_n([tf.reduce_sum(own * factors[number] * own) for number, own in enumerate(slices)])
+        return tape.gradient(total, stacked)
+
+    found = tf.function(run, jit_compile=True)(stacked) if compiled else run(stacked)
+    np.testing.assert_allclose(found, 2 * stacked * factors, rtol=1e-6)
