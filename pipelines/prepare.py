@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipelines import cost_estimate, disk_estimate, engines, failures, local_run, pool, staging
 from pipelines.cost_estimate import Price
@@ -31,6 +31,7 @@ from t5prep.prepare import (
     task_settings,
 )
 from t5prep.prepare.block_totals import BlockTotals
+from t5prep.prepare.earlier_texts import EarlierTexts
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import search
 from t5prep.prepare.shard_totals import ShardTotals
@@ -74,48 +75,23 @@ def prepare(
     engines.require(runner, arguments=arguments, out=out)
     loaded = loading.load(tokenizer)
     task = task or registry.get(settings.task)
-    chosen = task.choose(settings.options)
-    settings = task_settings.complete(settings, chosen)
-    source = source_check.without_documents(source, kind=settings.format or chosen.task.corpus.format)
-    settings = source_check.with_label_names(settings, source=source)
-    chosen = task.choose(settings.options)
-    settings = task_settings.with_tokenizer(settings, chosen, loaded)
-    source_check.check(settings, chosen, source=source, tokenizer=loaded)
-    settings = split_counts.resolved(settings, chosen, source=source)
+    settings, source = _completed(settings, task, source=source, tokenizer=loaded)
     if loaded.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
-    against = None
-    if settings.decontaminate:
-        sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
-        against = evaluation_leaks.collect(sets, words=settings.decontaminate_words)
     if runner == "dataflow" and settings.dedup == "near":
         staging.refuse_local(settings.dedup_against)
-    datasets = {data: earlier_records.open_dataset(data, settings, loaded) for data in settings.dedup_against}
-    earlier = {data: earlier_records.all_of(data, dataset, loaded) for data, dataset in datasets.items()}
-    texts = earlier_texts.collect(earlier) if earlier and settings.dedup == "exact" else None
+    against = _compared(settings, loaded)
     output_folder.refuse_inside(out, source=source.uri)
     same = _identity(settings, task, source, loaded)
     with overwriting.claimed(out, same=same, overwrite=overwrite) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = staging.shared(source, folder=folder)
-        aside: dict[str, Any] = {"against": against, "earlier": texts}
+        aside: dict[str, Any] = {"against": against.leaks, "earlier": against.earlier}
         job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder, **aside)
-        digests = {data: dataset.digest for data, dataset in datasets.items()}
-        finish = Finish(job, dataclasses.replace(source, files=()), out, digests)
+        finish = Finish(job, dataclasses.replace(source, files=()), out, against.digests)
         if runner == "local":
-            count = _workers_for(source) if workers is None else workers
-            shared = memory_budget.share(
-                memory or byte_sizes.parse(memory_budget.DEFAULT, name="--memory"), workers=count
-            )
-            with output_folder.scratch(out) as scratch:
-                work = PrepareBlock(job, str(kept or ""), scratch, fresh)
-                with (
-                    failures.explained(runner, out=out),
-                    _pool(work, source=source, workers=shared.workers) as processes,
-                ):
-                    disk_estimate.check(work, source=source, out=out)  # while the workers load
-                    local_run.run(work, finish, shared=shared, pool_name=processes)
+            _run_here(finish, source=source, kept=kept, fresh=fresh, workers=workers, memory=memory)
         else:
             work = PrepareBlock(job)
             if price or runner != "prism":
@@ -123,6 +99,57 @@ def prepare(
             size = sum(file.bytes for file in source.files)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
         return manifest.load(out)
+
+
+def _completed(
+    settings: Settings, task: Definition, *, source: Resolved, tokenizer: Tokenizer
+) -> tuple[Settings, Resolved]:
+    """Return the settings with all that follows from task, source and tokenizer, and the source's files with rows.
+
+    Raises UsageError where they do not go together.
+    """
+    chosen = task.choose(settings.options)
+    settings = task_settings.complete(settings, chosen)
+    source = source_check.without_documents(source, kind=settings.format or chosen.task.corpus.format)
+    settings = source_check.with_label_names(settings, source=source)
+    chosen = task.choose(settings.options)
+    settings = task_settings.with_tokenizer(settings, chosen, tokenizer)
+    source_check.check(settings, chosen, source=source, tokenizer=tokenizer)
+    return split_counts.resolved(settings, chosen, source=source), source
+
+
+class _Compared(NamedTuple):
+    """Hold what rows are compared with: evaluation sets, the texts of earlier datasets, and those datasets' digests."""
+
+    leaks: evaluation_leaks.Leaks | None
+    earlier: EarlierTexts | None
+    digests: dict[str, str]
+
+
+def _compared(settings: Settings, tokenizer: Tokenizer) -> _Compared:
+    """Read what the settings compare rows with. Raises UsageError for a dataset that cannot be compared with."""
+    leaks = texts = None
+    if settings.decontaminate:
+        sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
+        leaks = evaluation_leaks.collect(sets, words=settings.decontaminate_words)
+    datasets = {data: earlier_records.open_dataset(data, settings, tokenizer) for data in settings.dedup_against}
+    earlier = {data: earlier_records.all_of(data, dataset, tokenizer) for data, dataset in datasets.items()}
+    if earlier and settings.dedup == "exact":
+        texts = earlier_texts.collect(earlier)
+    return _Compared(leaks, texts, {data: dataset.digest for data, dataset in datasets.items()})
+
+
+def _run_here(
+    finish: Finish, *, source: Resolved, kept: Path | None, fresh: bool, workers: int | None, memory: int | None
+) -> None:
+    """Run a staged job on this machine, within a budget of memory and after a look at the disk."""
+    count = _workers_for(source) if workers is None else workers
+    shared = memory_budget.share(memory or byte_sizes.parse(memory_budget.DEFAULT, name="--memory"), workers=count)
+    with output_folder.scratch(finish.out) as scratch:
+        work = PrepareBlock(finish.job, str(kept or ""), scratch, fresh)
+        disk_estimate.check(work, source=source, out=finish.out)
+        with failures.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
+            local_run.run(work, finish, shared=shared, pool_name=name)
 
 
 def _workers_for(source: Resolved) -> int:
