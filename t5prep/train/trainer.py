@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.tokens.tokenizer import Tokenizer
@@ -32,7 +30,7 @@ from t5prep.train.evaluations import Evaluations
 from t5prep.train.loop import Stepper
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import adapter_layouts, parameters
-from t5prep.train.model.weights import draw
+from t5prep.train.model.weights import Array, draw
 from t5prep.train.profiling import StepProfile
 from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.runtime import compiling, hosts
@@ -161,9 +159,7 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     return Result(config.out, now, best, evaluations.of_best(weights), loop.stopped_early)
 
 
-def _start(
-    config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
-) -> tuple[Config, dict[str, np.ndarray]]:
+def _start(config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]) -> tuple[Config, dict[str, Array]]:
     """Return the model's shape and its initial weights. Raises TokenizerError where the data has another tokenizer."""
     shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size, classes=manifests[0].class_names)
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:

@@ -41,8 +41,8 @@ def attend_by_rows(
             common = tf.transpose(tf.reduce_sum(wide * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])
             drops = None if dropped is None else tf.transpose(dropped[..., 0], [0, 2, 1])
             loop = _Backward(biases, mask, tf.cast(wide, query.dtype), highest, common, drops)
-            of_biases, (of_query, of_key, of_value) = loop.run(query, key, value, of_biases)
-            return of_query, of_key, of_value, *of_biases
+            sums_of_biases, (of_query, of_key, of_value) = loop.run(query, key, value, of_biases)
+            return of_query, of_key, of_value, *sums_of_biases
 
         return [attended, *(tf.identity(bias) for bias in biases)], gradient
 

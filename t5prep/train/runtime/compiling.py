@@ -120,5 +120,5 @@ def compile_shapes(
         program = programs[batch["input_ids"].shape[1], batch["labels"].shape[1]]
         return program(weights, slots, number, batch, rate, copies)
 
-    step = StepWithCopies(run if len(programs) > 1 else longest.run, longest.copies)
-    return dataclasses.replace(longest, run=step), layout
+    with_copies = StepWithCopies(run if len(programs) > 1 else longest.run, longest.copies)
+    return dataclasses.replace(longest, run=with_copies), layout
