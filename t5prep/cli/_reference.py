@@ -100,7 +100,8 @@ def _table(
             continue
         name = ", ".join(parameter.opts)
         kind = _kind(parameter)
-        help_text, _, written = (parameter.help or "").removesuffix(".").removesuffix("]").partition(" [default: ")
+        help_text, has_default, written = (parameter.help or "").removesuffix(".").partition(" [default: ")
+        written = written.removesuffix("]") if has_default else ""
         default = "each task's" if parameter.name in (without_default or ()) else written or _default(parameter)
         rows.append(f"| `{name}{' ' + kind if kind else ''}` | {_cell(help_text)} | {_cell(default)} |")
     return "\n".join(rows) + "\n" if len(rows) > 2 else ""
