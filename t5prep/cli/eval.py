@@ -49,25 +49,11 @@ def command(
     Example:
       t5prep eval --model runs/sample --data data/sample --split validation --split train
     """
-    _device.need_tensorflow()
+    import t5prep
     from t5prep.io import atomic_files
-    from t5prep.train.evaluate_all import evaluate_all, mean_of
-    from t5prep.train.model.generation import Generation
 
-    generation = Generation(**_generation.taken(given))
-    checkpoint, scored = evaluate_all(
-        model,
-        data=data,
-        splits=splits,
-        which=which,
-        worst=WORST,
-        generation=generation,
-        **given,
-    )
-    each = [result.as_dict(scores=scores) for result in scored]
-    whole: dict[str, Any] = {"checkpoint": checkpoint, **each[0]}
-    if len(each) > 1:
-        whole = {"checkpoint": checkpoint, "metrics": mean_of(scored), "evaluations": each}
+    found = t5prep.evaluate(model, data=data, split=splits, checkpoint=which, worst=WORST, **given)
+    whole = found.to_json(scores=scores)
     if file:
         atomic_files.write_whole(
             Path(file), (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode(), option="--predictions"
@@ -75,10 +61,10 @@ def command(
     if as_json:
         _output.print_json(whole)
         return
-    for result in scored:
-        if len(scored) > 1:
+    for result in found.each or [found]:
+        if found.each:
             click.echo(f"\n{result.data}, {result.split}")
-        _scores.print_metrics(result.evaluation.metrics)
-        for wrong in result.evaluation.worst[:5]:
+        _scores.print_metrics(result.metrics)
+        for wrong in result.worst[:5]:
             click.echo(f"\n{wrong.id}: {wrong.prediction} and not {wrong.target}, loss {wrong.loss:.2f}")
             click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

@@ -46,52 +46,36 @@ def command(file: str, model: str, out: Path | None, to: str, **given: Any) -> N
       t5prep predict questions.csv --model runs/sample --out answers.csv
       echo "quality: How do I sort a list?" | t5prep predict --model runs/sample --as-text
     """
-    _device.need_tensorflow()
+    import t5prep
     from t5prep.errors import UsageError
-    from t5prep.train import predict_formats, predict_source
-    from t5prep.train.model.generation import Generation
+    from t5prep.train import predict_formats
 
     if given.pop("as_json"):
         if to not in ("", "json"):
             raise UsageError(f"--json and --to {to}: the answers are written once. Leave one of them out.")
         to = "json"
-    to = to or (predict_formats.of_name(out.name) if out and out.suffix else "text")
-    predict_formats.Writer(to)
-    fresh, answers, scores = (given.pop(name) for name in ("fresh", "answers", "scores"))
-    generation = Generation(**_generation.taken(given), answers=answers, scores=scores or answers > 1)
-    kind = given.pop("kind") or ("jsonl" if given.pop("jsonl") else "")
-    given.pop("jsonl", None)
-    reading = predict_source.Reading(
-        format=kind, **{name: given.pop(name) for name in ("task", "as_text", "encoding", "records", "limit")}
-    )
-    given["long"] = given["long"] or ""
-    with contextlib.ExitStack() as stack:
-        source: Any = file
-        if file == "-":
-            if sys.stdin.isatty():
-                _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
-            source = stack.enter_context(predict_source.piped(sys.stdin.buffer))
-        asking = predict_source.Asking(model, source, reading=reading, generation=generation, **given)
-        if asking.note:
-            _output.say(asking.note)
-        progress = Progress("answered", total=sum(one.bytes for one in asking.source.files))
-        stack.callback(progress.close)
+    predict_formats.Writer(to or predict_formats.of_name(out.name if out else ""))  # refused before a model is opened
+    fresh = given.pop("fresh")
+    given["format"] = given.pop("kind") or ("jsonl" if given["jsonl"] else "")
+    given["scores"] |= given["answers"] > 1
+    given["checkpoint"], given["long"] = given.pop("which"), given["long"] or ""
+    del given["jsonl"]
+    if file == "-" and sys.stdin.isatty():
+        _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
+    predictions = t5prep.predict(model, sys.stdin.buffer if file == "-" else file, **given)
+    if predictions.note:
+        _output.say(predictions.note)
+    with contextlib.closing(Progress("answered", total=predictions.bytes)) as progress:
 
         def watch(some: list[Any]) -> None:
             progress.add(bytes=sum(len(one.input) for one in some), rows=len(some))
 
         if out:
-            begun = predict_source.to_file(asking, out, to=to, fresh=fresh, watch=watch)
+            begun = predictions.write(out, to=to, fresh=fresh, watch=watch)
         else:
-            writer = predict_formats.Writer(to, columns=asking.columns, scores=scores)
-            click.echo(writer.begin(), nl=False)
-            for some in asking.answers():
-                click.echo(writer.some(some), nl=False)
-                watch(some)
-            click.echo(writer.end(), nl=False)
-        progress.close()
-        for sentence in asking.sentences():
-            _output.say(sentence)
-        if out:
-            went_on = f" ({begun:,} of them written before)" if begun else ""
-            _output.say(f"{out}: {_output.number_of(asking.counts.rows, 'answer')}{went_on}")
+            predictions.write_to(sys.stdout, to=to or "text", watch=watch)
+    for sentence in predictions.sentences():
+        _output.say(sentence)
+    if out:
+        went_on = f" ({begun:,} of them written before)" if begun else ""
+        _output.say(f"{out}: {_output.number_of(predictions.counts.rows, 'answer')}{went_on}")

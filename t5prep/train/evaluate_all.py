@@ -1,6 +1,5 @@
 """Score several splits of several datasets in one call, and find a run's own datasets from any folder."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,19 +17,6 @@ class Scored(NamedTuple):
     data: str
     split: str
     evaluation: Evaluation
-
-    def as_dict(self, *, scores: bool = False) -> dict[str, Any]:
-        """Return it as a dict for JSON; `scores` keeps each prediction's own scores."""
-        predictions = self.evaluation.predictions
-        if not scores:
-            predictions = [{name: value for name, value in one.items() if name != "scores"} for one in predictions]
-        return {
-            "data": self.data,
-            "split": self.split,
-            "metrics": self.evaluation.metrics,
-            "predictions": predictions,
-            "worst": [dataclasses.asdict(one) for one in self.evaluation.worst],
-        }
 
 
 def evaluate_all(

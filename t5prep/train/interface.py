@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import json
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from t5prep.errors import UsageError
 from t5prep.sources import RawFile, Resolved
@@ -17,7 +18,7 @@ from t5prep.train.rows_to_predict import STDIN
 
 if TYPE_CHECKING:
     from t5prep.train.evaluate import Worst
-    from t5prep.train.predict import Answer
+    from t5prep.train.predict_source import Predictions
     from t5prep.train.trainer import Result
 
 
@@ -27,17 +28,37 @@ class Scores:
 
     `checkpoint` is the one that was scored. `metrics` holds numbers by name (`loss`, `accuracy`, the task's own); for a
     task with classes also `labels` and `confusion`. `predictions` has a dict for each record (`id`, `prediction`,
-    `references`, ...), and `worst` the wrong answers with the highest losses.
+    `references`, `scores`), and `worst` the wrong answers with the highest losses. Of several splits or datasets, `metrics`
+    are the means, and `each` holds the scores of each one; `predictions` and `worst` are theirs.
     """
 
     checkpoint: str
     metrics: dict[str, Any]
     predictions: list[dict[str, Any]]
     worst: list["Worst"]
+    data: str = ""
+    split: str = ""
+    each: list["Scores"] = dataclasses.field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `t5prep eval --json` prints."""
-        return {**dataclasses.asdict(self)}
+    def to_json(self, *, scores: bool = False) -> dict[str, Any]:
+        """Return what `t5prep eval --json` prints. `scores`: with those of each prediction."""
+        whole = {"checkpoint": self.checkpoint}
+        if self.each:
+            return {**whole, "metrics": self.metrics, "evaluations": [one._own(scores) for one in self.each]}
+        return {**whole, **self._own(scores)}
+
+    def _own(self, scores: bool) -> dict[str, Any]:
+        """Return one split's part of the JSON."""
+        left_out = () if scores else ("scores",)
+        return {
+            "data": self.data,
+            "split": self.split,
+            "metrics": self.metrics,
+            "predictions": [
+                {name: value for name, value in one.items() if name not in left_out} for one in self.predictions
+            ],
+            "worst": [dataclasses.asdict(one) for one in self.worst],
+        }
 
 
 def configuration(
@@ -112,8 +133,8 @@ def train(
 def evaluate(
     model: str,
     *,
-    data: str = "",
-    split: str = "validation",
+    data: str | Sequence[str] = (),
+    split: str | Sequence[str] = "validation",
     checkpoint: str = "best",
     batch: int = 32,
     limit: int = 0,
@@ -125,12 +146,12 @@ def evaluate(
     gpus: bool = False,
     **generation: Any,
 ) -> Scores:
-    """Score a model on every record of a split, once.
+    """Score a model on every record of a split, or of several splits and datasets, once.
 
     Args:
         model: A run, a Hugging Face directory, or a Hub name.
-        data: A prepared dataset; for a run it may be left out, and its training dataset is used.
-        split: The split to score.
+        data: A prepared dataset, or several; for a run it may be left out, and all that it was trained on are used.
+        split: The split to score, or several.
         checkpoint: Of a run: "best", "last", or a step's number.
         batch: Rows in one batch, over all devices.
         limit: Score only this many records, the first ones; 0 is all.
@@ -144,7 +165,7 @@ def evaluate(
             `t5prep.train.model.generation.Generation`.
 
     Returns:
-        Scores: checkpoint, metrics, predictions, worst.
+        Scores: checkpoint, metrics, predictions, worst; of several splits or datasets also `each`.
 
     Raises:
         T5prepError: In one sentence: a model, dataset or split is missing, or they do not fit together.
@@ -154,14 +175,16 @@ def evaluate(
         print(scores.metrics["accuracy"], scores.worst[0].prediction)
     """
     need_tensorflow()
-    from t5prep.train import evaluate as evaluation
+    from t5prep.train.evaluate_all import evaluate_all, mean_of
     from t5prep.train.model.generation import Generation
 
-    loaded = evaluation.load(model, which=checkpoint, tpu=tpu, gpus=gpus)
-    scored = evaluation.evaluate(
-        loaded,
-        data=data,
-        split=split,
+    name, scored = evaluate_all(
+        model,
+        data=[data] if isinstance(data, str) else data,
+        splits=[split] if isinstance(split, str) else split,
+        which=checkpoint,
+        tpu=tpu,
+        gpus=gpus,
         batch=batch,
         limit=limit,
         tokenizer=tokenizer,
@@ -170,35 +193,52 @@ def evaluate(
         dtype=dtype,
         generation=Generation(**generation),
     )
-    return Scores(loaded.opened.name, scored.metrics, scored.predictions, scored.worst)
+    each = [
+        Scores(name, own.metrics, own.predictions, own.worst, data=place, split=split) for place, split, own in scored
+    ]
+    if len(each) == 1:
+        return each[0]
+    return Scores(name, mean_of(scored), [], [], each=each)
 
 
 def predict(
     model: str,
-    rows: str | Path | Iterable[str] | Iterable[Mapping[str, Any]],
+    rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, Any]],
     *,
     task: str = "",
+    as_text: bool = False,
+    format: str = "",
+    encoding: str = "utf-8",
+    records: str = "",
+    limit: int | None = None,
+    long: str = "",
     checkpoint: str = "best",
     batch: int = 16,
-    long: str = "",
-    limit: int | None = None,
     tokenizer: str = "",
     tpu: str | None = None,
     gpus: bool = False,
     **generation: Any,
-) -> list["Answer"]:
+) -> "Predictions":
     """Answer rows with a trained model, one answer for each row, in order.
+
+    Rows are answered while one iterates over what is returned, or calls its `write`, and nothing is kept of earlier
+    answers: a source of any size fits.
 
     Args:
         model: A run, a Hugging Face directory, or a Hub name.
-        rows: A source as `t5prep.prepare` reads it (a table with the columns of the model's task, without the target), the
-            same rows as dicts, or a list of texts, which are used unchanged as inputs and include the task's prefix.
+        rows: A source as `t5prep.prepare` reads it (a table with the columns of the model's task, without the target), an
+            open binary file, the same rows as dicts, or texts, which are used unchanged as inputs and include the task's
+            prefix.
         task: For a model that was trained on several tasks: the task of these rows.
-        checkpoint: Of a run: "best", "last", or a step's number.
-        batch: Rows in one batch, over all devices.
+        as_text: Whether the lines of a source are used unchanged as inputs.
+        format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
+        encoding: Of text files.
+        records: Where JSON documents have their rows, such as "data[].items[]".
+        limit: Answer only this many rows.
         long: What to do with inputs that are too long: "cut" as in training, "split" into parts, or "refuse"; "" for
             what suits the task.
-        limit: Answer only this many rows.
+        checkpoint: Of a run: "best", "last", or a step's number.
+        batch: Rows in one batch, over all devices.
         tokenizer: The tokenizer, to replace the model's own.
         tpu: On a TPU: its name, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
@@ -206,35 +246,34 @@ def predict(
             `t5prep.train.model.generation.Generation`.
 
     Returns:
-        Answers with `id`, `input` and `prediction`; for a row without an input, `prediction` is None and `reason` says
-        why.
+        Predictions, which yields answers with `id`, `input` and `prediction`; for a row without an input, `prediction`
+        is None and `reason` says why. Its `write("answers.csv")` writes them to a file that a killed run continues.
 
     Raises:
         T5prepError: In one sentence: a model, source or column is missing, or options of generation contradict each
             other.
 
     Example:
-        answers = t5prep.predict("runs/sample", ["quality: How do I sort a list?"])
-        print(answers[0].prediction)
+        for answer in t5prep.predict("runs/sample", ["quality: How do I sort a list?"]):
+            print(answer.prediction)
     """
     need_tensorflow()
     from t5prep.train.model.generation import Generation
-    from t5prep.train.predict_source import Asking, Reading
+    from t5prep.train.predict_source import Predictions, Reading, piped
 
     with contextlib.ExitStack() as stack:
-        as_text = False
         source: Any = str(rows)
-        if not isinstance(rows, str | Path):
+        if hasattr(rows, "read"):
+            source = stack.enter_context(piped(rows))
+        elif not isinstance(rows, str | Path):
             items: list[Any] = list(rows)
             as_text = all(isinstance(item, str) for item in items)
-            if not items:
-                return []
             source = stack.enter_context(_written(items))
-        asking = Asking(
+        predictions = Predictions(
             model,
             source,
             which=checkpoint,
-            reading=Reading(task=task, as_text=as_text, limit=limit),
+            reading=Reading(task, as_text, format, encoding, records, limit),
             generation=Generation(**generation),
             batch=batch,
             long=long,
@@ -242,12 +281,15 @@ def predict(
             tpu=tpu,
             gpus=gpus,
         )
-        return [answer for window in asking.answers() for answer in window]
+        weakref.finalize(predictions, stack.pop_all().close)  # a temporary file lives as long as it is read
+    return predictions
 
 
 @contextlib.contextmanager
 def _written(items: Sequence[str | Mapping[str, Any]]) -> Iterator[Resolved]:
     """Yield texts or rows as a source: a JSON lines file that is removed afterwards. Raises UsageError."""
+    if not items:
+        raise UsageError("there are no rows to answer: give at least one text, or one dict.")
     rows = [{"input": item} if isinstance(item, str) else item for item in items]
     if any(not isinstance(row, Mapping) for row in rows):
         raise UsageError("rows are texts, or dicts with the columns of the model's task; these are neither.")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
@@ -16,11 +17,13 @@ _NEW = ("prediction", "reason", "tokens_lost")
 
 
 def of_name(name: str) -> str:
-    """Return the format that a file's name indicates. Raises UsageError.
+    """Return the format that a file's name indicates; text for a name without an ending. Raises UsageError.
 
-    >>> of_name("answers.csv")
-    'csv'
+    >>> of_name("answers.csv"), of_name("answers")
+    ('csv', 'text')
     """
+    if not PurePath(name).suffix:
+        return "text"
     found = next((kind for suffix, kind in _SUFFIXES.items() if name.lower().endswith(suffix)), "")
     if not found:
         raise UsageError(f"the name {name} does not say what to write. Say it: --to {'|'.join(FORMATS)}")

@@ -1,4 +1,4 @@
-"""Answer the rows of a source with a model, and write the answers as they come: the work of `t5prep predict`."""
+"""Answer the rows of a source with a model, and write the answers as they come: what `t5prep.predict` returns."""
 
 import collections
 import contextlib
@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from t5prep import sources
 from t5prep.errors import UsageError
@@ -17,7 +17,7 @@ from t5prep.train import rows_to_predict, run
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import Answer, Predictor
 from t5prep.train.predict_file import AnswerFile
-from t5prep.train.predict_formats import Writer
+from t5prep.train.predict_formats import Writer, of_name
 from t5prep.train.rows_to_predict import STDIN, Rows
 
 _MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
@@ -90,11 +90,15 @@ class Counts:
         return lines
 
 
-class Asking:
-    """Open a model for the rows of a source. `answers` yields lists of answers in the order of the rows.
+class Predictions:
+    """Answer the rows of a source, in order, while one iterates; the model is open already.
 
-    `note` is a message for the user about how rows are read ("" for none), `columns` are the input's, `counts` those
-    of the answers given so far. Raises T5prepError.
+        for answer in predictions: print(answer.id, answer.prediction)
+        predictions.write("answers.csv")
+
+    Nothing is kept of earlier answers, so a source of any size fits. `note` is a message for the user about how rows are
+    read ("" for none), `columns` are the input's, `bytes` is the size of its files, and `counts` are those of the answers
+    given so far. Raises T5prepError.
     """
 
     def __init__(
@@ -118,15 +122,65 @@ class Asking:
         self.source, self._reading = given, reading
         self.rows = Rows(given, asking, kind=reading.format, encoding=reading.encoding, records=reading.records)
         self.note, self.columns, self.counts = self.rows.note, self.rows.columns, Counts()
+        self.bytes = sum(file.bytes for file in given.files)
         self.predictor = Predictor(
             self.opened, asking=self.rows.asking, manifest=manifest, generation=generation, **options
         )
 
-    def answers(self, *, skip: int = 0) -> Iterator[list[Answer]]:
+    def __iter__(self) -> Iterator[Answer]:
+        """Yield the answer of each row."""
+        return itertools.chain.from_iterable(self.windows())
+
+    def windows(self, *, skip: int = 0) -> Iterator[list[Answer]]:
         """Yield the answers of one window of rows after the other, after the first `skip` rows."""
         for some in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._reading.limit)):
             self.counts.add(some)
             yield some
+
+    def write(
+        self, out: str | Path, *, to: str = "", fresh: bool = False, watch: Callable[[list[Answer]], None] | None = None
+    ) -> int:
+        """Write all answers to a file, or continue a killed run's; return how many were in it already.
+
+        `to` is text, jsonl, csv, tsv or json; "": as the file is named, or text. `fresh` begins anew. `watch` is called
+        with each list of answers. Raises OutputError, and UsageError where the file is one of the input's.
+        """
+        path = Path(out)
+        for given in self.source.files:
+            if path.exists() and Path(given.path).exists() and path.samefile(given.path):
+                raise UsageError(f"--out {path} is the input itself. Name another file for the answers.")
+        to = to or of_name(path.name)
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: nothing to continue
+            with open(path, "w", encoding="utf-8") as stream:
+                self.write_to(stream, to=to, watch=watch)
+            return 0
+        writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
+        with contextlib.closing(AnswerFile(path, identity=self.identity(to=to), fresh=fresh)) as file:
+            done = begun = file.done
+            if done:
+                self.counts = Counts(**{**file.counts, "missing": collections.Counter(file.counts["missing"])})
+                writer.going_on()
+            before = "" if done else writer.begin()
+            for answers in self.windows(skip=done):
+                done += len(answers)
+                file.add(before + writer.some(answers), done=done, counts=self.counts.saved())
+                before = ""
+                if watch:
+                    watch(answers)
+            file.finish(before + writer.end())
+        return begun
+
+    def write_to(self, stream: TextIO, *, to: str, watch: Callable[[list[Answer]], None] | None = None) -> None:
+        """Write all answers to a stream as they come."""
+        writer = Writer(to, columns=self.columns, scores=self.predictor.generation.scores)
+        stream.write(writer.begin())
+        for answers in self.windows():
+            stream.write(writer.some(answers))
+            stream.flush()
+            if watch:
+                watch(answers)
+        stream.write(writer.end())
+        stream.flush()
 
     def sentences(self) -> list[str]:
         """Return messages for the user about the answers given so far."""
@@ -148,38 +202,6 @@ class Asking:
             ],
             "format": to,
         }
-
-
-def to_file(asking: Asking, path: Path, *, to: str, fresh: bool = False, watch: Callable[[list[Answer]], None]) -> int:
-    """Write all answers to a file, continuing a killed run with the same identity; return how many it had written.
-
-    `watch` is called with each list of answers. Raises OutputError, and UsageError where the file is one of the input's.
-    """
-    for given in asking.source.files:
-        if path.exists() and Path(given.path).exists() and path.samefile(given.path):
-            raise UsageError(f"--out {path} is the input itself. Name another file for the answers.")
-    writer = Writer(to, columns=asking.columns, scores=asking.predictor.generation.scores)
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device: nothing to continue
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(writer.begin())
-            for answers in asking.answers():
-                stream.write(writer.some(answers))
-                watch(answers)
-            stream.write(writer.end())
-        return 0
-    with contextlib.closing(AnswerFile(path, identity=asking.identity(to=to), fresh=fresh)) as file:
-        done = begun = file.done
-        if done:
-            asking.counts = Counts(**{**file.counts, "missing": collections.Counter(file.counts["missing"])})
-            writer.going_on()
-        before = "" if done else writer.begin()
-        for answers in asking.answers(skip=done):
-            done += len(answers)
-            file.add(before + writer.some(answers), done=done, counts=asking.counts.saved())
-            before = ""
-            watch(answers)
-        file.finish(before + writer.end())
-    return begun
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ def test_it_learns_and_counts_every_class(run):
 
 
 def test_it_answers_with_the_names_of_classes(run):
-    answers = t5prep.predict(str(run / "run"), [GOOD, BAD], answers=2, beams=2)
+    answers = list(t5prep.predict(str(run / "run"), [GOOD, BAD], answers=2, beams=2))
     assert [answer.prediction for answer in answers] == ["positive", "negative"]
     (other, score) = answers[0].others[0]
     assert other == "negative"

@@ -190,7 +190,8 @@ def test_eval_predict_and_a_new_run_use_the_adapters(done: trainer.Result, data:
     scores = t5prep.evaluate(done.run)
     assert done.evaluation is not None
     assert scores.metrics["loss"] == pytest.approx(done.evaluation.metrics["loss"], abs=1e-5)
-    assert t5prep.predict(done.run, ["quality: closed one"])[0].prediction is not None
+    (answer,) = t5prep.predict(done.run, ["quality: closed one"])
+    assert answer.prediction is not None
     following = training.config(data, done.run, toys / "following", weights="pretrained")
     begun, opened = run.start_from(following, ids=8100)[1], run.open_model(done.run)
     assert all(np.array_equal(begun[name], weight) for name, weight in opened.weights.items())

@@ -52,8 +52,8 @@ def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(run, "open_model", lambda name, which: opened)
     monkeypatch.setattr(predict, "Device", answering.Copies)
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
-    asking = predict_source.Asking("run", str(table), generation=Generation(max_length=16))
-    answers = [one for some in asking.answers() for one in some]
+    asking = predict_source.Predictions("run", str(table), generation=Generation(max_length=16))
+    answers = list(asking)
     assert [(one.id, one.prediction, one.reason) for one in answers] == [
         ("a", "headline: two words", ""),
         ("b", None, "short article"),

@@ -63,8 +63,8 @@ def copies(manifests: dict[str, Manifest], monkeypatch: pytest.MonkeyPatch) -> N
 def asked(model: str, source: Path | str, *, reading: Reading | None = None, **options: Any) -> list[predict.Answer]:
     """All answers of a model."""
     options.setdefault("generation", Generation(max_length=200))
-    asking = predict_source.Asking(model, str(source), reading=reading or Reading(), **options)
-    return [one for some in asking.answers() for one in some]
+    asking = predict_source.Predictions(model, str(source), reading=reading or Reading(), **options)
+    return list(asking)
 
 
 def test_a_table_is_answered_row_by_row(copies: None, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_lines_of_text_are_the_one_column_that_a_task_needs(copies: None, tmp_pa
 
 def test_lines_that_are_no_rows_are_answered_as_they_stand(copies: None, tmp_path: Path) -> None:
     (lines := tmp_path / "a.txt").write_text("quality: so?\n", encoding="utf-8")
-    asking = predict_source.Asking("so_quality", str(lines))
+    asking = predict_source.Predictions("so_quality", str(lines))
     assert "--as-text says that this is meant" in asking.note
     (table := tmp_path / "a.jsonl").write_text(
         '{"id": "a", "input": ["title", "body"]}\n{"input": 7}\n{"input": " "}\n'
@@ -195,8 +195,8 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
     assert short.prediction == "Scurt."
     assert long.reason.startswith("too long: ")
     assert long.reason.endswith(" tokens, the limit is 32")
-    asking = predict_source.Asking("diacritics_ro", str(lines), long="cut", generation=Generation(max_length=8))
-    ((_, cut),) = asking.answers()
+    asking = predict_source.Predictions("diacritics_ro", str(lines), long="cut", generation=Generation(max_length=8))
+    _, cut = asking
     assert cut.lost > 0
     assert cut.unfinished
     told = " ".join(asking.sentences())
@@ -238,8 +238,8 @@ def test_killed_and_started_again_the_file_is_the_same(
     table = preparing.write_csv(tmp_path / "rows.csv", rows)
 
     def ask(out: Path, **how: Any) -> int:
-        asking = predict_source.Asking("so_quality", str(table), batch=2, generation=Generation(max_length=64))
-        return predict_source.to_file(asking, out, to=to, watch=lambda _: None, **how)
+        asking = predict_source.Predictions("so_quality", str(table), batch=2, generation=Generation(max_length=64))
+        return asking.write(out, to=to, watch=lambda _: None, **how)
 
     assert ask(tmp_path / "whole") == 0
     add = predict_file.AnswerFile.add
@@ -256,9 +256,9 @@ def test_killed_and_started_again_the_file_is_the_same(
         ask(tmp_path / "out")
     monkeypatch.setattr(predict_file.AnswerFile, "add", add)
     assert not (tmp_path / "out").exists()
-    asking = predict_source.Asking("so_quality", str(table), batch=2, generation=Generation(max_length=9))
+    asking = predict_source.Predictions("so_quality", str(table), batch=2, generation=Generation(max_length=9))
     with pytest.raises(OutputError, match=r"begun with another options\. Give the same again to go on, or --fresh"):
-        predict_source.to_file(asking, tmp_path / "out", to=to, watch=lambda _: None)
+        asking.write(tmp_path / "out", to=to, watch=lambda _: None)
     assert ask(tmp_path / "out") == 96
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "rows.csv", "whole"]

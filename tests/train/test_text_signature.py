@@ -64,8 +64,8 @@ def test_a_saved_model_answers_texts_as_predict_does(tensorflow_text, tmp_path: 
     texts = [text for text in TEXTS if text and "\n" not in text]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")
     reading = predict_source.Reading(as_text=True)
-    asking = predict_source.Asking(str(model), str(tmp_path / "texts.txt"), reading=reading)
-    expected = [one.prediction for some in asking.answers() for one in some]
+    asking = predict_source.Predictions(str(model), str(tmp_path / "texts.txt"), reading=reading)
+    expected = [one.prediction for one in asking]
 
     export.export_saved_model(str(model), out=str(tmp_path / "saved"), text=True)
     signatures = tf.saved_model.load(str(tmp_path / "saved")).signatures

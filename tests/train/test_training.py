@@ -25,7 +25,7 @@ from t5prep.train import export, progress, run, trainer  # noqa: E402
 from t5prep.train.evaluate import load  # noqa: E402
 from t5prep.train.model.weights import load_weights  # noqa: E402
 from t5prep.train.predict import answer  # noqa: E402
-from t5prep.train.predict_source import Asking  # noqa: E402
+from t5prep.train.predict_source import Predictions  # noqa: E402
 from t5prep.train.runtime import devices  # noqa: E402
 
 
@@ -109,8 +109,8 @@ def test_predictions_are_those_of_the_evaluation(done: trainer.Result, data: str
     """Raw rows, through the run's own task and tokenizer, are answered as the prepared records are."""
     assert done.evaluation
     expected = {p["id"]: p["prediction"] for p in done.evaluation.predictions}
-    asking = Asking(done.run, str(Path(data).with_suffix(".csv")), batch=8)
-    answers = [one for some in asking.answers() for one in some]
+    asking = Predictions(done.run, str(Path(data).with_suffix(".csv")), batch=8)
+    answers = list(asking)
     assert len(answers) == 90
     assert {one.id: one.prediction for one in answers if one.id in expected} == expected
 

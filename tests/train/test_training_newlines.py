@@ -64,7 +64,7 @@ def test_lines_come_back_in_scores_and_predictions(
     monkeypatch.setattr(run, "open_model", lambda name, which: Model(name, TINY, {}, WORDS, (made,)))
     monkeypatch.setattr(predict, "Device", answering.Copies)
     (table := tmp_path / "new.csv").write_text('id,q\n0,"question 0\nwhy so"\n')
-    ((one,),) = predict_source.Asking("toy", str(table)).answers()
+    (one,) = predict_source.Predictions("toy", str(table))
     assert one.prediction == f"question 0{newline}why so"
 
     loaded = evaluate.Loaded(Model("toy", TINY, {}, WORDS, (made,)), open_layout(), {})
