@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from t5prep.errors import UsageError
 from t5prep.sources import RawFile, Resolved
@@ -264,7 +264,7 @@ def predict(
     with contextlib.ExitStack() as stack:
         source: Any = str(rows)
         if hasattr(rows, "read"):
-            source = stack.enter_context(piped(rows))
+            source = stack.enter_context(piped(cast(BinaryIO, rows)))
         elif not isinstance(rows, str | Path):
             items: list[Any] = list(rows)
             as_text = all(isinstance(item, str) for item in items)
