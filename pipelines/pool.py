@@ -20,7 +20,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 from t5prep.errors import T5prepError
@@ -136,7 +136,7 @@ class Pool:
     def _start(self) -> None:
         context = multiprocessing.get_context("forkserver")
         self.executor = concurrent.futures.ProcessPoolExecutor(
-            self.workers, mp_context=context, initializer=_start_worker
+            self.workers, mp_context=context, initializer=_start_worker, initargs=(dict(os.environ),)
         )
         begin_loading()
         for _ in range(self.workers):
@@ -168,6 +168,7 @@ def begin_loading() -> None:
     """
     # NumPy's BLAS starts a thread for each core, and no matrix is multiplied here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
     # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -202,7 +203,10 @@ def _run_and_collect_garbage(work: Callable[[Any], Any], element: Any) -> Any:
         gc.freeze()
 
 
-def _start_worker() -> None:
+def _start_worker(environment: dict[str, str]) -> None:
+    # The process that workers are forked from has the variables of the first pool; a program may have set others since.
+    os.environ.clear()
+    os.environ.update(environment)
     # A worker that cannot begin, for lack of memory or threads, ends, which its parent explains: no traceback before that.
     logging.getLogger("concurrent.futures").disabled = True
     gc.disable()

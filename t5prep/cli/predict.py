@@ -31,7 +31,7 @@ from t5prep.io.progress import Progress
 @_generation.options
 @click.option("--answers", default=1, show_default=True, type=click.IntRange(min=1), help="How many for each row.")
 @click.option("--scores", is_flag=True, help="Give each answer's score.")
-@click.option("--fresh", is_flag=True, help="Begin anew where --out was begun already.")
+@click.option("--fresh", is_flag=True, help="Begin anew where --out was begun already, or replace it.")
 @_device.tokenizer
 @_device.options
 @_output.as_json

@@ -108,6 +108,7 @@ def check(head: bytes, format: Format, *, name: str) -> None:
     Damage after the beginning only rejects the rows it is in. Raises UsageError for an unknown encoding.
     """
     try:
+        " ".encode(format.encoding)  # an empty file is decoded without looking for the encoding
         head.decode(format.encoding)
     except LookupError:
         raise UsageError(f'--encoding "{format.encoding}" is not an encoding that Python knows. Try utf-8.') from None

@@ -17,7 +17,8 @@ class AnswerFile:
 
     `identity` describes what the answers depend on. If a killed run with the same identity left a part, this run
     continues it after `done` answers with their `counts`; `fresh` begins anew. Raises OutputError where the file cannot
-    be written, where another run is writing it, or where a run with another identity was killed.
+    be written, where it is there already, where another run is writing it, or where a run with another identity was
+    killed.
     """
 
     def __init__(self, path: Path, *, identity: Mapping[str, Any], fresh: bool = False) -> None:
@@ -30,6 +31,8 @@ class AnswerFile:
         with _explained(path):
             if path.is_dir():
                 raise IsADirectoryError(21, "it is a directory")
+            if path.exists() and not fresh and not self._journal.exists():
+                raise OutputError(f"{path} is there already. Name another file, or --fresh to replace it.")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = open(self._text, "ab")  # noqa: SIM115 - closed in `close`
         try:

@@ -59,7 +59,7 @@ def test_a_stopped_preparation_is_a_sentence_and_the_same_command_goes_on(tmp_pa
     until = time.monotonic() + 60
     while not out.exists() and time.monotonic() < until:
         time.sleep(0.02)
-    time.sleep(1)
+    time.sleep(0.2)
     os.killpg(run.pid, number) if number == signal.SIGINT else run.send_signal(number)
     said = run.communicate(timeout=60)[1]
     assert run.returncode == 1

@@ -47,6 +47,21 @@ def deadly(element: int) -> int:
     return element
 
 
+def variable(element: int) -> str:
+    return os.environ.get("T5PREP_TOLD", "nothing")
+
+
+def test_workers_have_the_variables_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that they are forked from was started with others: a token, or a service's address, would be missing."""
+    said = []
+    for value in ("one", "two"):
+        monkeypatch.setenv("T5PREP_TOLD", value)
+        workers = pool.Pool(1, warm=warm)
+        said.append(workers.submit(variable, 0).result())
+        workers.close()
+    assert said == ["one", "two"]
+
+
 @pytest.fixture
 def two() -> Iterator[pool.Pool]:
     started = pool.Pool(2, warm=warm)

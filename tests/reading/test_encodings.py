@@ -2,7 +2,7 @@
 
 import pytest
 
-from t5prep.errors import SourceError
+from t5prep.errors import SourceError, UsageError
 from t5prep.reading import encodings
 from t5prep.reading.formats import Format
 
@@ -40,3 +40,10 @@ def test_what_was_advised_is_not_advised_again() -> None:
         else:
             return
     pytest.fail("the advice never ended")
+
+
+@pytest.mark.parametrize("head", [b"", b"id,text"])
+@pytest.mark.parametrize("encoding", ["latin-99", "base64", "undefined"])
+def test_an_encoding_that_python_does_not_know_is_refused_for_an_empty_file_too(head: bytes, encoding: str) -> None:
+    with pytest.raises(UsageError, match=f'--encoding "{encoding}"'):
+        encodings.check(head, Format("text", encoding), name="a.txt")

@@ -53,7 +53,7 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
 
     def uncompiled(shape: ModelConfig, config: TrainConfig, layout: Layout, *_: object, **__: object) -> object:
         slots = {name: optimizer_of(config).slot_shapes(own) for name, own in weight_layouts(shape).items()}
-        return CompiledStep(stop, slots, ""), layout
+        return CompiledStep(stop, stop, slots, ""), layout
 
     monkeypatch.setattr(trainer, "Signals", stop)
     monkeypatch.setattr(trainer.compiling, "compile_step", uncompiled)  # minutes for hundreds of steps
