@@ -56,6 +56,12 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
     if (directory / "tokenizer_config.json").exists() and importlib.util.find_spec("transformers"):
         from transformers import AutoTokenizer
 
-        auto = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        try:
+            auto = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        except Exception as error:  # of many kinds: a file is missing, damaged, or of another version
+            raise TokenizerError(
+                f"{directory} is damaged: the library transformers cannot read its tokenizer "
+                f"({str(error).splitlines()[0][:100]}). Fetch it again."
+            ) from None
         encoders["transformers"] = lambda texts: auto(texts, add_special_tokens=False, verbose=False)["input_ids"]
     return encoders

@@ -3,7 +3,7 @@
 They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may be stored in slices.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import tensorflow as tf
 from t5prep.errors import OutputError
 from t5prep.train.checkpoint import TENSORS, reason
 from t5prep.train.lazy_array import LazyArray
+from t5prep.train.model.weight_layout import WeightLayout
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.state import Index, Variables, place
 
@@ -82,25 +83,29 @@ def _check(path: str, variables: Variables) -> None:
     }
     if wanted != there:
         odd = sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))[0]
-        raise OutputError(
-            f"The checkpoint {path} does not fit this model: {_plain(odd)} is {there.get(odd, 'missing')} in it, "
-            f"and should be {wanted.get(odd, 'missing')}."
-        )
+        raise OutputError(_other_shape(path, _plain(odd), there.get(odd, "missing"), wanted.get(odd, "missing")))
 
 
-def read_weights(path: str, names: Iterable[str]) -> dict[str, LazyArray]:
-    """Return only the weights of a checkpoint, whose values are read when a part is taken. Raises OutputError."""
-    reader = _reader(path)
-    shapes = reader.get_variable_to_shape_map()
+def _other_shape(path: str, name: str, there: object, wanted: object) -> str:
+    return f"The checkpoint {path} does not fit this model: {name} is {there} in it, and should be {wanted}."
 
-    def lazy(name: str) -> LazyArray:
+
+def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, LazyArray]:
+    """Return the weights of a checkpoint that a model has, whose values are read when a part is taken.
+
+    Raises OutputError where one is missing or has another shape.
+    """
+    shapes = _reader(path).get_variable_to_shape_map()
+
+    def lazy(name: str, shape: tuple[int, ...]) -> LazyArray:
         key = _key("weights", name)
         if key not in shapes:
             raise OutputError(f"The weights of {path} cannot be read: {name} is missing.")
-        shape = tuple(shapes[key])
+        if tuple(shapes[key]) != shape:
+            raise OutputError(_other_shape(path, name, shapes[key], shape))
         return LazyArray(shape, lambda index: _read_part(path, key, slice_spec(shape, index), tf.float32))
 
-    return {name: lazy(name) for name in names}
+    return {name: lazy(name, tuple(layout.shape)) for name, layout in layouts.items()}
 
 
 def has_weight(path: str, name: str) -> bool:

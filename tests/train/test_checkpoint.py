@@ -21,6 +21,7 @@ from t5prep.train import checkpoint as checkpoints  # noqa: E402
 from t5prep.train import checkpoint_tensors  # noqa: E402
 from t5prep.train import config as configs  # noqa: E402
 from t5prep.train.checkpoint import State  # noqa: E402
+from t5prep.train.model.weight_layout import WeightLayout  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.layout import PARTS  # noqa: E402
 from t5prep.train.runtime.state import Variables  # noqa: E402
@@ -81,7 +82,11 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert np.asarray(restored.weights["a.b"]).tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
     assert np.asarray(restored.slots["a.b"]["rows"]).tolist() == [7.0, 2.0]
     assert int(restored.step) == 3
-    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"][()].tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
+    layouts = {"a.b": WeightLayout((2, 4), stacked_axes=0, stddev=1.0, tensors=("a.b",))}
+    assert checkpoint_tensors.read_weights(path, layouts)["a.b"][()].tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
+    deeper = {"a.b": dataclasses.replace(layouts["a.b"], shape=(3, 4))}
+    with pytest.raises(OutputError, match=r"does not fit this model: a\.b is \[2, 4\] in it, and should be \(3, 4\)"):
+        checkpoint_tensors.read_weights(path, deeper)
     assert checkpoint_tensors.has_weight(path, "a.b")
     assert not checkpoint_tensors.has_weight(path, "a.c")
     smaller = _variables()._replace(weights={"a.b": jax.numpy.zeros(1)})
