@@ -27,6 +27,7 @@ from t5prep.train.runtime.layout import PARTS  # noqa: E402
 from t5prep.train.runtime.state import Variables  # noqa: E402
 
 CONFIG = configs.build({"data": ("d",), "model": "m", "out": "o"})
+LAYOUTS = {"a.b": WeightLayout((2, 4), stacked_axes=0, stddev=1.0, tensors=("a.b",))}  # of `_variables`
 DATA = [{"uri": "d", "task": "t", "digest": "1" * 64}]
 
 
@@ -82,9 +83,8 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert np.asarray(restored.weights["a.b"]).tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
     assert np.asarray(restored.slots["a.b"]["rows"]).tolist() == [7.0, 2.0]
     assert int(restored.step) == 3
-    layouts = {"a.b": WeightLayout((2, 4), stacked_axes=0, stddev=1.0, tensors=("a.b",))}
-    assert checkpoint_tensors.read_weights(path, layouts)["a.b"][()].tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
-    deeper = {"a.b": dataclasses.replace(layouts["a.b"], shape=(3, 4))}
+    assert checkpoint_tensors.read_weights(path, LAYOUTS)["a.b"][()].tolist() == [[7, 8, 9, 10], [11, 12, 13, 14]]
+    deeper = {"a.b": dataclasses.replace(LAYOUTS["a.b"], shape=(3, 4))}
     with pytest.raises(OutputError, match=r"does not fit this model: a\.b is \[2, 4\] in it, and should be \(3, 4\)"):
         checkpoint_tensors.read_weights(path, deeper)
     assert checkpoint_tensors.has_weight(path, "a.b")
@@ -107,7 +107,7 @@ def test_what_some_devices_wrote_is_read_onto_others(
     restored = checkpoint_tensors.restore(path, _variables(0.0, replicas=read[0], shard=read[1]))
     assert np.array_equal(restored.weights["a.b"], expected.weights["a.b"])
     assert restored.weights["a.b"].sharding == expected.weights["a.b"].sharding
-    assert checkpoint_tensors.read_weights(path, ["a.b"])["a.b"][()].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
+    assert checkpoint_tensors.read_weights(path, LAYOUTS)["a.b"][()].tolist() == [[5, 6, 7, 8], [9, 10, 11, 12]]
     assert sum(file.stat().st_size for file in Path(path).glob("state.data*")) < 2 * 44
 
 
@@ -122,7 +122,7 @@ def test_a_half_written_checkpoint_is_none(tmp_path: Path, half: str) -> None:
         (path / "state.index").unlink()
     assert checkpoints.last(str(tmp_path))[1].step == 1  # type: ignore[index]
     checkpoints.save(str(tmp_path), _tensors(5.0), state=_state(2), keep=3)
-    assert checkpoint_tensors.read_weights(str(path), ["a.b"])["a.b"][0, 0] == 5.0
+    assert checkpoint_tensors.read_weights(str(path), LAYOUTS)["a.b"][0, 0] == 5.0
 
 
 def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from t5prep.train import checkpoint as checkpoints  # noqa: E402
 from t5prep.train import checkpoint_tensors  # noqa: E402
 from t5prep.train.checkpoint import State  # noqa: E402
 from t5prep.train.checkpoint_writer import CheckpointWriter  # noqa: E402
+from t5prep.train.model.weight_layout import WeightLayout  # noqa: E402
 from t5prep.train.runtime.state import Variables  # noqa: E402
+
+LAYOUTS = {"a": WeightLayout((4, 4), stacked_axes=0, stddev=1.0, tensors=("a",))}  # of `variables`
 
 
 def state(step: int) -> State:
@@ -49,8 +52,8 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypa
         writer.save(now, state=state(2))  # waits for the first
         assert [one.step for _, one in checkpoints.found(str(tmp_path))][:1] == [1]
     first, second = (path for path, _ in checkpoints.found(str(tmp_path)))
-    assert np.array_equal(checkpoint_tensors.read_weights(first, ["a"])["a"], np.full((4, 4), 1.0))
-    assert np.array_equal(checkpoint_tensors.read_weights(second, ["a"])["a"], np.full((4, 4), 2.0))
+    assert np.array_equal(checkpoint_tensors.read_weights(first, LAYOUTS)["a"], np.full((4, 4), 1.0))
+    assert np.array_equal(checkpoint_tensors.read_weights(second, LAYOUTS)["a"], np.full((4, 4), 2.0))
 
 
 def _full(*_: object, **__: object) -> None:

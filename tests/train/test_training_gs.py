@@ -14,6 +14,7 @@ from t5prep.io import gcs
 
 TRAIN = """
 import json, sys
+import numpy as np
 from t5prep.train import export, run, trainer
 from t5prep.train.config import build
 data, shape, out, local = sys.argv[1:]
@@ -30,7 +31,7 @@ expected = run.open_model(local, which="last")
 print(json.dumps({
     "best": gone_on.best,
     "same scores": gone_on.evaluation == whole.evaluation,
-    "same weights": all((opened.weights[name] == expected.weights[name]).all() for name in expected.weights),
+    "same weights": all(np.array_equal(opened.weights[name], own) for name, own in expected.weights.items()),
 }))
 """
 
