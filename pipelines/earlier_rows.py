@@ -37,12 +37,8 @@ def shards_of(data: str) -> list[EarlierShard]:
 
 def sketch_here(job: Job, *, spool: str, pool_name: str) -> Iterator[Sketch]:
     """Yield the sketches of all records of the earlier datasets that a job compares with; their bytes are on this disk."""
-    window = pool.window(pool_name, SketchShard(job, spool))
-    for shard in itertools.chain.from_iterable(map(shards_of, job.settings.dedup_against)):
-        for sketches in window.put(shard):
-            yield from sketches
-    for sketches in window.drain():
-        yield from sketches
+    shards = itertools.chain.from_iterable(map(shards_of, job.settings.dedup_against))
+    yield from itertools.chain.from_iterable(pool.each(pool_name, SketchShard(job, spool), shards))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,11 +27,8 @@ def run(work: PrepareBlock, finish: Finish, *, shared: Budget, pool_name: str = 
         sketches += earlier_rows.sketch_here(work.job, spool=work.spool, pool_name=pool_name)
     found = repeat_steps.find_here(sketches, alike, spool=work.spool, pool_name=pool_name) if alike else None
     write = WriteShard(work.job, finish.out, shared.range_bytes, work.spool)
-    window, written = pool.window(pool_name, write), ShardTotals()
-    for spec in specs:
-        for shard in window.put((spec, [], repeat_steps.of_shard(spec, found or []))):
-            written.add(shard)
-    for shard in window.drain():
+    written = ShardTotals()
+    for shard in pool.each(pool_name, write, ((spec, [], repeat_steps.of_shard(spec, found or [])) for spec in specs)):
         written.add(shard)
     rejected = JoinRejected(work.spool, finish.out)(written)
     counted = None if found is None else repeats.merged(found)

@@ -8,6 +8,7 @@ replaced and its elements are given out again.
 
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import gc
 import itertools
@@ -18,7 +19,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver, resource_tracker
 from typing import Any
@@ -44,6 +45,14 @@ def named(name: str) -> "Pool":
 def window(name: str, work: Callable[[Any], Any]) -> "Window | Here":
     """Return a window on the pool of that name, or one that works in this process where there is no name."""
     return Window(name, work) if name else Here(work)
+
+
+def each(name: str, work: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
+    """Yield the result of each element, in order, by the pool of that name, or in this process where there is no name."""
+    own = window(name, work)
+    for element in elements:
+        yield from own.put(element)
+    yield from own.drain()
 
 
 class Here:
@@ -166,16 +175,28 @@ def begin_loading() -> None:
 
     They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever.
     """
-    # NumPy's BLAS starts a thread for each core, and no matrix is multiplied here.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
     # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         multiprocessing.set_forkserver_preload(["pipelines.preloaded"])
-        forkserver.ensure_running()
+        with _one_thread_of_blas():
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextlib.contextmanager
+def _one_thread_of_blas() -> Iterator[None]:
+    """Let a process that starts meanwhile have one thread of NumPy's BLAS, not one a core: workers multiply no matrix."""
+    name = "OPENBLAS_NUM_THREADS"
+    given = name in os.environ
+    os.environ.setdefault(name, "1")
+    try:
+        yield
+    finally:
+        if not given:
+            del os.environ[name]
 
 
 def exit_if_respawned_script() -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,12 +65,12 @@ def find_here(sketches: Sequence[Sketch], search: Search, *, spool: str, pool_na
     """
     plan = search.plan(sketches)
     ordered = sorted(sketches, key=plan.number)
-    runs = list(_each(MergeBands(spool), _bundles(ordered), pool_name))
+    runs = list(pool.each(pool_name, MergeBands(spool), _bundles(ordered)))
     ranges = (Slices(bounds, runs) for bounds in plan.ranges)
-    joined = functools.reduce(Joined.add, _each(link_runs, ranges, pool_name), Joined())
+    joined = functools.reduce(Joined.add, pool.each(pool_name, link_runs, ranges), Joined())
     groups = search.groups(joined, sketches)
     members = ([(ordered[number], places) for number, places in group.places.items()] for group in groups)
-    return list(_each(FindInSketches(search), members, pool_name))
+    return list(pool.each(pool_name, FindInSketches(search), members))
 
 
 def _bundles(ordered: Sequence[Sketch]) -> Iterator[Bundle]:
@@ -78,13 +78,6 @@ def _bundles(ordered: Sequence[Sketch]) -> Iterator[Bundle]:
     numbered = enumerate(ordered)
     for number, group in enumerate(candidates.groups_of_sketches(ordered)):
         yield Bundle(number, list(itertools.islice(numbered, len(group))))
-
-
-def _each(work: Callable[[Any], Any], elements: Iterable[Any], pool_name: str) -> Iterator[Any]:
-    window = pool.window(pool_name, work)
-    for element in elements:
-        yield from window.put(element)
-    yield from window.drain()
 
 
 def link_runs(element: Slices) -> np.ndarray:

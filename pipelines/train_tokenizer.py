@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import importlib
-import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -118,11 +117,11 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)
     cores.done = lambda block, _: progress.add(bytes=block.size, rows=block.rows)
     drawing, totals = Drawing(settings.lines, seed=settings.seed), collections.Counter[str]()
-    window = pool.Window(cores.name, DrawBlock(columns, settings.lines, settings.seed))
+    work = DrawBlock(columns, settings.lines, settings.seed)
     scanned = (block for file in source.files for block in text_columns.scan(file, **reading))
     try:
         with failures.explained(runner, out="the sample of lines"):
-            for drawn in itertools.chain(itertools.chain.from_iterable(map(window.put, scanned)), window.drain()):
+            for drawn in pool.each(cores.name, work, scanned):
                 drawing.add(drawn.lines)
                 totals.update(rows=drawn.rows, seen=drawn.seen, broken=drawn.broken)
         return Drawn(drawing.lines(), **{name: totals[name] for name in ("rows", "seen", "broken")})

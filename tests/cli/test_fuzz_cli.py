@@ -4,15 +4,13 @@ Every case follows from SEED and its number. Nothing leaves this process: connec
 (everything before it is), nobody waits.
 """
 
-import contextlib
 import json
 import random
-import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import damaging
 import pytest
 from click.testing import CliRunner
 from odd import ODD, SEED, fault
@@ -21,7 +19,6 @@ from preparing import prepared, questions, write_csv
 from t5prep.cli import main
 from t5prep.dataset import manifest
 from t5prep.errors import UsageError
-from t5prep.sources import retry
 
 CASES, ROUNDS = 2000, 8
 # Not without TensorFlow, and not for random settings: what these do is tested where they live.
@@ -92,36 +89,19 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No network, no Beam, no compiler, no waiting, no cache of the user's, nothing written where the tests stand."""
     from pipelines import prepare, train_tokenizer
-    from t5prep.cli._doctor import devices
-    from t5prep.plan import compiled
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(101, "Network is unreachable")
 
     def stop(*_: object, **__: object) -> None:
-        raise UsageError("here Beam or the compiler would start")
+        raise UsageError("here Beam would start")
 
-    @contextlib.contextmanager
-    def nobody(*_: object, **__: object) -> Iterator[str]:
-        yield ""
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(retry, "_sleep", lambda seconds: None)
-    monkeypatch.setattr(prepare, "_run", stop)
-    monkeypatch.setattr(prepare, "_pool", nobody)
-    monkeypatch.setattr(train_tokenizer, "train", stop)
-    monkeypatch.setattr(compiled, "_run", stop)
-    monkeypatch.setattr(devices, "asked", lambda *_: {"error": "not asked here"})
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
+    with damaging.alone(tmp_path):
+        monkeypatch.setattr(prepare, "_run", stop)
+        monkeypatch.setattr(train_tokenizer, "train", stop)
+        (tmp_path / "here").mkdir()
+        monkeypatch.chdir(tmp_path / "here")
+        yield
 
 
 def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
