@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     from t5prep.dataset.manifest import load as load
     from t5prep.errors import T5prepError as T5prepError
     from t5prep.plan.interface import plan as plan
+    from t5prep.plan.interface import plan_lengths as plan_lengths
+    from t5prep.plan.interface import plan_sweep as plan_sweep
     from t5prep.train.data import train_batches as train_batches
     from t5prep.train.interface import evaluate as evaluate
     from t5prep.train.interface import predict as predict
     from t5prep.train.interface import train as train
 
 __version__ = "0.1.0"
-__all__ = ["T5prepError", "evaluate", "load", "plan", "predict", "prepare", "train", "train_batches"]
+__all__ = [
+    *("T5prepError", "evaluate", "load", "plan", "plan_lengths", "plan_sweep"),
+    *("predict", "prepare", "train", "train_batches"),
+]
 
 # Public name → the module that defines it.
 _DEFINED_IN = {
@@ -35,6 +40,8 @@ _DEFINED_IN = {
     "evaluate": "t5prep.train.interface",
     "load": "t5prep.dataset.manifest",
     "plan": "t5prep.plan.interface",
+    "plan_lengths": "t5prep.plan.interface",
+    "plan_sweep": "t5prep.plan.interface",
     "predict": "t5prep.train.interface",
     "prepare": "pipelines.interface",
     "train": "t5prep.train.interface",

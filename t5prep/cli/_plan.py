@@ -6,17 +6,16 @@ from typing import Any
 
 import click
 
+import t5prep
 from t5prep.cli import _output
 from t5prep.errors import T5prepError, UsageError
 
 
-def question_of(config: Any, *, tpu: str | None) -> Any:
-    """Return the question for what `train` would run, on the type of TPU that --tpu names, or that this machine has.
+def options_of(config: Any, *, tpu: str | None) -> dict[str, Any]:
+    """Return the arguments of `t5prep.plan` for what `train` would run, on the TPU of --tpu, or that this machine has.
 
-    Raises UsageError where neither gives a type, and the errors of reading the data and the model.
+    Raises UsageError where neither names a type, or there is no dataset.
     """
-    from t5prep.plan import planner
-
     here = os.environ.get("TPU_ACCELERATOR_TYPE", "")
     name = here if tpu in (None, "auto", "local") else tpu
     if not name:
@@ -25,10 +24,8 @@ def question_of(config: Any, *, tpu: str | None) -> Any:
         )
     if not config.data:
         raise UsageError("Which data? Give a prepared dataset with --data.")
-    data = planner.read(config.data[0], split=config.split)
-    return planner.questions(
-        model=config.model, tpus=[name or ""], batches=[config.batch], data=data, settings=[dataclasses.asdict(config)]
-    )[0]
+    settings = dataclasses.asdict(config)
+    return {"data": config.data[0], "split": config.split, "tpu": name, "batch": config.batch, "settings": settings}
 
 
 def warn(config: Any, *, tpu: str) -> None:
@@ -36,53 +33,58 @@ def warn(config: Any, *, tpu: str) -> None:
 
     Nothing is compiled.
     """
-    from t5prep.plan.extending import recalled
+    from t5prep.plan import stages
 
     try:
-        answer = recalled(question_of(config, tpu=tpu))
+        plan = stages.recalled(**options_of(config, tpu=tpu))
     except T5prepError:
         return  # no plan for this machine, model or data: the training itself reports what is wrong
-    if answer and not answer.fits:
-        needed, there = answer.compiled.hbm_bytes / 2**30, answer.question.tpu.chip.hbm_bytes / 2**30
+    if plan and not plan.fits:
+        needed, there = plan.hbm_bytes / 2**30, plan.answer.question.tpu.chip.hbm_bytes / 2**30
         _output.say(
             f"warning: t5prep plan says that this cannot fit: a device needs {needed:.2f} GiB of {there:.2f} GiB. "
             "See what would: the same command with --dry-run"
         )
 
 
-def print_one(
-    question: Any,
-    *,
-    rows: int | None = None,
-    price: float | None = None,
-    quick: bool = False,
-    largest: bool = False,
-    exact: bool = False,
-    as_json: bool,
-) -> None:
-    """Print the answer to a question, the largest batch, and advice if it does not fit, each as soon as it is known."""
-    from t5prep.plan import interface, report
+def print_one(*, as_json: bool, **asked: Any) -> None:
+    """Print what `t5prep.plan` answers: the answer, the largest batch, and advice, each as soon as it is known."""
+    from t5prep.plan import report
 
-    options = {"search": not quick, "largest": largest, "exact": exact}
     printed: Any = None
-    for plan in interface.stages(question, rows=rows, price=price, say=_output.say, **options):
+
+    def show(plan: Any) -> None:
+        nonlocal printed
         before, printed = printed, plan
+        if before is None and asked.get("save"):
+            _output.say(_saved_line(plan.answer.compiled))
         if as_json:
-            continue
+            return
+        question = plan.answer.question
         if before is None:
             click.echo("\n".join(report.lines(plan.answer, model=question.settings.model)))
             if plan.epoch:
                 click.echo(report.epoch_line(plan.epoch, chips=question.tpu.chips))
-            if not quick and not plan.fits:
+            if not plan.fits and asked.get("search", True):
                 _output.say("Looking for what would fit.")
         elif plan.searched and not before.searched:
             click.echo(_largest_line(plan.largest))
         elif len(plan.advice) > len(before.advice):
             click.echo(report.advice_line(plan.advice[-1].words, plan.advice[-1].answer))
+
+    plan = t5prep.plan(**asked, watch=show, say=_output.say)
     if as_json:
-        _output.print_json(printed.to_json())
-    elif printed.advised and not printed.advice:
+        _output.print_json(plan.to_json())
+    elif plan.advised and not plan.advice:
         click.echo("  would fit     nothing that was tried: take a smaller model, or another optimizer")
+
+
+def _saved_line(compiled: Any) -> str:
+    """Return the sentence about the executable that --save asked for."""
+    if not compiled.saved:
+        return "Nothing is saved: the step does not fit, or the place cannot be written."
+    versions = ", ".join(f"{name} {version}" for name, version in compiled.versions.items())
+    return f"The executable is {compiled.saved} ({versions}): a start with the same versions takes it."
 
 
 def _largest_line(largest: Any) -> str:

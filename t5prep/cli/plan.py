@@ -1,12 +1,12 @@
 """Define `t5prep plan`, which tells whether a training fits a TPU."""
 
 import importlib.util
-import math
 import os
 from typing import Any
 
 import click
 
+import t5prep
 from t5prep import errors
 from t5prep.cli import _output, _plan
 from t5prep.io.installation import install_command
@@ -56,73 +56,50 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
         )
     # TensorFlow only makes the program here: it needs no device.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    from t5prep.errors import UsageError
-    from t5prep.plan import planner
     from t5prep.train import config as configs
 
-    data = planner.read(given["data"], split=given["split"]) if given["data"] else None
-    if lengths and data is None:
-        raise UsageError("--lengths plans from a dataset's histogram: say which with --data.")
-    if given["price"] is not None and not math.isfinite(given["price"]):
-        raise UsageError(f"--price {given['price']} is not a price. Write it like this: --price 1.20")
-    if not sweep and (len(given["tpus"]) > 1 or len(given["batches"]) > 1):
-        raise UsageError("Several --tpu or --batch make a table: add --sweep.")
-    settings = [configs.read_recipe(given["recipe"])] if given["recipe"] else []
-    asked = planner.questions(
-        model=given["model"],
-        tpus=given["tpus"] or (SWEEP if sweep else ("v5e-8",)),
-        batches=given["batches"],
-        data=data,
-        lengths=(given["input_length"], given["target_length"]),
-        packed=given["packed"],
-        settings=[*settings, configs.read_settings(given["changes"])],
-    )
-    rows = data.split.records if data else None
+    if lengths and not given["data"]:
+        raise errors.UsageError("--lengths plans from a dataset's histogram: say which with --data.")
+    tpus, batches = given.pop("tpus"), given.pop("batches")
+    if not sweep and (len(tpus) > 1 or len(batches) > 1):
+        raise errors.UsageError("Several --tpu or --batch make a table: add --sweep.")
+    given["settings"] = configs.read_settings(given.pop("changes"))
+    one = {"tpu": tpus[0] if tpus else "v5e-8", "batch": batches[0] if batches else None}
+    common = {name: given[name] for name in ("model", "data", "split", "recipe", "settings", "exact")}
+    if lengths:
+        _lengths(**common, **one, as_json=as_json)
+        return
+    common |= {name: given[name] for name in ("input_length", "target_length", "packed", "price")}
     if sweep:
-        _sweep(asked, rows=rows, price=given["price"], as_json=as_json)
-    elif lengths and data:
-        _lengths(asked[0], data, as_json=as_json)
+        _sweep(**common, tpus=tpus or SWEEP, batches=batches, as_json=as_json)
     else:
-        if given["save"]:
-            _save(asked[0], run=given["save"])
-        options = {name: given[name] for name in ("price", "quick", "largest", "exact")}
-        _plan.print_one(asked[0], rows=rows, **options, as_json=as_json)
+        _plan.print_one(
+            **common,
+            **one,
+            largest=given["largest"],
+            save=given["save"] or "",
+            search=not given["quick"],
+            as_json=as_json,
+        )
 
 
-def _save(question: Any, *, run: str) -> None:
-    """Keep the step's executable for a run, and say where it is."""
-    from t5prep.plan.question import ask
-
-    compiled = ask(question, save=run).compiled
-    versions = ", ".join(f"{name} {version}" for name, version in compiled.versions.items())
-    _output.say(
-        f"The executable is {compiled.saved} ({versions}): a start with the same versions takes it."
-        if compiled.saved
-        else "Nothing is saved: the step does not fit, or the place cannot be written."
-    )
-
-
-def _sweep(asked: Any, *, rows: int | None, price: float | None, as_json: bool) -> None:
+def _sweep(*, as_json: bool, **asked: Any) -> None:
+    """Print a table of plans, or their JSON."""
     from t5prep.plan import report
-    from t5prep.plan.question import ask, check
 
-    for question in asked:
-        check(question)  # check all questions before the first one takes minutes
-    answers = []
-    for question in asked:
-        _output.say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")
-        answers.append(ask(question))
+    plans = list(t5prep.plan_sweep(**asked, say=_output.say))
     if as_json:
-        _output.print_json({"answers": [report.as_json(answer) for answer in answers]})
+        _output.print_json({"answers": [plan.to_json() for plan in plans]})
     else:
-        click.echo("\n".join(report.table(answers, rows=rows, price=price)))
+        click.echo("\n".join(report.table([(plan.answer, plan.epoch) for plan in plans])))
 
 
-def _lengths(question: Any, data: Any, *, as_json: bool) -> None:
-    from t5prep.plan import planner, report
+def _lengths(*, as_json: bool, **asked: Any) -> None:
+    """Print the ways to lay out a dataset, or their JSON."""
+    from t5prep.plan import report
 
-    choices = planner.plan_lengths(question, data)
+    choices = t5prep.plan_lengths(**asked, say=_output.say)
     if as_json:
         _output.print_json({"choices": [report.choice_json(choice, answers) for choice, answers in choices]})
-        return
-    click.echo("\n".join(report.choice_lines(choices)))
+    else:
+        click.echo("\n".join(report.choice_lines(choices)))

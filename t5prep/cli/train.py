@@ -82,7 +82,7 @@ def command(
         "settings": configs.read_settings(settings),
     }
     if dry_run:
-        _plan.print_one(_plan.question_of(interface.configuration(**chosen), tpu=tpu), as_json=as_json)
+        _plan.print_one(**_plan.options_of(interface.configuration(**chosen), tpu=tpu), as_json=as_json)
         return
     if tpu is not None:
         _plan.warn(interface.configuration(**chosen), tpu=tpu)

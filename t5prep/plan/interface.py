@@ -1,62 +1,17 @@
-"""Define the public function `t5prep.plan`, with plain arguments."""
+"""Define the public functions `t5prep.plan`, `plan_sweep` and `plan_lengths`, with plain arguments."""
 
-import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from t5prep.plan import extending, planner, report
+from t5prep.errors import UsageError
+from t5prep.plan import extending, planner
 from t5prep.plan import question as asking
-from t5prep.plan import search as searching
 from t5prep.plan.extending import Say
-from t5prep.plan.question import Answer, Question
-from t5prep.plan.report import Epoch
-from t5prep.plan.search import Advice
-from t5prep.train import config as configs
-from t5prep.train.installed import need_tensorflow
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Hold what `t5prep.plan` returns: whether a training fits a TPU, and how fast it is by the compiler's estimate.
-
-    `answer` is the compiler's answer for this training. `epoch` is a pass over the dataset; None without a dataset, or
-    where the training does not fit. `largest` is the answer for the largest batch that fits, None where none fits or it was
-    not searched (`searched`). `advice` has changes that make a training fit that does not.
-    """
-
-    answer: Answer
-    epoch: Epoch | None = None
-    largest: Answer | None = None
-    advice: tuple[Advice, ...] = ()
-    searched: bool = False
-    advised: bool = False
-
-    @property
-    def fits(self) -> bool:
-        """Check whether the step and all that it holds fit in the memory of one device."""
-        return self.answer.fits
-
-    @property
-    def hbm_bytes(self) -> int:
-        """Return the bytes that one device needs."""
-        return self.answer.compiled.hbm_bytes
-
-    @property
-    def step_seconds(self) -> float:
-        """Return the compiler's estimate of a step, in seconds. It is not a measurement."""
-        return self.answer.step_seconds
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `t5prep plan --json` prints."""
-        shown = report.as_json(self.answer)
-        if self.epoch:
-            shown["epoch"] = dataclasses.asdict(self.epoch)
-        if self.searched:
-            shown["largest_batch"] = self.largest.question.settings.batch if self.largest else 0
-        if self.advised:
-            shown["advice"] = [{"change": one.words, **report.as_json(one.answer)} for one in self.advice]
-        return shown
+from t5prep.plan.lengths import Choice
+from t5prep.plan.question import Answer
+from t5prep.plan.stages import Plan, questions, stages
 
 
 def plan(
@@ -75,6 +30,9 @@ def plan(
     search: bool = True,
     largest: bool = False,
     exact: bool = False,
+    save: str = "",
+    watch: Callable[[Plan], None] | None = None,
+    say: Say | None = None,
 ) -> Plan:
     """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
 
@@ -98,6 +56,9 @@ def plan(
         search: Whether to look for what would make a training fit that does not.
         largest: Whether to look for the largest batch that fits.
         exact: Whether to compile all layers.
+        save: A run's directory: all layers are compiled, and the executable is kept for `t5prep.train(out=save)`.
+        watch: Is called with the Plan each time that it has grown: by the answer, the largest batch, each advice.
+        say: Is called with a sentence about what is being compiled.
 
     Returns:
         A Plan: `fits`, `hbm_bytes`, `step_seconds`, and the parts that they come from.
@@ -110,49 +71,123 @@ def plan(
         plan = t5prep.plan(model="t5-small", data="data/sample", tpu="v5e-8", batch=64, search=False)
         print(plan.fits, plan.step_seconds, plan.epoch.hours)
     """
-    need_tensorflow()
-    prepared = planner.read(data, split=split) if data else None
-    question = planner.questions(
-        model=model,
-        tpus=[tpu],
-        batches=[batch] if batch else [],
-        data=prepared,
-        lengths=(input_length, target_length),
-        packed=packed,
-        settings=[configs.read_recipe(recipe) if recipe else {}, settings or {}],
-    )[0]
+    _check_price(price)
+    (question,), prepared = questions(
+        model=model, data=data, split=split, tpus=[tpu], batches=[batch] if batch else [], packed=packed,
+        lengths=(input_length, target_length), recipe=recipe, settings=settings,
+    )  # fmt: skip
     rows = prepared.split.records if prepared else None
-    *_, last = stages(question, rows=rows, price=price, search=search, largest=largest, exact=exact)
+    grown = stages(question, rows=rows, price=price, search=search, largest=largest, exact=exact, save=save, say=say)
+    for last in grown:
+        if watch:
+            watch(last)
     return last
 
 
-def stages(
-    question: Question,
+def plan_sweep(
     *,
-    rows: int | None = None,
+    tpus: Sequence[str],
+    batches: Sequence[int] = (),
+    model: str = "",
+    data: str | None = None,
+    split: str = "train",
+    input_length: int | None = None,
+    target_length: int | None = None,
+    packed: bool = False,
+    recipe: str | None = None,
+    settings: Mapping[str, Any] | None = None,
     price: float | None = None,
-    search: bool = True,
-    largest: bool = False,
     exact: bool = False,
     say: Say | None = None,
 ) -> Iterator[Plan]:
-    """Yield the plan as it grows: first with the answer, then with the largest batch, then with each advice.
+    """Yield a Plan for each TPU with each batch, each as soon as it is compiled; nothing is searched.
 
-    `say` is told what is being compiled. Raises T5prepError.
+    All combinations are checked before the first is compiled.
+
+    Args:
+        tpus: Types of TPU, such as `["v5e-4", "v5e-8"]`.
+        batches: Rows a step over all devices; the recipe's or the trainer's own by default.
+        model: As for `plan`.
+        data: As for `plan`.
+        split: As for `plan`.
+        input_length: As for `plan`.
+        target_length: As for `plan`.
+        packed: As for `plan`.
+        recipe: As for `plan`.
+        settings: As for `plan`.
+        price: As for `plan`.
+        exact: As for `plan`.
+        say: As for `plan`.
+
+    Returns:
+        An iterator over a Plan for each TPU and each batch of it.
+
+    Raises:
+        T5prepError: In one sentence, as for `plan`.
+
+    Example:
+        for plan in t5prep.plan_sweep(model="t5-small", tpus=["v5e-4", "v5e-8"], batches=[64]):
+            print(plan.answer.question.tpu.name, plan.fits, plan.step_seconds)
     """
-    answer = asking.ask(question) if exact else extending.estimate(question, asking=asking.ask, say=say)
-    epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits else None
-    grown = Plan(answer, epoch)
-    yield grown
-    ask = asking.ask if exact else functools.partial(extending.extended, asking=asking.ask)
-    if largest:
+    _check_price(price)
+    asked, prepared = questions(
+        model=model, data=data, split=split, tpus=tpus, batches=batches, packed=packed,
+        lengths=(input_length, target_length), recipe=recipe, settings=settings,
+    )  # fmt: skip
+    for question in asked:
+        asking.check(question)
+    for question in asked:
         if say:
-            say("Looking for the largest batch, by the line through a few compilations.")
-        grown = dataclasses.replace(grown, largest=searching.largest_batch(question, asking=ask), searched=True)
-        yield grown
-    if search and not answer.fits:
-        grown = dataclasses.replace(grown, advised=True)
-        for advice in searching.advise(question, asking=ask):
-            grown = dataclasses.replace(grown, advice=(*grown.advice, advice))
-            yield grown
-        yield grown
+            say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")
+        rows = prepared.split.records if prepared else None
+        yield next(stages(question, rows=rows, price=price, exact=exact))
+
+
+def plan_lengths(
+    *,
+    data: str,
+    model: str = "",
+    split: str = "train",
+    tpu: str = "v5e-8",
+    batch: int | None = None,
+    recipe: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    exact: bool = False,
+    say: Say | None = None,
+) -> list[tuple[Choice, list[Answer]]]:
+    """Return the ways to lay out a dataset (shorter, in buckets, packed), with the compiler's answer for each shape.
+
+    Args:
+        data: A prepared dataset, which is not packed: its lengths are counted in its manifest.
+        model: As for `plan`.
+        split: As for `plan`.
+        tpu: As for `plan`.
+        batch: As for `plan`.
+        recipe: As for `plan`.
+        settings: As for `plan`.
+        exact: As for `plan`.
+        say: As for `plan`.
+
+    Returns:
+        A list of (choice, answers): a Choice has a name, shapes with their rows, its padding and what it cuts; there is an
+        answer for each shape. `t5prep.plan.report.epoch_seconds` makes an epoch's time of both.
+
+    Raises:
+        T5prepError: In one sentence, as for `plan`; and for a dataset that is packed.
+
+    Example:
+        for choice, answers in t5prep.plan_lengths(model="t5-small", data="data/sample", batch=64):
+            print(choice.name, choice.padding, all(answer.fits for answer in answers))
+    """
+    (question,), prepared = questions(
+        model=model, data=data, split=split, tpus=[tpu], batches=[batch] if batch else [], recipe=recipe,
+        settings=settings,
+    )  # fmt: skip
+    assert prepared is not None
+    ask = asking.ask if exact else functools.partial(extending.estimate, asking=asking.ask, say=say)
+    return planner.plan_lengths(question, prepared, asking=ask)
+
+
+def _check_price(price: float | None) -> None:
+    if price is not None and not math.isfinite(price):
+        raise UsageError(f"--price {price} is not a price. Write it like this: --price 1.20")

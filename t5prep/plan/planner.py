@@ -9,6 +9,7 @@ from t5prep.dataset.manifest import Split
 from t5prep.errors import DatasetError, UsageError
 from t5prep.plan import lengths as planner
 from t5prep.plan.chips import parse
+from t5prep.plan.extending import Ask
 from t5prep.plan.lengths import Choice
 from t5prep.plan.models import shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask
@@ -77,7 +78,7 @@ def questions(
     ]
 
 
-def plan_lengths(question: Question, data: Data) -> list[tuple[Choice, list[Answer]]]:
+def plan_lengths(question: Question, data: Data, *, asking: Ask = ask) -> list[tuple[Choice, list[Answer]]]:
     """Return each way to lay out the dataset, with the compiler's answer for each shape. Raises DatasetError."""
     if data.packed:
         raise DatasetError(f"{data.where} is packed already; lengths are planned from a dataset that is not.")
@@ -93,5 +94,5 @@ def plan_lengths(question: Question, data: Data) -> list[tuple[Choice, list[Answ
             dataclasses.replace(question.with_(lengths=(s.input_length, s.target_length)), packed=packed)
             for s in choice.shapes
         ]
-        answers.append((choice, [ask(one) for one in asked]))
+        answers.append((choice, [asking(one) for one in asked]))
     return answers

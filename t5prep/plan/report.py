@@ -148,11 +148,13 @@ def epoch_line(one: Epoch, *, chips: int) -> str:
     )
 
 
-def table(answers: Sequence[Answer], *, rows: int | None, price: float | None) -> list[str]:
-    """Return a table of several answers, one a line."""
+def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
+    """Return a table of several answers with their epochs, one a line; without epochs it has no columns for them."""
+    epochs = [one for _, one in answers if one]
+    priced = any(one.price is not None for one in epochs)
     head = f"{'tpu':<12}{'batch':>7}{'HBM GiB':>9}{'of':>7}  {'fits':<5}{'Mcycles':>9}{'ms/step':>9}{'peak':>6}{'rows/s':>9}"
-    text = [head + (f"{'epoch':>9}" if rows else "") + (f"{'price':>9}" if rows and price is not None else "")]
-    for answer in answers:
+    text = [head + (f"{'epoch':>9}" if epochs else "") + (f"{'price':>9}" if priced else "")]
+    for answer, one in answers:
         question, compiled = answer.question, answer.compiled
         line = f"{question.tpu.name:<12}{question.settings.batch:>7}{compiled.hbm_bytes / GIB:>9.2f}"
         line += f"{question.tpu.chip.hbm_bytes / GIB:>7.2f}  {'yes' if answer.fits else 'NO':<5}"
@@ -161,11 +163,11 @@ def table(answers: Sequence[Answer], *, rows: int | None, price: float | None) -
                 f"{compiled.estimated_cycles / 1e6:>9.1f}{answer.step_seconds * 1e3:>9.1f}{answer.share_of_peak:>6.0%}"
             )
             line += f"{question.settings.batch / answer.step_seconds:>9,.0f}"
-            if rows:
-                one = epoch(answer, rows=rows, price=price)
-                line += f"{hours(one.hours):>9}" + ("" if one.price is None else f"{one.price:>9,.2f}")
+        if one:
+            line += f"{hours(one.hours):>9}" + ("" if one.price is None else f"{one.price:>9,.2f}")
         text.append(line)
-    return [*text, f"Cycles and all that follows from them are {A_MODEL}."]
+    notes = [f"Figures come {EXTENDED}."] if any(answer.extended for answer, _ in answers) else []
+    return [*text, f"Cycles and all that follows from them are {A_MODEL}.", *notes]
 
 
 def hours(number: float) -> str:

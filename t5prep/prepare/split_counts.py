@@ -32,6 +32,9 @@ def resolved(settings: Settings, task: ChosenTask, *, source: Resolved) -> Setti
     if held_out and "validation" in own.values():
         return dataclasses.replace(settings, held_out=None)
     draws = _draws(settings, task, source=source, own_splits=own)
+    if not len(draws):  # no row makes an example: preparing rejects each with its reason, whatever the shares are
+        even = {name: 1 / len(asked) for name in asked}
+        return dataclasses.replace(settings, held_out=0.5) if held_out else dataclasses.replace(settings, splits=even)
     if held_out:
         shares = exact_shares({**asked, "train": 1.0}, draws)  # type: ignore[dict-item]
         return dataclasses.replace(settings, held_out=shares["validation"])
@@ -72,9 +75,9 @@ def _draws(settings: Settings, task: ChosenTask, *, source: Resolved, own_splits
         if own_splits.get(parallel_files.files(file.element)[0].name, "train") != "train":
             continue
         for block in row_limit.scan(file, settings, task.task.corpus):
-            keys, groups = zip(*_keys(block, settings, task), strict=True) if block.rows else ((), ())
-            digests = placement.digests(keys, seed=settings.seed)
-            drawn = placement.uniform(split_draw.by_group(groups, digests, seed=settings.seed))
+            keys = list(_keys(block, settings, task))
+            digests = placement.digests([key for key, _ in keys], seed=settings.seed)
+            drawn = placement.uniform(split_draw.by_group([group for _, group in keys], digests, seed=settings.seed))
             draws.update(zip((digest.tobytes() for digest in digests), drawn.tolist(), strict=True))
     return np.array(list(draws.values()), np.float64)
 

@@ -1,6 +1,6 @@
 """Nasty files are prepared: what became of each row is what an independent reader of whole files says.
 
-The large run, by hand: python tests/pipelines/test_nasty_sources.py 10000
+The large run, by hand: PYTHONPATH=tests python tests/pipelines/test_nasty_sources.py 10000
 """
 
 import sys

@@ -83,6 +83,19 @@ def test_a_number_of_rows_is_kept_exactly(tmp_path: Path) -> None:
         prepared(source, tmp_path / "no", tokenizer="sample:", input_length=64, splits=parse_splits("validation=99"))
 
 
+@pytest.mark.parametrize("option", ["splits", "held_out"])
+def test_a_number_of_rows_where_no_row_makes_an_example(tmp_path: Path, option: str) -> None:
+    """Each row is rejected with its reason, as without a number of rows."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("train.csv", "test.csv"):
+        write_csv(source / name, [{**row, "Y": "unknown"} for row in questions(9)])
+    numbers = {"splits": parse_splits("validation=5")} if option == "splits" else {"held_out": parse_held_out("5")}
+    with pytest.raises(SourceError, match="18 rows"):
+        prepared(source, tmp_path / "out", tokenizer="sample:", input_length=64, **numbers)
+    assert len((tmp_path / "out" / "rejected.jsonl").read_text().splitlines()) == 18
+
+
 def test_groups_fill_a_number_of_rows_at_least() -> None:
     draws = np.repeat([0.8, 0.2, 0.5, 0.4], 5)
     shares = exact_shares({"validation": 7, "train": 0.5, "test": 0.5}, draws)
