@@ -66,6 +66,13 @@ TYPES = {
     },
 }
 
+# T5's encoder with the mean of a text's logits by T5ForTokenClassification.
+_T5 = {"d_model": 32, "d_kv": 8, "d_ff": 37, "num_layers": 3, "num_decoder_layers": 1, "num_heads": 4, "num_labels": 3}
+T5_TYPES = {
+    "t5_1_1": {"model_type": "t5", "vocab_size": 99, "dropout_rate": 0.0, "feed_forward_proj": "gated-gelu", **_T5},
+    "umt5": {"model_type": "umt5", "vocab_size": 99, "dropout_rate": 0.0, **_T5},
+}
+
 
 def draw_batch(pad: int) -> dict[str, np.ndarray]:
     """Ids of texts and of pairs, some with padding; `texts` is 0 for padding, 1 and 2 for the two texts of a pair."""
@@ -78,13 +85,16 @@ def draw_batch(pad: int) -> dict[str, np.ndarray]:
 
 def _write(name: str, config: dict, folder: Path) -> None:
     import torch
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
     torch.manual_seed(0)
     settings = AutoConfig.for_model(**config)
-    model = AutoModelForSequenceClassification.from_config(settings, attn_implementation="eager").train()
+    kind = AutoModelForTokenClassification if name in T5_TYPES else AutoModelForSequenceClassification
+    model = kind.from_config(settings, attn_implementation="eager").train()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, mean=0.0 if parameter.dim() > 1 else 0.5, std=0.3)
+    if name in T5_TYPES:
+        model.config.pooling = "mean"
     model.save_pretrained(folder)
     (folder / "bin").mkdir()
     (folder / "bin" / "config.json").write_bytes((folder / "config.json").read_bytes())
@@ -92,15 +102,21 @@ def _write(name: str, config: dict, folder: Path) -> None:
     model.base_model.save_pretrained(folder / "bare")
     batch = draw_batch(settings.pad_token_id)
     given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
-    if name not in ("distilbert", "roberta"):
+    if name not in ("distilbert", "roberta", *T5_TYPES):
         given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
-    logits = model(**given).logits.detach().numpy()
-    plain = [p for n, p in model.named_parameters() if p.dim() > 1]
-    exempt = [p for n, p in model.named_parameters() if p.dim() == 1]  # biases and norms
+    tokens = given["attention_mask"][..., None]
+
+    def compute() -> torch.Tensor:
+        logits = model(**given).logits
+        return (logits * tokens).sum(dim=1) / tokens.sum(dim=1) if name in T5_TYPES else logits
+
+    logits = compute().detach().numpy()
+    plain = [p for n, p in model.named_parameters() if p.dim() > 1 and "bias" not in n]
+    exempt = [p for n, p in model.named_parameters() if p.dim() == 1 or "bias" in n]  # biases and norms
     groups = [{"params": plain, "weight_decay": DECAY}, {"params": exempt, "weight_decay": 0.0}]
     optimizer, losses = torch.optim.AdamW(groups, lr=RATE), []
     for _ in range(STEPS):
-        loss = model(**given, labels=torch.tensor(batch["labels"])).loss
+        loss = torch.nn.functional.cross_entropy(compute(), torch.tensor(batch["labels"]))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -112,5 +128,5 @@ def _write(name: str, config: dict, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for own_name, own_config in TYPES.items():
+    for own_name, own_config in {**TYPES, **T5_TYPES}.items():
         _write(own_name, own_config, Path(sys.argv[1]) / own_name)

@@ -14,7 +14,7 @@ from t5prep.plan.lengths import Choice
 from t5prep.plan.models import shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask
 from t5prep.train import config as configs
-from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.architecture import with_classes
 
 # The default lengths. T5's own are 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning needs no targets of 512.
 LENGTHS = (512, 64)
@@ -22,13 +22,18 @@ LENGTHS = (512, 64)
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Hold what planning needs of a prepared dataset; `embeddings` is the padded size of its tokenizer's vocabulary."""
+    """Hold what planning needs of a prepared dataset.
+
+    `embeddings` is the padded size of its tokenizer's vocabulary; `classes` the names of classes whose numbers are its
+    targets.
+    """
 
     where: str
     lengths: planner.Lengths
     packed: bool
     split: Split
     embeddings: int
+    classes: tuple[str, ...] = ()
 
 
 def read(data: str, *, split: str) -> Data:
@@ -38,7 +43,12 @@ def read(data: str, *, split: str) -> Data:
         raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(dataset.splits)}.')
     lengths = (dataset.settings.input_length, dataset.settings.target_length)
     return Data(
-        data, lengths, dataset.settings.layout == "packed", dataset.splits[split], dataset.tokenizer.padded_vocab_size
+        data,
+        lengths,
+        dataset.settings.layout == "packed",
+        dataset.splits[split],
+        dataset.tokenizer.padded_vocab_size,
+        tuple(dataset.class_names),
     )
 
 
@@ -60,8 +70,10 @@ def questions(
     shape = shape_of(name)
     if data and own.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
         shape = dataclasses.replace(shape, vocab_size=data.embeddings)
+    if data and data.classes:
+        shape = with_classes(shape, data.classes)
     given = data.lengths if data else LENGTHS
-    if isinstance(shape, EncoderConfig):
+    if shape.classes:
         given = (given[0], 1)  # a class is one target
     inputs, targets = (said or default for said, default in zip(lengths, given, strict=True))
     return [

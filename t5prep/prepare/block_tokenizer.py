@@ -64,8 +64,8 @@ class BlockTokenizer:
         )
         self._by_columns = None
         template = task.template
-        if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._columns.names):
-            self._by_columns = ColumnTokenizer(template, settings, tokenizer)
+        if template and column_tokenizer.usable(settings) and set(template.columns) == set(self._columns.first_names):
+            self._by_columns = ColumnTokenizer(template, settings, tokenizer, classes=task.classes)
         self._group = settings.group_column
         self._read = tuple(dict.fromkeys([*self._columns.names, *([self._group] if self._group else [])]))
         self._filters, self._leaks, self._earlier = Chain(settings.filter), leaks, earlier
@@ -90,10 +90,12 @@ class BlockTokenizer:
         wanted = [*self._columns.all, *([self._group] if self._group else [])]
         if block.columns and (lacks := task_columns.missing(wanted, block.columns)):
             raise SourceError(f"{block.file.name} has no column {lacks}")
-        if self._by_columns is None:
+        names = self._columns.names_in(block.columns)
+        if self._by_columns is None or names is None:
             return self._by_rows(block, [row for row in blocks.read(block, columns=self._read) if not row.blank])
-        read = columns.read(block, columns=self._columns.names)
-        table, described = self._by_columns(read.table, read.numbers - block.first_row)
+        read = columns.read(block, columns=names)
+        renamed = read.table.select(list(names)).rename_columns(list(self._columns.first_names))
+        table, described = self._by_columns(renamed, read.numbers - block.first_row)
         left = np.flatnonzero(~described)
         records = read.table.take(pa.array(left)).to_pylist()
         others = [*read.others, *map(Row, read.numbers[left].tolist(), records)]

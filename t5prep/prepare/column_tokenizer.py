@@ -1,5 +1,6 @@
 """Tokenize the rows that a task's template describes into a table of features, column by column."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.prepare.feature_table import SCHEMA
 from t5prep.tasks.template import Column, Field, Template
 from t5prep.tokens import ragged
-from t5prep.tokens.column_encoder import ColumnEncoder
+from t5prep.tokens.column_encoder import ClassColumnEncoder, ColumnEncoder
 from t5prep.tokens.encoder import MARKUP
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
@@ -25,18 +26,33 @@ class Described(NamedTuple):
 
 def usable(settings: Settings) -> bool:
     """Return whether these settings ask for nothing that only examples can give."""
-    if settings.target == "class":
-        return False
     asks = settings.filter or settings.decontaminate or settings.group_column
     return settings.dedup == "none" and not settings.keep_newlines and not asks
 
 
 class ColumnTokenizer:
-    """Tokenize columns of text by a template. Threads may share it."""
+    """Tokenize columns of text by a template. Threads may share it.
 
-    def __init__(self, template: Template, settings: Settings, tokenizer: Tokenizer) -> None:
+    `classes`: the words whose numbers are the targets, where the settings say so.
+    """
+
+    def __init__(
+        self, template: Template, settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str] = ()
+    ) -> None:
         self.template = template
         self._tokenizer = tokenizer
+        self._classes = None
+        if settings.target == "class":
+            self._classes = ClassColumnEncoder(
+                tokenizer, input_length=settings.input_length, policy=settings.truncation
+            )
+            words = template.words or {word: word for word in classes}
+            known = {value: classes.index(word) for value, word in words.items() if word in classes}
+            self._values, self._numbers = (
+                pa.array(list(known), pa.large_string()),
+                np.array([*known.values()], np.int32),
+            )
+            return
         self._encode = ColumnEncoder(
             tokenizer,
             input_length=settings.input_length,
@@ -51,13 +67,18 @@ class ColumnTokenizer:
         """Return the features of a table's rows; `numbers`, int64[rows], are the rows' own."""
         described = self._plain(table)
         fields = [_filled(field, table) for field in self.template.fields]
-        if self.template.target:
+        if self._classes:
+            which, known = self._which(table)
+            features, right = self._classes.rows(fields, self._numbers[which])
+            described &= known & right
+        elif self.template.target:
             targets, known = self._targets(table)
             features = self._encode.pairs(fields, targets)
             described &= known & (features.target_tokens > 1)
+            described &= features.tokens > len(fields)
         else:
             features = self._encode.documents(fields[0])
-        described &= features.tokens > len(fields)
+            described &= features.tokens > len(fields)
         columns = {
             "row": numbers,
             "id": table[self.template.id].combine_chunks().cast(pa.string()) if self.template.id else None,
@@ -75,6 +96,9 @@ class ColumnTokenizer:
     def _plain(self, table: pa.Table) -> np.ndarray:
         """Return which rows have a visible input, a visible target and an id, bool[rows]: perhaps not all of those."""
         plain = np.logical_or.reduce([_visible(table[name].combine_chunks()) for name in self.template.inputs])
+        for column in (part for field in self.template.fields for part in field if isinstance(part, Column)):
+            if column.stripped:  # without spaces: other white space at the ends is for rows
+                plain &= _visible(_text(column, table), both=True)
         if self.template.target and not self.template.words:
             plain &= _visible(_filled(self.template.target, table))
         if self.template.id:
@@ -83,27 +107,34 @@ class ColumnTokenizer:
 
     def _targets(self, table: pa.Table) -> tuple[Ragged, np.ndarray]:
         """Return the ids of targets, and which rows have one that is known: bool[rows]."""
-        target = _filled(self.template.target, table)
         if not self.template.words:
+            target = _filled(self.template.target, table)
             return self._tokenizer.encode_block(target), np.ones(len(target), bool)
-        which = pc.index_in(target, self._values)
-        known = which.is_valid().to_numpy(zero_copy_only=False)
-        return ragged.taken(self._words, which.fill_null(0).to_numpy()), known
+        which, known = self._which(table)
+        return ragged.taken(self._words, which), known
+
+    def _which(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Return the places of targets among the known values, int32[rows], and which rows have one: bool[rows]."""
+        which = pc.index_in(_filled(self.template.target, table), self._values)
+        return which.fill_null(0).to_numpy(), which.is_valid().to_numpy(zero_copy_only=False)
 
 
 def _filled(field: Field, table: pa.Table) -> pa.LargeStringArray:
     """Return the text of a field in each row."""
-    parts = [
-        table[part.name].combine_chunks() if isinstance(part, Column) else pa.scalar(part, pa.large_string())
-        for part in field
-    ]
+    parts = [_text(part, table) if isinstance(part, Column) else pa.scalar(part, pa.large_string()) for part in field]
     if len(parts) == 1 and isinstance(parts[0], pa.LargeStringArray):
         return parts[0]
     return pc.binary_join_element_wise(*parts, pa.scalar("", pa.large_string()))
 
 
-def _visible(texts: pa.LargeStringArray) -> np.ndarray:
-    """Return which texts begin or end with a visible ASCII character, bool[rows]: those are not blank to anyone."""
+def _text(column: Column, table: pa.Table) -> pa.LargeStringArray:
+    """Return the text of a column in each row, without spaces at the ends where it is stripped."""
+    texts = table[column.name].combine_chunks()
+    return pc.ascii_trim(texts, characters=" ") if column.stripped else texts
+
+
+def _visible(texts: pa.LargeStringArray, *, both: bool = False) -> np.ndarray:
+    """Return which texts begin or end (or `both`) with a visible ASCII character, bool[rows]: they are blank to nobody."""
     _, offsets, data = texts.buffers()
     edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     if not len(texts) or edges[0] == edges[-1]:
@@ -111,8 +142,8 @@ def _visible(texts: pa.LargeStringArray) -> np.ndarray:
     characters = np.frombuffer(data, np.uint8)
     first = characters[np.minimum(edges[:-1], len(characters) - 1)]
     last = characters[np.maximum(edges[1:] - 1, 0)]
-    shown = ((first > 0x20) & (first < 0x7F)) | ((last > 0x20) & (last < 0x7F))
-    return shown & (edges[:-1] < edges[1:])
+    begins, ends = ((edge > 0x20) & (edge < 0x7F) for edge in (first, last))
+    return (begins & ends if both else begins | ends) & (edges[:-1] < edges[1:])
 
 
 def _markup(fields: list[pa.LargeStringArray]) -> np.ndarray:

@@ -30,9 +30,32 @@ class Columns:
         return names(self.all)
 
     @property
+    def first_names(self) -> tuple[str, ...]:
+        """Return the first name of each column."""
+        return tuple(dict.fromkeys(alternatives[0] for alternatives in map(_alternatives, self.all)))
+
+    def names_in(self, there: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the name of each column among the present ones, the first where it has one; None where that is unknown.
+
+        >>> Columns([("sentence", "text")], ["label"]).names_in(["label", "text"])
+        ('text', 'label')
+        """
+        found = []
+        for alternatives in map(_alternatives, self.all):
+            present = [name for name in alternatives if name in there] if len(alternatives) > 1 else alternatives
+            if not present:
+                return None
+            found.append(present[0])
+        return tuple(dict.fromkeys(found))
+
+    @property
     def id_name(self) -> str:
         """Return the first name of the id's column, "" where there is none."""
         return next(iter(names([self.id])), "")
+
+
+def _alternatives(column: Column) -> tuple[str, ...]:
+    return (column,) if isinstance(column, str) else column
 
 
 def names(columns: Sequence[Column]) -> tuple[str, ...]:
@@ -41,7 +64,7 @@ def names(columns: Sequence[Column]) -> tuple[str, ...]:
     >>> names([("sentence", "text"), "label", ("idx", "")])
     ('sentence', 'text', 'label', 'idx')
     """
-    return tuple(name for column in columns for name in ((column,) if isinstance(column, str) else column) if name)
+    return tuple(name for column in columns for name in _alternatives(column) if name)
 
 
 def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
@@ -55,7 +78,7 @@ def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
     '"catgory"; it has category, text. Did you mean "category"?'
     """
     for column in columns:
-        alternatives = (column,) if isinstance(column, str) else column
+        alternatives = _alternatives(column)
         if not any(name in ("", *there) or nested.root(name) in there for name in alternatives):
             quoted = " or ".join(f'"{name}"' for name in alternatives)
             return f"{quoted}; it has {', '.join(there)}.{did_you_mean(alternatives[0], there)}"

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """Name a column whose text is used as it is."""
+    """Name a column whose text is used as it is, or `stripped` of white space at both ends.
+
+    Where the task's column has several names, it is the first of them.
+    """
 
     name: str
+    stripped: bool = False
 
 
 # Texts and columns, to be joined without a space.

@@ -23,6 +23,34 @@ class ColumnFeatures(NamedTuple):
     target_tokens: np.ndarray
 
 
+class ClassColumnEncoder:
+    """Encode columns into the same features as class_encoder.ClassEncoder makes of examples. Threads may share it."""
+
+    def __init__(self, tokenizer: Tokenizer, *, input_length: int, policy: str) -> None:
+        self._tokenizer, self._frame, self._input_length = tokenizer, tokenizer.frame, input_length
+        room = input_length - self._frame.tokens(1)
+        head = {"head_tail": room // 2, "head": room, "tail": 0}[policy]  # as in frame.cut_text
+        self._room, self._keep = room, (head, room - head)
+
+    def rows(self, fields: Sequence[pa.LargeStringArray], numbers: np.ndarray) -> tuple[ColumnFeatures, np.ndarray]:
+        """Return the features of rows whose classes are `numbers`, int32[rows], and which of them are right: bool[rows].
+
+        The others have no tokens in their texts, or several texts that are too long together: cut those row by row.
+        """
+        encoded = [self._tokenizer.encode_block(field) for field in fields]
+        in_frame = self._frame.tokens(len(fields))
+        tokens = np.sum([one.lengths for one in encoded], axis=0) + in_frame
+        right = tokens > in_frame
+        if len(fields) > 1 or self._room < 1:
+            right &= tokens <= self._input_length
+        else:
+            encoded = [ragged.cut(encoded[0], self._room, keep=self._keep, middle=None)]
+        frame = self._frame
+        inputs = ragged.framed(encoded, first=frame.first, between=frame.between, last=frame.last)
+        ones = np.ones(len(numbers), np.int64)
+        return ColumnFeatures(inputs, Ragged(numbers, ragged.begins(ones)), tokens, ones), right
+
+
 class ColumnEncoder:
     """Encode columns into the same features as encoder.Encoder makes of examples. Threads may share it."""
 

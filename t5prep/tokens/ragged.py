@@ -1,6 +1,7 @@
 """Compute on lists of token ids that are stored one after the other in one array."""
 
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,28 @@ def joined(fields: list[Ragged], *, after: int) -> Ragged:
         places += field.lengths
         ids[places] = after
         places += 1
+    return Ragged(ids, starts)
+
+
+def framed(fields: list[Ragged], *, first: Sequence[int], between: Sequence[int], last: Sequence[int]) -> Ragged:
+    """Return for each row the ids `first`, its list of every field with `between` between them, and the ids `last`.
+
+    >>> framed([of([np.array([5, 6], np.int32)])], first=(1,), between=(2,), last=(2,)).ids.tolist()
+    [1, 5, 6, 2]
+    """
+    special = [first, *[between] * (len(fields) - 1), last]
+    lengths = np.sum([field.lengths for field in fields], axis=0) + sum(map(len, special))
+    starts = begins(lengths)
+    ids = np.empty(int(starts[-1]), np.int32)
+    places = starts[:-1].copy()
+    for number, some in enumerate(special):
+        for one in some:
+            ids[places] = one
+            places += 1
+        if number < len(fields):
+            field = fields[number]
+            _copy(field.ids, field.starts[:-1], ids, places, field.lengths)
+            places += field.lengths
     return Ragged(ids, starts)
 
 

@@ -62,6 +62,21 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
 model = AutoModelForSequenceClassification.from_pretrained("THIS_MODEL")
 ```"""
+    if model.config.classes:
+        classes = ", ".join(f"`{one}`" for one in model.config.classes)
+        return f"""T5's encoder with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
+
+```python
+import torch
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = AutoModelForTokenClassification.from_pretrained("THIS_MODEL")
+texts = tokenizer(["a text"], return_tensors="pt", padding=True)
+tokens = texts.attention_mask.unsqueeze(-1)
+with torch.no_grad():
+    logits = (model(**texts).logits * tokens).sum(dim=1) / tokens.sum(dim=1)  # the mean over a text's tokens
+```"""
     return f"""A T5 (`{model.config.feed_forward_proj}`, {model.config.num_layers} + {model.config.num_decoder_layers} layers){begun}.
 
 ```python

@@ -26,7 +26,7 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
     tasks = sorted({dataset.settings.task for dataset in model.manifests})
     data = ModelCardData(
         library_name="peft" if model.adapter else "transformers",
-        pipeline_tag="text-classification" if isinstance(model.config, EncoderConfig) else "text-generation",
+        pipeline_tag=CLASS_TASK if model.config.classes else "text-generation",
         base_model=base or None,
         license=licence or LICENCES.get(base.partition("/")[0]),
         datasets=datasets(model) or None,
@@ -72,7 +72,7 @@ def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
     split = str(model.state.config.get("eval_split", "validation")) if model.state else "validation"
     return [
         EvalResult(
-            task_type=CLASS_TASK if isinstance(model.config, EncoderConfig) else TASK,
+            task_type=CLASS_TASK if model.config.classes else TASK,
             dataset_type=(datasets(model) or [dataset.settings.task])[0],
             dataset_name=dataset.settings.task,
             dataset_split=split,

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import Config
-from t5prep.train.model.encoder_config import EncoderConfig
 
 
 class ClassNames:
@@ -19,15 +18,16 @@ class ClassNames:
 
 
 def logits_order(config: Config, classes: Sequence[str], *, data: str) -> list[int]:
-    """Return which of the model's logits belongs to each class of a dataset; an empty list for a T5 and texts.
+    """Return which of the model's logits belongs to each class of a dataset; an empty list for a model that writes texts.
 
     A model and a dataset that name the same classes in another order are compared by the names, without regard to case;
     others by the numbers. Raises UsageError where the model has other classes or writes texts.
     """
-    if not isinstance(config, EncoderConfig):
+    if not config.classes:
         if classes:
             raise UsageError(
-                f"{data} has the numbers of classes as targets, and the model is a T5, which writes texts."
+                f"{data} has the numbers of classes as targets, and the model is a T5, which writes texts: prepare it with "
+                "--target text"
             )
         return []
     if len(classes) != len(config.classes):

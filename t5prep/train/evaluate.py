@@ -123,7 +123,7 @@ class Evaluator:
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
         self._score = on_rows("score", score, shape=config, layout=layout, place=place)
-        if isinstance(config, ModelConfig):
+        if isinstance(config, ModelConfig) and not config.classes:
             search = functools.partial(_generate, config=config, dtype=dtype, options=self._generation)
             self._generate = on_rows("generate", search, shape=config, layout=layout, place=place)
 

@@ -47,7 +47,7 @@ def export_hf(
                 huggingface_files.write_encoders(place, opened.tokenizer, config=shape)
             else:
                 huggingface_files.write(place, opened.tokenizer, config=shape)
-        if isinstance(opened.config, ModelConfig):
+        if isinstance(opened.config, ModelConfig) and not opened.config.classes:
             generation = {
                 "decoder_start_token_id": opened.config.decoder_start_token_id,
                 "eos_token_id": opened.config.eos_token_id,
@@ -77,8 +77,8 @@ def export_saved_model(
     """
     opened = run.open_model(model, which=which)
     config = opened.config
-    if not isinstance(config, ModelConfig):
-        raise UsageError(f"{model} is no T5, and a SavedModel writes texts: export it with --format hf")
+    if not isinstance(config, ModelConfig) or config.classes:
+        raise UsageError(f"{model} tells classes apart, and a SavedModel writes texts: export it with --format hf")
     inputs, length = opened.settings.input_length, answer_length(opened.settings.target_length)
     module = tf.Module()
     module.weights = create_variables(opened.weights)

@@ -15,7 +15,6 @@ from t5prep.tokens import loading, newlines
 from t5prep.tokens.encoder import Features
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import predict_long, run
-from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict_device import Device
 from t5prep.train.predict_long import Parts
@@ -86,7 +85,7 @@ class Predictor:
             opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         )
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
-        self._classes = opened.config.classes if isinstance(opened.config, EncoderConfig) else ()
+        self._classes = opened.config.classes
         self._keep_newlines = chosen.keep_newlines
         self.limit = chosen.input_length
         self._encode = targets.encoder_of(chosen, self.tokenizer, classes=self._classes)

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import random_draws
-from t5prep.train.model.encoder import classify
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.forward import forward
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
@@ -39,9 +40,9 @@ class Device:
         self._generation, self._tokenizer = generation, tokenizer
         self._weights = put_weights(opened.weights, opened.config, layout)
         dtype = dtype_of("auto", platform=layout.platform)
-        self._pairs = isinstance(opened.config, EncoderConfig)
+        self._pairs = bool(opened.config.classes)
         answers: Callable[..., dict[str, tf.Tensor]]
-        if isinstance(opened.config, EncoderConfig):
+        if isinstance(opened.config, EncoderConfig) or opened.config.classes:
             answers = functools.partial(_classes, config=opened.config, options=generation, dtype=dtype)
         else:
             answers = functools.partial(_answers, config=opened.config, options=generation, dtype=dtype)
@@ -70,12 +71,12 @@ def _classes(
     weights: Mapping[str, tf.Tensor],
     batch: Mapping[str, tf.Tensor],
     *,
-    config: EncoderConfig,
+    config: Config,
     options: Generation,
     dtype: Any,
 ) -> dict[str, tf.Tensor]:
     """Return the numbers of the likeliest classes, int32[rows, answers, 1], and the logarithms of their probabilities."""
-    scores = tf.nn.log_softmax(classify(weights, config, batch, dtype=dtype)[:, 0])
+    scores = tf.nn.log_softmax(forward(weights, config, batch, dtype=dtype)[:, 0])
     best = tf.math.top_k(scores, k=min(options.answers, len(config.classes)))
     return {"ids": best.indices[..., None], "scores": best.values}
 

@@ -31,7 +31,7 @@ from t5prep.train import config as configs
 from t5prep.train.adapters import Adapter
 from t5prep.train.checkpoint import State, write_text
 from t5prep.train.config import TrainConfig
-from t5prep.train.model.architecture import Config, read_config, weight_layouts
+from t5prep.train.model.architecture import Config, read_config, weight_layouts, with_classes
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import Array, for_classes, load_config, load_weights, random_weights
@@ -40,7 +40,7 @@ from t5prep.train.runtime import hosts
 
 # How inputs are prepared for a model without a manifest.
 UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
-# The most tokens of an input for an encoder without a manifest.
+# The most tokens of an input for a classifier without a manifest.
 MOST_TOKENS = 512
 SETTINGS, SHAPE = "train.json", "config.json"
 TOKENIZERS = (Tokenizer.file_name, EncoderTokenizer.file_name)
@@ -84,9 +84,11 @@ class Model:
 
 def settings_without_data(config: Config) -> Settings:
     """Return how inputs are prepared for a model without a manifest."""
-    if not isinstance(config, EncoderConfig):
+    if not config.classes:
         return UNKNOWN_DATA
-    length = min(MOST_TOKENS, config.max_positions - config.first_position)
+    length = MOST_TOKENS
+    if isinstance(config, EncoderConfig):
+        length = min(length, config.max_positions - config.first_position)
     return dataclasses.replace(UNKNOWN_DATA, target="class", input_length=length, target_length=1)
 
 
@@ -177,16 +179,16 @@ def start_from(
     """Return the model that a run starts from: its shape, weights, and its tokenizer where it has one.
 
     `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
-    gets them, in a multiple of 128. `classes` are those of a dataset whose targets are their numbers; the model's last
-    matrix begins anew where it has another number of them. Raises UsageError.
+    gets them, in a multiple of 128. `classes` are those of a dataset whose targets are their numbers: a T5 gives its
+    encoder, and the model's last matrix begins anew where it has another number of them. Raises UsageError.
     """
     if config.weights == "random":
         tiny = TINY_ENCODER if classes else TINY
         shape: Config = tiny if config.model == "tiny" else load_config(config.model)
         _check_target(config, shape, classes)
         shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
-        if isinstance(shape, EncoderConfig):
-            shape = dataclasses.replace(shape, classes=tuple(classes))
+        if classes:
+            shape = with_classes(shape, classes)
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
@@ -197,25 +199,22 @@ def start_from(
             f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
         )
     _check_target(config, model.config, classes)
-    if isinstance(model.config, EncoderConfig):
+    if classes:
         return *for_classes(model.config, model.weights, classes, seed=config.seed), model.tokenizer
     return model.config, model.weights, model.tokenizer
 
 
 def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str]) -> None:
-    """Raise UsageError where a model writes texts and the data has classes, or the other way round."""
+    """Raise UsageError where a model tells classes apart and the data has texts, or with adapters for a classifier."""
     name = asked.model
-    if isinstance(config, EncoderConfig) and asked.lora:
-        raise UsageError(f"lora is {asked.lora}, and adapters are for T5s: train all weights of {name}, --set lora=0")
-    if isinstance(config, EncoderConfig) and not classes:
+    if (classes or config.classes) and asked.lora:
+        raise UsageError(
+            f"lora is {asked.lora}, and adapters are for T5s that write texts: train all weights of {name}, --set lora=0"
+        )
+    if config.classes and not classes:
         raise UsageError(
             f"{name} is of type {config.model_type}, which tells classes apart, and the data's targets are texts: prepare "
-            f"it with the model's tokenizer, t5prep prepare TASK --tokenizer {name} ..."
-        )
-    if classes and not isinstance(config, EncoderConfig):
-        raise UsageError(
-            f"{name} is a T5, which writes texts, and the data's targets are the numbers of classes: prepare it with "
-            f"--target text --tokenizer {name}"
+            f"it with the model's tokenizer, t5prep prepare TASK --target class --tokenizer {name} ..."
         )
 
 

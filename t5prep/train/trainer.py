@@ -30,6 +30,7 @@ from t5prep.train.evaluations import Evaluations
 from t5prep.train.loop import Stepper
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import adapter_layouts, parameters
+from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import Array, draw
 from t5prep.train.profiling import StepProfile
 from t5prep.train.progress import RunLog, duration, say
@@ -166,6 +167,11 @@ def _start(config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manife
         raise TokenizerError(
             f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "
             f"Prepare the data with it: t5prep prepare TASK --tokenizer {config.model} ..."
+        )
+    if tokenizer.is_encoders and isinstance(shape, ModelConfig):
+        raise TokenizerError(
+            f"{config.data[0]} was tokenized by {tokenizer.name}, an encoder's tokenizer, and {config.model} is a T5. "
+            f"Prepare the data with a T5's: t5prep prepare TASK --target class --tokenizer {config.model} ..."
         )
     return shape_of(config, shape), initial
 

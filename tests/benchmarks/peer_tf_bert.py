@@ -24,6 +24,7 @@ def main() -> None:
     model(input_ids=tf.ones([1, 8], tf.int32))
     optimizer = tf_keras.optimizers.AdamW(5e-5)
     optimizer.build(model.trainable_variables)
+    optimizer._iterations = tf.Variable(0, dtype=tf.int32)  # the counter; jax would hand an int64 over as an int32
 
     def step(input_ids, attention_mask, token_type_ids, labels):
         with tf.GradientTape() as tape:

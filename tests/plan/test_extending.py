@@ -14,6 +14,7 @@ from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import MODELS
 from t5prep.plan.question import Answer, Question
 from t5prep.train.config import TrainConfig
+from t5prep.train.model.architecture import with_classes
 
 
 class Compiler:
@@ -24,7 +25,8 @@ class Compiler:
         self.layers: list[tuple[int, int]] = []
 
     def __call__(self, question: Question) -> Answer:
-        encoder, decoder = question.shape.num_layers, question.shape.num_decoder_layers
+        encoder = question.shape.num_layers
+        decoder = 0 if question.shape.classes else question.shape.num_decoder_layers
         self.layers.append((encoder, decoder))
         needed = int((0.5 + (encoder + decoder / 4) * self.layer * question.rows / 8) * GIB)
         cycles = 1000 + 70 * encoder + 30 * decoder
@@ -60,6 +62,19 @@ def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
     assert dataclasses.replace(answer.compiled, hbm_bytes=whole.hbm_bytes) == whole
     assert said[0].startswith("Compiling it with 2 + 2 and 3 + 3")
     assert said[1] == f"1 of {len(models)} are compiled."
+
+
+@pytest.mark.parametrize("model", ["bert-large-uncased", "t5-base"])
+def test_one_stack_of_layers_is_extended_too(model):
+    question = asked(model)
+    if model == "t5-base":  # its encoder with a head
+        question = dataclasses.replace(question, shape=with_classes(question.shape, ("no", "yes")))
+    compiler, said = Compiler(), []
+    answer = extending.estimate(question, asking=compiler, say=said.append)
+    assert sorted(compiler.layers) == [(2, 0), (3, 0)]
+    assert answer.extended
+    assert answer.compiled.estimated_cycles == Compiler()(question).compiled.estimated_cycles
+    assert said[0].startswith(f"Compiling it with 2 and 3 layers, instead of {question.shape.num_layers} (")
 
 
 def test_layers_that_are_one_loop_are_compiled_at_once():

@@ -17,6 +17,8 @@ from t5prep.reading import blocks, formats
 from t5prep.sources import RawFile
 from t5prep.tasks import registry
 from t5prep.tokens import loading
+from t5prep.tokens.tokenizer import Tokenizer
+from tests.encoders import bert, roberta
 
 WORDS = loading.load("sample:")
 ODD = [
@@ -39,6 +41,7 @@ TASKS = {
     "so_quality": {},
     "text2text": {"inputs_column": "Body", "targets_column": "Title"},
     "text2text, a template": {"inputs": "q: {Title} c: {Body}", "targets": "{Y}!", "id_column": "Id"},
+    "sst2": {},
     "span_corruption": {"text_column": "Body", "id_column": "Id"},
 }
 
@@ -50,7 +53,7 @@ def rows(count: int) -> list[dict[str, str]]:
     for i in range(count):
         title, body = texts[2 * i], texts[2 * i + 1] * chooser.choice((1, 1, 1, 30))
         label = chooser.choice(("HQ", "HQ", "LQ_EDIT", "LQ_CLOSE", "hq", ""))
-        one = {"Id": str(i), "Title": title, "Body": body, "Y": label}
+        one = {"Id": str(i), "Title": title, "Body": body, "Y": label, "sentence": body, "label": str(i % 3)}
         if chooser.random() < 0.3:
             one[chooser.choice(list(one))] = chooser.choice(ODD)
         made.append(one)
@@ -76,16 +79,50 @@ def written(folder: Path, kind: str, made: list[dict[str, str]]) -> RawFile:
     return RawFile(path.name, str(path), path.stat().st_size)
 
 
-def tokenizer_of(settings: Settings) -> BlockTokenizer:
+def tokenizer_of(settings: Settings, words: Tokenizer = WORDS) -> BlockTokenizer:
     """Return what tokenizes blocks with these settings."""
-    return BlockTokenizer(settings, registry.get(settings.task).choose(settings.options), WORDS)
+    return BlockTokenizer(settings, registry.get(settings.task).choose(settings.options), words)
 
 
-def tables(settings: Settings, file: RawFile) -> tuple[list[pa.Table], list[pa.Table]]:
+CLASSES = {
+    "so_quality": {},
+    "text2text": {"inputs_column": "Body", "targets_column": "Y", "label_map": "HQ=good,LQ_EDIT=bad"},
+    "sst2": {},
+}
+
+
+@pytest.fixture(scope="module")
+def encoders_words(tmp_path_factory) -> dict[str, Tokenizer]:
+    """The tokenizers that classes are prepared with: a T5's, BERT's and RoBERTa's."""
+    folder = tmp_path_factory.mktemp("tokenizers")
+    made = {kind: loading.load(str(make(folder / kind))) for kind, make in (("bert", bert), ("roberta", roberta))}
+    return {"t5": WORDS, **made}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("task", CLASSES)
+@pytest.mark.parametrize("model", ["t5", "bert", "roberta"])
+@pytest.mark.parametrize("length", [64, 5, 4])
+def test_columns_of_classes_are_what_rows_are(
+    tmp_path: Path, encoders_words: dict[str, Tokenizer], task: str, kind: str, model: str, length: int
+) -> None:
+    made = rows(300)
+    if task == "sst2":
+        made = [{"sentence": f" {one['Body']} "[i % 2 :], "label": str(i % 3 - 1)} for i, one in enumerate(made)]
+    policy = ("head_tail", "head", "tail")[length % 3]
+    settings = Settings(
+        task, CLASSES[task], input_length=length, target_length=1, truncation=policy, target="class", splits=None
+    )
+    found, expected = tables(settings, written(tmp_path, kind, made), words=encoders_words[model])
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.to_pylist() == theirs.to_pylist()
+
+
+def tables(settings: Settings, file: RawFile, *, words: Tokenizer = WORDS) -> tuple[list[pa.Table], list[pa.Table]]:
     """The tables of a file's blocks, by columns and by rows."""
     cut = list(blocks.scan(file, formats.detect(file.name), block_bytes=20_000))
     cut.append(cut[0].head(7))
-    by_columns, by_rows = tokenizer_of(settings), tokenizer_of(settings)
+    by_columns, by_rows = tokenizer_of(settings, words), tokenizer_of(settings, words)
     assert by_columns._by_columns is not None
     by_rows._by_columns = None
     return [by_columns(block).table for block in cut], [by_rows(block).table for block in cut]

@@ -92,12 +92,51 @@ def test_transformers_loads_what_is_exported_and_so_do_we(run):
     assert "text-classification" in (exported / "README.md").read_text()
 
 
-def test_a_t5_does_not_train_on_numbers_of_classes(run, tmp_path):
-    t5 = {"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
-    (tmp_path / "t5").mkdir()
-    (tmp_path / "t5" / "config.json").write_text(json.dumps(t5))
-    with pytest.raises(UsageError, match="is a T5, which writes texts"):
-        t5prep.train(data=str(run / "data"), model=str(tmp_path / "t5"), out=str(tmp_path / "out"), settings=SETTINGS)
+# A model as someone else publishes one: made and saved by transformers alone, with its tokenizer and names of its own.
+PUBLISHED = """
+import json, sys
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+torch.manual_seed(1)
+place, out, texts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+tokenizer = AutoTokenizer.from_pretrained(place)
+named = {"id2label": {0: "POSITIVE", 1: "NEGATIVE"}, "label2id": {"POSITIVE": 0, "NEGATIVE": 1}}
+config = AutoConfig.for_model(**json.loads(sys.argv[4]), **named, pad_token_id=tokenizer.pad_token_id)
+model = AutoModelForSequenceClassification.from_config(config).eval()
+for parameter in model.parameters():
+    torch.nn.init.normal_(parameter, std=0.3)
+asked = tokenizer(texts, return_tensors="pt", padding=True)
+with torch.no_grad():  # half of the texts are of each class
+    lead = sorted((model(**asked).logits @ torch.tensor([1.0, -1.0])).tolist())
+    last = [module for module in model.modules() if isinstance(module, torch.nn.Linear)][-1]
+    last.bias[1] += sum(lead[len(lead) // 2 - 1 :][:2]) / 2
+    logits = model(**asked).logits
+model.save_pretrained(out)
+tokenizer.save_pretrained(out)
+print(json.dumps([model.config.id2label[int(row.argmax())].lower() for row in logits]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_someone_elses_model_evaluates_to_its_own_predictions(tmp_path, kind):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    texts = [text.strip() for text in encoders.SENTENCES[:5]] + ["bleak", "a gorgeous film", "the leads", "movie ."]
+    rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(texts))
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + rows)
+    words = getattr(encoders, kind)(tmp_path / kind)
+    shape = {**SHAPE, "model_type": kind, "vocab_size": 400, "num_hidden_layers": 2, "max_position_embeddings": 66}
+    model = str(tmp_path / "theirs")
+    command = [sys.executable, "-c", PUBLISHED, str(words), model, json.dumps(texts), json.dumps(shape)]
+    theirs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert len(set(theirs)) == 2
+    prepared(tmp_path / "dev.tsv", tmp_path / "data", tokenizer=model, task="sst2", input_length=64)
+    scores = t5prep.evaluate(model, data=str(tmp_path / "data"))
+    found = {int(one["id"].rpartition(":")[2]): one["prediction"] for one in scores.predictions}
+    assert [found[number] for number in sorted(found)] == theirs
+    right = ["positive" if number % 2 else "negative" for number in range(len(texts))]
+    agreeing = sum(map(str.__eq__, theirs, right))
+    assert scores.metrics["accuracy"] == pytest.approx(agreeing / len(texts))
 
 
 def test_classes_of_the_same_names_are_compared_by_name():

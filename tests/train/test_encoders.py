@@ -11,19 +11,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch_encoders import DECAY, RATE, STEPS, TYPES
+from torch_encoders import DECAY, RATE, STEPS, T5_TYPES, TYPES
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 if not importlib.util.find_spec("torch"):
     pytest.skip("PyTorch is not installed", allow_module_level=True)
 
 import tensorflow as tf
+from torch_t5 import FAMILIES
 
 from t5prep.errors import UsageError
+from t5prep.train.export import export_hf
 from t5prep.train.model.architecture import read_config, weight_layouts
-from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.encoder_config import CLASS_NAMES, EncoderConfig
 from t5prep.train.model.forward import forward
-from t5prep.train.model.weights import load_config, load_weights, random_weights, save_weights
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weights import for_classes, load_config, load_weights, random_weights, save_weights
 from t5prep.train.optimizer import AdamW
 from t5prep.train.step import StepOptions, TrainStep
 
@@ -37,8 +40,13 @@ def published(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(params=TYPES)
+@pytest.fixture(params=[*TYPES, *T5_TYPES])
 def model(published, request):
+    return published / request.param
+
+
+@pytest.fixture(params=TYPES)
+def encoder(published, request):
     return published / request.param
 
 
@@ -61,9 +69,7 @@ def test_logits_are_those_of_pytorch(model):
     np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", ["bert", *(pytest.param(one, marks=pytest.mark.slow) for one in TYPES if one != "bert")]
-)
+@pytest.mark.parametrize("name", [*TYPES, *T5_TYPES])
 @pytest.mark.slow
 def test_training_steps_are_those_of_pytorch(published, name):
     model = published / name
@@ -96,13 +102,61 @@ def test_a_saved_model_is_the_file_that_was_read(model, tmp_path):
         np.testing.assert_array_equal(value, weights[name])
 
 
-def test_a_pretrained_model_gets_a_new_head(model):
-    (whole, weights), (config, bare) = load_weights(model), load_weights(model / "bare")
+# What transformers makes of exported models: the logits of each one's batch, and the names that it misses or does not know.
+LOADED = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import torch
+from transformers import AutoModelForSequenceClassification
+said = {}
+for name in sys.argv[2:]:
+    place, kept = Path(sys.argv[1]) / name, np.load(Path(sys.argv[1]) / name / "reference.npz")
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(place / "exported", output_loading_info=True)
+    batch = {"input_ids": torch.tensor(kept["ids"]), "attention_mask": torch.tensor((kept["texts"] > 0).astype(int))}
+    if name not in ("distilbert", "roberta"):
+        batch["token_type_ids"] = torch.tensor(np.maximum(kept["texts"] - 1, 0))
+    with torch.no_grad():
+        logits = model.eval()(**batch).logits.tolist()
+    names = [sorted(loaded[kind]) for kind in ("missing_keys", "unexpected_keys")]
+    said[name] = {"logits": logits, "names": names, "class": type(model).__name__}
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.slow
+def test_transformers_loads_what_is_exported_with_the_same_logits(published):
+    for name in TYPES:
+        export_hf(str(published / name), out=str(published / name / "exported"))
+    command = [sys.executable, "-c", LOADED, str(published), *TYPES]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    for name, config in TYPES.items():
+        assert said[name]["class"] == f"{CLASS_NAMES[config['model_type']]}ForSequenceClassification"
+        assert said[name]["names"] == [[], []]
+        np.testing.assert_allclose(said[name]["logits"], reference(published / name)[0]["logits"], atol=1e-4)
+
+
+def test_a_pretrained_model_gets_a_new_head(encoder):
+    (whole, weights), (config, bare) = load_weights(encoder), load_weights(encoder / "bare")
     assert config == whole
     for name in weights:
         if not name.startswith("head."):
             np.testing.assert_array_equal(bare[name], weights[name])
     assert bare["head.classifier"].std() == pytest.approx(0.02, rel=0.5)
+
+
+@pytest.mark.parametrize("family", ["t5_1_1", "umt5"])
+def test_a_t5_gives_its_encoder_a_head(family):
+    written = ModelConfig.from_json(FAMILIES[family])
+    weights = random_weights(written)
+    config, kept = for_classes(written, weights, ["no", "yes"], seed=3)
+    assert kept.keys() == weight_layouts(config).keys()
+    assert not any(name.startswith(("decoder.", "lm_head")) for name in kept)
+    assert all(kept[name] is weights[name] for name in kept if not name.startswith("head."))
+    assert kept["head.classifier"].shape == (written.d_model, 2)
+    again, same = for_classes(config, kept, ["bad", "good"], seed=4)
+    assert again.classes == ("bad", "good")
+    assert all(same[name] is kept[name] for name in kept)
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -16,6 +16,7 @@ from t5prep.reading.values import text
 from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
 from t5prep.tasks.task import Corpus, NoOptions, Task
+from t5prep.tasks.template import Column, Template
 
 CLASSES = ("negative", "positive")
 
@@ -41,8 +42,15 @@ def to_example(record: Record, options: NoOptions) -> Example:
     return Example(id=None, inputs=asked.inputs, targets=word)
 
 
+def template(options: NoOptions) -> Template:
+    """Return the same example as columns."""
+    words = {**{str(number): word for number, word in enumerate(CLASSES)}, **{word: word for word in CLASSES}}
+    return Template(((Column("sentence", stripped=True),),), target=(Column("label"),), words=words)
+
+
 TASK = Task(
     to_example=to_example,
+    template=template,
     to_inputs=to_inputs,
     columns=Columns(inputs=(("sentence", "text"),), targets=("label",)),
     corpus=Corpus(

@@ -1,12 +1,14 @@
-"""Choose by its config what a model is: a T5, or an encoder with a classification head.
+"""Choose by its config what a model is: a T5, its encoder with a classification head, or another encoder with one.
 
 An architecture is a config, the layout of its weights, and a function from weights and a batch to logits
-(`model.forward`). Training, evaluation, `plan` and export call these three; only generating text is T5's alone. This
-module imports no TensorFlow, so that reports and questions to `plan` begin at once.
+(`model.forward`). Training, evaluation, `plan` and export call these three; only generating text is T5's alone. A
+config with `classes` is that of a model with a head. This module imports no TensorFlow, so that reports and questions to
+`plan` begin at once.
 """
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
@@ -41,8 +43,14 @@ def read_config(content: bytes, *, where: object) -> Config:
     return ModelConfig.read(content, where=where)
 
 
+def with_classes(config: Config, classes: Sequence[str]) -> Config:
+    """Return the config of a model with these classes; of a T5 that writes texts, the config of its encoder."""
+    if isinstance(config, EncoderConfig):
+        return dataclasses.replace(config, classes=tuple(classes))
+    return config.with_classes(classes)
+
+
 def config_of(fields: Mapping[str, Any]) -> Config:
     """Return a config from its fields as JSON keeps them."""
-    if fields["model_type"] in ENCODERS:
-        return EncoderConfig(**{**fields, "classes": tuple(fields["classes"])})
-    return ModelConfig(**fields)
+    made = {**fields, "classes": tuple(fields["classes"])}
+    return EncoderConfig(**made) if made["model_type"] in ENCODERS else ModelConfig(**made)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.train.model import class_labels
 
 MODEL_TYPES = ("bert", "distilbert", "roberta", "albert", "electra")
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
@@ -126,7 +127,7 @@ class EncoderConfig:
                 raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
         names = DISTILBERT_NAMES if model_type == "distilbert" else NAMES
         values = {field: config[name] for field, name in names.items() if config.get(name) is not None}
-        values = {**DEFAULTS[model_type], **values, "model_type": model_type, "classes": _classes(config)}
+        values = {**DEFAULTS[model_type], **values, "model_type": model_type, "classes": class_labels.read(config)}
         if values.get("embedding_size") == values.get("d_model", cls.d_model) or model_type in ("bert", "roberta"):
             values["embedding_size"] = 0
         made = cls(**values)
@@ -169,15 +170,6 @@ class EncoderConfig:
             **own,
             attention: self.dropout_rate,
             head.get(self.model_type, "classifier_dropout"): self.dropout_rate,
-            "id2label": {str(number): name for number, name in enumerate(self.classes)},
-            "label2id": {name: number for number, name in enumerate(self.classes)},
+            **class_labels.written(self.classes),
             "problem_type": "single_label_classification",
         }
-
-
-def _classes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the classes in the order of the logits; two unnamed ones where the config names none."""
-    named = config.get("id2label")
-    if not isinstance(named, Mapping):
-        return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels", 2))))
-    return tuple(str(named[number]) for number in sorted(named, key=int))

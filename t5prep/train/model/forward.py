@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model import encoder, t5
+from t5prep.train.model import encoder, t5, t5_classifier
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.encoder_config import EncoderConfig
 
@@ -17,4 +17,6 @@ def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor],
     """
     if isinstance(config, EncoderConfig):
         return encoder.classify(weights, config, batch, **options)
+    if config.classes:
+        return t5_classifier.classify(weights, config, batch, **options)
     return t5.forward(weights, config, batch, **options)

@@ -2,18 +2,22 @@
 
 T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices), umT5 (mT5
 with position biases in every layer) and ByT5 (1.1 with bytes for a vocabulary) are one architecture with a few numbers.
+With `classes`, the model is T5's encoder alone, with one matrix from the mean of its outputs to the classes.
 """
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from t5prep.errors import UsageError, did_you_mean
+from t5prep.train.model import class_labels
 
 MODEL_TYPES = ("t5", "mt5", "umt5")
 FEED_FORWARDS = ("relu", "gated-gelu")
 OF_ADAPTERS = frozenset({"lora_rank", "lora_alpha"})  # fields that are in no config.json
+# The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
+POOLED = {"pooling": "mean"}
 # No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
 LARGEST = 1 << 24
 
@@ -24,6 +28,7 @@ class ModelConfig:
 
     `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
+    `classes`: the names of the classes, in the order of the logits, of an encoder with a head; empty: it writes texts.
     `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
     """
 
@@ -45,6 +50,7 @@ class ModelConfig:
     eos_token_id: int = 1
     decoder_start_token_id: int = 0
     model_type: Literal["t5", "mt5", "umt5"] = "t5"
+    classes: tuple[str, ...] = ()
     lora_rank: int = 0  # 0: no adapters
     lora_alpha: float = 0.0
 
@@ -62,6 +68,10 @@ class ModelConfig:
     def bias_in_every_layer(self) -> bool:
         """Check whether each layer has its own relative position biases (umT5), or all share those of the first."""
         return self.model_type == "umt5"
+
+    def with_classes(self, classes: Sequence[str]) -> "ModelConfig":
+        """Return the config of this T5's encoder with a head for classes; it has no matrix of output embeddings."""
+        return dataclasses.replace(self, classes=tuple(classes), tie_word_embeddings=True)
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
@@ -85,7 +95,7 @@ class ModelConfig:
                 f" trained: choose one of those.{hint}"
             )
         values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
-        fields = {field.name for field in dataclasses.fields(cls)} - OF_ADAPTERS
+        fields = {field.name for field in dataclasses.fields(cls)} - OF_ADAPTERS - {"classes"}
         values |= {name: value for name, value in config.items() if name in fields and value is not None}
         if model_type != "t5":
             values |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
@@ -101,7 +111,8 @@ class ModelConfig:
         if isinstance(values.get("eos_token_id"), list):
             values["eos_token_id"] = values["eos_token_id"][0]
         values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
-        return cls(**values)
+        made = cls(**values)
+        return made.with_classes(class_labels.read(config)) if POOLED.items() <= config.items() else made
 
     @classmethod
     def read(cls, content: bytes, *, where: object) -> "ModelConfig":
@@ -125,10 +136,15 @@ class ModelConfig:
         values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OF_ADAPTERS}
         if self.model_type != "t5":
             del values["scale_decoder_outputs"]
+        classes = values.pop("classes")
+        head = {**class_labels.written(classes), **POOLED} if classes else {}
         return {
-            "architectures": [f"{self.model_type.upper()}ForConditionalGeneration"],
+            "architectures": [
+                f"{self.model_type.upper()}For{'TokenClassification' if head else 'ConditionalGeneration'}"
+            ],
             **values,
-            "is_encoder_decoder": True,
+            **head,
+            "is_encoder_decoder": not head,
             "is_gated_act": self.gated,
             "dense_act_fn": "gelu_new" if self.gated else "relu",
             "initializer_factor": 1.0,

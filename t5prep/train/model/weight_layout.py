@@ -10,6 +10,9 @@ from collections.abc import Iterator
 
 from t5prep.train.model.t5_config import ModelConfig
 
+# What the tensors' names of an encoder with a head begin with.
+IN_CLASSIFIER = "transformer."
+
 
 @dataclasses.dataclass(frozen=True)
 class WeightLayout:
@@ -41,11 +44,27 @@ def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     (6, 2, 512, 512)
     """
     embedding = (config.vocab_size, config.d_model)
+    if config.classes:
+        return _classifier_layouts(config)
     layouts = {"shared": WeightLayout(embedding, 0, 1.0, ("shared.weight",))}
     if not config.tie_word_embeddings:
         layouts["lm_head"] = WeightLayout(embedding, 0, config.d_model**-0.5, ("lm_head.weight",))
     layouts |= dict(_stack(config, "encoder", config.num_layers))
     layouts |= dict(_stack(config, "decoder", config.num_decoder_layers))
+    return layouts
+
+
+def _classifier_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
+    """Return the variables of an encoder with a head, whose tensors have the names of T5ForTokenClassification."""
+    width, classes = config.d_model, len(config.classes)
+    layouts = {"shared": WeightLayout((config.vocab_size, width), 0, 1.0, ("shared.weight",))}
+    layouts |= dict(_stack(config, "encoder", config.num_layers))
+    layouts = {
+        name: dataclasses.replace(own, tensors=tuple(f"{IN_CLASSIFIER}{tensor}" for tensor in own.tensors))
+        for name, own in layouts.items()
+    }
+    layouts["head.classifier"] = WeightLayout((width, classes), 0, width**-0.5, ("classifier.weight",), transposed=True)
+    layouts["head.classifier_bias"] = WeightLayout((classes,), 0, 0.0, ("classifier.bias",))
     return layouts
 
 

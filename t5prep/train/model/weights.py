@@ -16,10 +16,11 @@ from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
 from t5prep.train.lazy_array import Index, LazyArray
-from t5prep.train.model.architecture import Config, read_config, weight_layouts
+from t5prep.train.model.architecture import Config, read_config, weight_layouts, with_classes
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_weights import classifier_tensors
-from t5prep.train.model.weight_layout import WeightLayout
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout
 from t5prep.train.published import choosing, safetensors_file
 from t5prep.train.published.stored import Stored
 
@@ -63,6 +64,8 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, Arra
         fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
         read = {name: _stacked(layouts[name], tensors, files.name) for name in layouts.keys() - fresh.keys()}
         return config, {**read, **draw(fresh, seed=0)}
+    if config.classes:
+        return config, _of_classifier(config, tensors, files.name)
     shared = next((alias for alias in EMBEDDING_ALIASES if alias in tensors), None)
     if shared is None and "lm_head.weight" in tensors:
         shared, tied = "lm_head.weight", True
@@ -84,15 +87,28 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, Arra
 
 
 def for_classes(
-    config: EncoderConfig, weights: dict[str, Array], classes: Sequence[str], *, seed: int
-) -> tuple[EncoderConfig, dict[str, Array]]:
-    """Return a model with these classes; where it had another number of them, its last matrix begins anew."""
-    changed = dataclasses.replace(config, classes=tuple(classes))
+    config: Config, weights: dict[str, Array], classes: Sequence[str], *, seed: int
+) -> tuple[Config, dict[str, Array]]:
+    """Return a model with these classes; where it had another number of them, its last matrix begins anew.
+
+    A T5 that writes texts gives its encoder.
+    """
+    changed = with_classes(config, classes)
+    layouts = weight_layouts(changed)
+    kept = {name: weights[name] for name in layouts if name in weights}
     if len(classes) != len(config.classes):
-        layouts = weight_layouts(changed)
-        last = {name: layouts[name] for name in ("head.classifier", "head.classifier_bias")}
-        weights = {**weights, **draw(last, seed=seed)}
-    return changed, weights
+        kept |= draw({name: layouts[name] for name in ("head.classifier", "head.classifier_bias")}, seed=seed)
+    return changed, kept
+
+
+def _of_classifier(config: ModelConfig, tensors: Mapping[str, Stored], model: str) -> dict[str, Array]:
+    """Return the weights of a T5's encoder with a head. Raises UsageError where it lacks any."""
+    layouts = weight_layouts(config)
+    shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{IN_CLASSIFIER}{alias}") in tensors), None)
+    found = {**tensors, **({f"{IN_CLASSIFIER}shared.weight": tensors[shared]} if shared else {})}
+    if missing := sorted({tensor for layout in layouts.values() for tensor in layout.tensors} - found.keys()):
+        raise UsageError(f'"{model}" lacks {missing[0]}: pass the whole model that t5prep exported.')
+    return {name: _stacked(layout, found, model) for name, layout in layouts.items()}
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:
