@@ -20,6 +20,8 @@ from t5prep.train.optimizer import Optimizer
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
+# What the names of the variables in layers begin with: of a T5's two stacks, and of an encoder with a head.
+OF_LAYERS = ("encoder.", "decoder.", "layers.")
 NO_COPIES: Mapping[str, tf.Tensor] = types.MappingProxyType({})
 
 
@@ -58,7 +60,8 @@ class TrainStep:
         """
         if self.options.dtype == tf.float32 or self.config.lora_rank:
             return ()
-        return tuple(name for name, own in trained_layouts(self.config).items() if own.transposed and own.stacked_axes)
+        layouts = trained_layouts(self.config).items()
+        return tuple(name for name, own in layouts if own.transposed and name.startswith(OF_LAYERS))
 
     def copies_of(self, weights: Tensors) -> Tensors:
         """Return the `rounded` matrices in the dtype of products."""
@@ -126,7 +129,11 @@ class TrainStep:
         targets = tf.maximum(sums.targets, 1.0)
         factor = 1.0 / targets
         squares = {name: tf.square(tf.cast(gradient, tf.float32)) for name, gradient in gradients.items()}
-        sums_of = (row_sums(x) if x.shape.rank > 1 else x for x in squares.values())
+        # A stack is read once more for its norm; of one layer's matrix the product that makes it also adds up the squares.
+        stacks = {
+            name for name, own in trained_layouts(self.config).items() if own.stacked_axes or name not in self.rounded
+        }
+        sums_of = (row_sums(x) if x.shape.rank > 1 and name in stacks else x for name, x in squares.items())
         norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
         if self.options.clip_norm is not None:
             factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))

@@ -10,6 +10,7 @@ use all cores: it reads nothing, places nothing and writes nothing.
 
 import argparse
 import csv
+import json
 import statistics
 import subprocess
 import sys
@@ -103,6 +104,7 @@ def _bytes(folder: Path, texts: Iterable[str]) -> Path:
 def _saved(folder: Path, made: object) -> Path:
     folder.mkdir()
     made.save(str(folder / "tokenizer.json"))  # type: ignore[attr-defined]
+    (folder / "config.json").write_text(json.dumps({"model_type": folder.name}))
     return folder
 
 

@@ -130,7 +130,8 @@ def test_someone_elses_model_evaluates_to_its_own_predictions(tmp_path, kind):
     command = [sys.executable, "-c", PUBLISHED, str(words), model, json.dumps(texts), json.dumps(shape)]
     theirs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert len(set(theirs)) == 2
-    prepared(tmp_path / "dev.tsv", tmp_path / "data", tokenizer=model, task="sst2", input_length=64)
+    splits = {"validation": 1.0}
+    prepared(tmp_path / "dev.tsv", tmp_path / "data", tokenizer=model, task="sst2", input_length=64, splits=splits)
     scores = t5prep.evaluate(model, data=str(tmp_path / "data"))
     found = {int(one["id"].rpartition(":")[2]): one["prediction"] for one in scores.predictions}
     assert [found[number] for number in sorted(found)] == theirs

@@ -11,13 +11,13 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.train.model.attention import attend, split_heads
 from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.encoder_layout import MATRICES
 from t5prep.train.model.layer_loop import loop_over_layers
-from t5prep.train.model.layers import Dropout, cast_weight, layer_norm
+from t5prep.train.model.layers import Dropout, add_bias, cast_weight, layer_norm
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
 
-_MATRICES = ("qkv", "qkv_bias", "out", "out_bias", "wi", "wi_bias", "wo", "wo_bias")
-_NORMS = ("norms", "norms_bias")
-_PARTS = frozenset({"qkv", "qkv_bias", "out", "out_bias", "wi", "wi_bias", "norms", "norms_bias"})
+_BIASES, _NORMS = ("qkv_bias", "out_bias", "wide_bias", "narrow_bias"), ("norms", "norms_bias")
+_PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold several of a layer
 # The first dropout site of the embeddings and of the head, beside SITES_PER_LAYER for each layer.
 EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
 
@@ -90,10 +90,13 @@ def run_layers(
     weights: Weights, config: EncoderConfig, x: tf.Tensor, *, mask: tf.Tensor, dropout: Dropout, remat: bool
 ) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]."""
-    stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _MATRICES}
+    layers = range(config.own_layers)
+    stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
     stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
+    matrices = {name: [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in layers] for name in MATRICES}
     shared = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
     if remat:
+        stacked |= {name: tf.stack(own) for name, own in matrices.items()}
         repeated = {name: tf.repeat(value, shared, axis=0) for name, value in stacked.items()}
 
         def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
@@ -102,7 +105,8 @@ def run_layers(
 
         return loop_over_layers(run, x, [], repeated)
     for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * shared):
-        x = run_layer(w, config, x, mask=mask, dropout=dropout, number=number)
+        own_matrices = {name: own[number % config.own_layers] for name, own in matrices.items()}
+        x = run_layer({**w, **own_matrices}, config, x, mask=mask, dropout=dropout, number=number)
     return x
 
 
@@ -118,17 +122,17 @@ def run_layer(
     """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
     site = (number + 1) * SITES_PER_LAYER
     query, key, value = (
-        split_heads(tf.matmul(x, matrix) + bias, config.num_heads)
-        for matrix, bias in zip(w["qkv"], w["qkv_bias"], strict=True)
+        split_heads(add_bias(tf.matmul(x, matrix), bias), config.num_heads)
+        for matrix, bias in zip((w["query"], w["key"], w["value"]), w["qkv_bias"], strict=True)
     )
     query *= tf.constant((config.d_model // config.num_heads) ** -0.5, x.dtype)
     dropped = dropout.mask([x.shape[0], x.shape[1], config.num_heads, 1], x.dtype, site=site)
     attended, _ = attend(query, key, value, bias=None, mask=mask, dropped=dropped)
-    out = tf.matmul(attended, w["out"][0]) + w["out_bias"][0]
+    out = add_bias(tf.matmul(attended, w["attended"]), w["out_bias"])
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
-    hidden = _ACTIVATIONS[config.activation](tf.matmul(x, w["wi"][0]) + w["wi_bias"][0])
-    out = tf.matmul(hidden, w["wo"]) + w["wo_bias"]
+    hidden = _ACTIVATIONS[config.activation](add_bias(tf.matmul(x, w["wide"]), w["wide_bias"]))
+    out = add_bias(tf.matmul(hidden, w["narrow"]), w["narrow_bias"])
     return layer_norm(x + dropout(out, site=site + 2), w["norms"][1], w["norms_bias"][1], epsilon=epsilon)
 
 

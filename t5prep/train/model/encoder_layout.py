@@ -1,6 +1,7 @@
 """Define the variables that hold an encoder's weights, and the place of each Hugging Face tensor in them.
 
-As in `weight_layout`, weights of one shape are stacked over the layers, and matrices are stored as [in, out].
+Matrices are stored as [in, out]. Each matrix of a layer is a variable of its own, for with AdamW a TPU then updates it in
+the very product that makes its gradient; biases and norms are stacked over the layers, as in `weight_layout`.
 """
 
 from typing import NamedTuple
@@ -8,6 +9,8 @@ from typing import NamedTuple
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.weight_layout import WeightLayout
 
+# The matrices of a layer, in the order of `Names`: of its attention, and of its feed-forward part.
+MATRICES = ("query", "key", "value", "attended", "wide", "narrow")
 STDDEV = 0.02  # of all matrices and embeddings at the beginning (Devlin et al. 2019; transformers, initializer_range)
 
 
@@ -53,23 +56,24 @@ HEADS = {
 def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order.
 
-    >>> encoder_layouts(EncoderConfig())["layers.qkv"].shape
-    (12, 3, 768, 768)
+    >>> layouts = encoder_layouts(EncoderConfig())
+    >>> layouts["layers.11.query"].shape, layouts["layers.qkv_bias"].shape
+    ((768, 768), (12, 3, 768))
     """
     prefix, names = config.model_type, NAMES.get(config.model_type, BERT)
     layers, width, hidden, narrow = config.own_layers, config.d_model, config.d_ff, config.embedding_width
     layouts: dict[str, WeightLayout] = {}
 
-    def matrices(name: str, own: tuple[str, ...], rows: int, columns: int, *, stack: tuple[int, ...] = ()) -> None:
-        weights, biases = (tuple(f"{one}.{kind}" for one in own) for kind in ("weight", "bias"))
-        rank = len(stack)
-        layouts[name] = WeightLayout((*stack, rows, columns), rank, STDDEV, weights, transposed=True)
-        layouts[f"{name}_bias"] = WeightLayout((*stack, columns), rank, 0.0, biases)
+    def matrix(name: str, own: str, rows: int, columns: int) -> None:
+        layouts[name] = WeightLayout((rows, columns), 0, STDDEV, (f"{own}.weight",), transposed=True)
+
+    def biases(name: str, own: tuple[str, ...], size: int, *, stack: tuple[int, ...] = ()) -> None:
+        layouts[name] = WeightLayout((*stack, size), len(stack), 0.0, tuple(f"{one}.bias" for one in own))
 
     def norms(name: str, own: tuple[str, ...], size: int, *, stack: tuple[int, ...] = ()) -> None:
-        weights, biases = (tuple(f"{one}.{kind}" for one in own) for kind in ("weight", "bias"))
-        layouts[name] = WeightLayout((*stack, size), len(stack), None, weights)
-        layouts[f"{name}_bias"] = WeightLayout((*stack, size), len(stack), 0.0, biases)
+        scales = tuple(f"{one}.weight" for one in own)
+        layouts[name] = WeightLayout((*stack, size), len(stack), None, scales)
+        biases(f"{name}_bias", own, size, stack=stack)
 
     def in_layers(*own: str) -> tuple[str, ...]:
         return tuple(f"{prefix}.{names.layer.format(number)}.{one}" for number in range(layers) for one in own)
@@ -84,14 +88,19 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
             layouts[f"embeddings.{name}"] = WeightLayout((rows, narrow), 0, STDDEV, (tensor,))
     norms("embeddings.norm", (f"{prefix}.embeddings.LayerNorm",), narrow)
     if config.projects:
-        matrices("embeddings.projection", (f"{prefix}.{PROJECTIONS[prefix]}",), narrow, width)
-    query, key, value, out = names.attention
-    matrices("layers.qkv", in_layers(query, key, value), width, width, stack=(layers, 3))
-    matrices("layers.out", in_layers(out), width, width, stack=(layers, 1))
-    matrices("layers.wi", in_layers(names.feed_forward[0]), width, hidden, stack=(layers, 1))
-    matrices("layers.wo", in_layers(names.feed_forward[1]), hidden, width, stack=(layers,))
+        matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[prefix]}", narrow, width)
+        biases("embeddings.projection_bias", (f"{prefix}.{PROJECTIONS[prefix]}",), width)
+    tensors = (*names.attention, *names.feed_forward)
+    shapes = [(width, width)] * 4 + [(width, hidden), (hidden, width)]
+    for number in range(layers):
+        for name, tensor, shape in zip(MATRICES, tensors, shapes, strict=True):
+            matrix(f"layers.{number}.{name}", f"{prefix}.{names.layer.format(number)}.{tensor}", *shape)
+    biases("layers.qkv_bias", in_layers(*names.attention[:3]), width, stack=(layers, 3))
+    biases("layers.out_bias", in_layers(names.attention[3]), width, stack=(layers,))
+    biases("layers.wide_bias", in_layers(names.feed_forward[0]), hidden, stack=(layers,))
+    biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
     norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2))
-    dense, last = HEADS[prefix]
-    matrices("head.dense", (dense,), width, width)
-    matrices("head.classifier", (last,), width, len(config.classes))
+    for name, tensor, columns in zip(("dense", "classifier"), HEADS[prefix], (width, len(config.classes)), strict=True):
+        matrix(f"head.{name}", tensor, width, columns)
+        biases(f"head.{name}_bias", (tensor,), columns)
     return layouts

@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from t5prep.train.model.sums import ONES
+
 _AUTO_SELECT = 3  # tf.random.Algorithm.AUTO_SELECT: the generator that is fastest on the device
 
 
@@ -17,11 +19,53 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
 
 
 def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias."""
-    wide = tf.cast(x, tf.float32)
-    wide -= tf.reduce_mean(wide, axis=-1, keepdims=True)
-    wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
-    return tf.cast(wide * tf.cast(scale, tf.float32) + tf.cast(bias, tf.float32), x.dtype)
+    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias.
+
+    x: [batch, length, width]. In bfloat16 the variance is the mean square without the squared mean, so that one pass of
+    the product which makes x adds up both, and the sums of the gradient are products with ones or with the scale.
+    """
+    if x.dtype == tf.float32:
+        centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+        normed = centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + epsilon)
+        return normed * tf.cast(scale, tf.float32) + tf.cast(bias, tf.float32)
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        wide = tf.cast(x, tf.float32)
+        mean = tf.reduce_mean(wide, axis=-1, keepdims=True)
+        square = tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True)
+        inverse = tf.math.rsqrt(tf.maximum(square - tf.square(mean), 0.0) + epsilon)
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            normed = (tf.cast(x, tf.float32) - mean) * inverse
+            of_y = tf.cast(upstream, tf.float32)
+            both = of_y * normed
+            scales = tf.repeat(scale[:, None], ONES, axis=1) / scale.shape[0]
+            one, other = (tf.einsum("blw,wn->bln", part, scales)[..., :1] for part in (of_y, both))
+            ones = tf.ones([*x.shape[:2], ONES], tf.float32)
+            of_bias, of_scale = (tf.einsum("bln,blw->nw", ones, part)[0] for part in (of_y, both))
+            return tf.cast((of_y * scale - one - normed * other) * inverse, x.dtype), of_scale, of_bias
+
+        return tf.cast((wide - mean) * inverse * scale + bias, x.dtype), gradient
+
+    return run(x, tf.cast(scale, tf.float32), tf.cast(bias, tf.float32))
+
+
+def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Return x + bias, of x [batch, length, width]; in bfloat16 the bias's gradient is a product with ones, not a sum."""
+    if x.dtype == tf.float32:
+        return x + bias
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(x: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            ones = tf.ones([*x.shape[:2], ONES], tf.float32)
+            of_bias = tf.einsum("bln,blw->nw", ones, tf.cast(upstream, tf.float32))[0]
+            return upstream, tf.cast(of_bias, bias.dtype)
+
+        return x + bias, gradient
+
+    return run(x, bias)
 
 
 def cast_weight(weight: Any, dtype: tf.DType) -> tf.Tensor:

@@ -34,9 +34,12 @@ SPLIT = {
     "wo": ("width", 1),  # [layers, d_ff, d_model]
     # Of encoders with a classification head (model/encoder_layout.py)
     "word": ("vocabulary", 0),
-    "qkv": ("heads", 3),  # [layers, 3, d_model, d_model]
-    "qkv_bias": ("heads", 2),
-    "wi_bias": ("width", 2),
+    **dict.fromkeys(("query", "key", "value"), ("heads", 1)),  # [d_model, d_model]
+    "attended": ("heads", 0),
+    "wide": ("width", 1),  # [d_model, d_ff]
+    "narrow": ("width", 0),
+    "qkv_bias": ("heads", 2),  # [layers, 3, d_model]
+    "wide_bias": ("width", 1),  # [layers, d_ff]
 }
 SPLIT_BY_INPUT = frozenset({"out", "wo"})  # of these A is split, of the other matrices B
 # The axis of the weight that an optimizer slot lacks (`optimizer.Adafactor.slot_shapes`).
