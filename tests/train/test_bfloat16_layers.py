@@ -1,0 +1,41 @@
+"""Layers whose gradients are written out for bfloat16: values and gradients are those of float32, rounded."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.train.model.layers import add_bias, layer_norm  # noqa: E402
+
+LAYERS = {
+    "norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12),
+    "bias": lambda x, scale, bias: add_bias(x * tf.cast(scale, x.dtype), tf.cast(bias, x.dtype)),
+}
+
+
+def computed(layer: Callable, dtype: tf.DType) -> list[np.ndarray]:
+    """Return the layer's result, and the gradients of x, scale and bias, for values that bfloat16 holds exactly."""
+    drawn = np.random.default_rng(0)
+    x, upstream = (
+        tf.cast(tf.cast(drawn.normal(0.5, 2.0, (3, 16, 24)).astype(np.float32), tf.bfloat16), dtype) for _ in range(2)
+    )
+    scale, bias = (tf.constant(drawn.normal(1.0, 0.3, 24).astype(np.float32)) for _ in range(2))
+    with tf.GradientTape() as tape:
+        tape.watch([x, scale, bias])
+        y = layer(x, scale, bias)
+    gradients = tape.gradient(y, [x, scale, bias], output_gradients=upstream)
+    assert y.dtype == dtype
+    return [tf.cast(value, tf.float32).numpy() for value in (y, *gradients)]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_bfloat16_gives_what_float32_gives(layer: str) -> None:
+    for found, wanted in zip(computed(LAYERS[layer], tf.bfloat16), computed(LAYERS[layer], tf.float32), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.02 * np.abs(wanted).max())
+
+
+def test_the_variance_of_vectors_far_from_zero_is_not_negative() -> None:
+    x = tf.cast(100.0 + tf.zeros([1, 2, 8]), tf.bfloat16)
+    assert np.isfinite(layer_norm(x, tf.ones(8), tf.zeros(8), epsilon=1e-12).numpy().astype(np.float32)).all()
