@@ -85,9 +85,12 @@ def main() -> None:
 
 def _word_pieces(folder: Path, texts: Iterable[str]) -> Path:
     from tokenizers import BertWordPieceTokenizer
+    from tokenizers.processors import BertProcessing
 
     made = BertWordPieceTokenizer(lowercase=True)
     made.train_from_iterator(texts, vocab_size=PIECES, show_progress=False)
+    end, begin = ((word, made.token_to_id(word)) for word in ("[SEP]", "[CLS]"))
+    made.post_processor = BertProcessing(end, begin)
     return _saved(folder, made)
 
 
