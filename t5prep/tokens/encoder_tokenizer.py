@@ -6,6 +6,7 @@ such as `[SEP]`, is plain text here.
 
 import hashlib
 import itertools
+import json
 import os
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from t5prep.errors import TokenizerError
 from t5prep.tokens import encoder_json, ragged
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.word_encoder import WordEncoder, keeps_spaces
 
 # Workers are processes already, one for each core.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -52,6 +54,8 @@ class EncoderTokenizer(Tokenizer):
         self.pad_id, self.unk_id, self.eos_id = described.pad_id, described.unk_id, self.frame.last[-1]
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
         self._special = described.special
+        by_space = keeps_spaces(json.loads(model))
+        self._by_words = None if by_space is None else WordEncoder(self._encode_whole, keeps_spaces=by_space)
 
     def sentinel(self, number: int) -> int:
         """Return -1, which is not an id: an encoder's vocabulary has no sentinels."""
@@ -59,7 +63,12 @@ class EncoderTokenizer(Tokenizer):
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
         """Return the ids of many texts without special tokens, one after the other; no text may be null."""
-        texts = texts if isinstance(texts, list) else texts.to_pylist()
+        if self._by_words and isinstance(texts, pa.LargeStringArray):
+            return self._by_words(texts)
+        return self._encode_whole(texts if isinstance(texts, list) else texts.to_pylist())
+
+    def _encode_whole(self, texts: list[str]) -> Ragged:
+        """Return the ids of many texts, each of which goes through the `tokenizers` library."""
         found = [one.ids for one in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
         starts = ragged.begins([len(ids) for ids in found])
         return Ragged(np.fromiter(itertools.chain.from_iterable(found), np.int32, int(starts[-1])), starts)
