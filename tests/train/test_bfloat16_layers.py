@@ -7,12 +7,9 @@ import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train.model.layers import add_bias, layer_norm  # noqa: E402
+from t5prep.train.model.layers import layer_norm  # noqa: E402
 
-LAYERS = {
-    "norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12),
-    "bias": lambda x, scale, bias: add_bias(x * tf.cast(scale, x.dtype), tf.cast(bias, x.dtype)),
-}
+LAYERS = {"norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12)}
 
 
 def computed(layer: Callable, dtype: tf.DType) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ from t5prep.train.model.attention import attend, split_heads
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_layout import MATRICES
 from t5prep.train.model.layer_loop import loop_over_layers
-from t5prep.train.model.layers import Dropout, add_bias, cast_weight, layer_norm
+from t5prep.train.model.layers import Dropout, cast_weight, layer_norm
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
 
 _BIASES, _NORMS = ("qkv_bias", "out_bias", "wide_bias", "narrow_bias"), ("norms", "norms_bias")
@@ -122,17 +122,17 @@ def run_layer(
     """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
     site = (number + 1) * SITES_PER_LAYER
     query, key, value = (
-        split_heads(add_bias(tf.matmul(x, matrix), bias), config.num_heads)
+        split_heads(tf.matmul(x, matrix) + bias, config.num_heads)
         for matrix, bias in zip((w["query"], w["key"], w["value"]), w["qkv_bias"], strict=True)
     )
     query *= tf.constant((config.d_model // config.num_heads) ** -0.5, x.dtype)
     dropped = dropout.mask([x.shape[0], x.shape[1], config.num_heads, 1], x.dtype, site=site)
     attended, _ = attend(query, key, value, bias=None, mask=mask, dropped=dropped)
-    out = add_bias(tf.matmul(attended, w["attended"]), w["out_bias"])
+    out = tf.matmul(attended, w["attended"]) + w["out_bias"]
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
-    hidden = _ACTIVATIONS[config.activation](add_bias(tf.matmul(x, w["wide"]), w["wide_bias"]))
-    out = add_bias(tf.matmul(hidden, w["narrow"]), w["narrow_bias"])
+    hidden = _ACTIVATIONS[config.activation](tf.matmul(x, w["wide"]) + w["wide_bias"])
+    out = tf.matmul(hidden, w["narrow"]) + w["narrow_bias"]
     return layer_norm(x + dropout(out, site=site + 2), w["norms"][1], w["norms_bias"][1], epsilon=epsilon)
 
 

@@ -51,23 +51,6 @@ def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, *, epsilon: floa
     return run(x, tf.cast(scale, tf.float32), tf.cast(bias, tf.float32))
 
 
-def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Return x + bias, of x [batch, length, width]; in bfloat16 the bias's gradient is a product with ones, not a sum."""
-    if x.dtype == tf.float32:
-        return x + bias
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(x: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            ones = tf.ones([*x.shape[:2], ONES], tf.float32)
-            of_bias = tf.einsum("bln,blw->nw", ones, tf.cast(upstream, tf.float32))[0]
-            return upstream, tf.cast(of_bias, bias.dtype)
-
-        return x + bias, gradient
-
-    return run(x, bias)
-
-
 def cast_weight(weight: Any, dtype: tf.DType) -> tf.Tensor:
     """Return a weight in `dtype`. Its gradient stays in `dtype` too, which halves the bytes to stack and to read.
 
