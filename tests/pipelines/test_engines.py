@@ -94,14 +94,14 @@ REAL = {
         "stackoverflow/questions_cp1252.csv",
         {"encoding": "cp1252", "options": {"labels": "HQ=high,LQ=low"}},
     ),
-    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 10_000}),
+    "sst2": ("sst2/*.tsv", {"task": "sst2", "limit": 3_000}),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(REAL))
 def test_real_corpora_have_the_same_bytes_from_every_engine(shared_data: Path, tmp_path: Path, name: str) -> None:
-    """Of SST-2 ten thousand rows of each split, in files that are splits themselves; of Stack Overflow all, without a limit."""
+    """Of SST-2 three thousand rows of each split, in files that are splits themselves; of Stack Overflow all, without a limit."""
     require("prism")
     require("flink")
     where, choices = REAL[name]

@@ -132,7 +132,11 @@ def test_every_layout_makes_the_losses_of_peft(model: str, tmp_path: Path) -> No
     theirs, trained = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert trained == sum(np.prod(layout.shape) for layout in adapter_layouts(shape).values())
     assert theirs[-2] < theirs[0]
-    for name, (replicas, shard) in LAYOUTS.items():
+    names = (
+        list(LAYOUTS) if model == "t5" else ["one", "both"]
+    )  # a layout takes ten seconds; the steps' tests run them all
+    for name in names:
+        replicas, shard = LAYOUTS[name]
         ours = losses(base, open_layout(replicas=replicas, shard=shard))
         assert ours == pytest.approx(theirs, abs=1e-5), name
 
