@@ -2,16 +2,19 @@
 
 import dataclasses
 import importlib.util
+import inspect
 import itertools
 import json
 import math
 import re
+import textwrap
 
 import numpy as np
 import pytest
 import toy_dataset
 from click.testing import CliRunner
 
+import t5prep
 from t5prep.cli import main
 from t5prep.errors import UsageError
 from t5prep.plan import compiled as compiled_module
@@ -404,6 +407,17 @@ def test_an_epoch_has_its_price(answered, data):
     assert re.search(r"an epoch      1,010 rows, 127 steps, .* on 8 chips, \d+\.\d\d at the price given", result.stdout)
     sweep = invoke("--model", "t5-base", "--data", data, "--sweep", "--tpu", "v5e", "--tpu", "v3-8", "--batch", "16")
     assert [line.split()[0] for line in sweep.stdout.splitlines()[:3]] == ["tpu", "v5e", "v3-8"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("plan_sweep", ["v5e-4 True", "v5e-8 True"]), ("plan_lengths", ["as prepared 0.92", "packed 0.0"])],
+)
+def test_the_examples_of_planning_run(answered, data, capsys, name, lines):
+    code = inspect.getdoc(getattr(t5prep, name)).partition("\nExample:\n")[2]
+    exec(textwrap.dedent(code).replace('"data/sample"', repr(data)), {"t5prep": t5prep})
+    printed = capsys.readouterr().out.splitlines()
+    assert all(any(one.startswith(line) for one in printed) for line in lines), printed
 
 
 def test_lengths_are_planned_from_the_manifest_and_each_shape_is_compiled(answered, data):
