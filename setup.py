@@ -85,7 +85,7 @@ setup(
     ],
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
-    ext_modules=[in_c("t5prep/reading"), in_c("t5prep/tokens")],
+    ext_modules=[in_c(f"t5prep/{folder}") for folder in ("prepare", "reading", "tokens")],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for each Python from 3.11 on
     package_data={
         "t5prep": [

@@ -1,4 +1,4 @@
-"""Hash the runs of words (shingles) of texts, a whole block at a time in numpy."""
+"""Hash the runs of words (shingles) of texts, a whole block at a time: in C, or in numpy where that was not built."""
 
 import functools
 import hashlib
@@ -9,6 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from t5prep.prepare.near_duplicates.mixing import mix, odd_numbers
+
+try:
+    from t5prep.prepare import _native
+except ImportError:  # no compiler
+    _native = None  # type: ignore[assignment]
 
 # Words longer than this (base64, an address) are hashed one by one; all others eight bytes at a time.
 LONG_WORD = 256
@@ -35,6 +40,8 @@ def shingles(texts: Sequence[str], *, words: int) -> Shingles:
     encoded = [folded(text).encode("utf-8", "surrogatepass") for text in texts]
     data = np.frombuffer(b" ".join([*encoded, bytes(8)]), np.uint8)
     begins = np.concatenate([[0], np.cumsum([len(text) + 1 for text in encoded], dtype=np.int64)]).astype(np.int64)
+    if _native is not None:
+        return _in_c(data, begins, words)
     hashes, counts = _word_hashes(data, begins)
     return _runs(hashes, counts, words)
 
@@ -73,6 +80,23 @@ def _marks() -> frozenset[str]:
     return frozenset(chr(code) for code in range(0x80, 0x20000) if unicodedata.category(chr(code))[0] in "PSZ")
 
 
+def _in_c(data: np.ndarray, begins: np.ndarray, words: int) -> Shingles:
+    """Compute the same as `_word_hashes` and `_runs`."""
+    hashes, counts = np.empty(len(data), np.uint64), np.empty(len(begins) - 1, np.int64)
+    long_words = np.empty((len(data) // LONG_WORD + 1, 3), np.int64)
+    total, longs = _native.word_hashes(data, begins, hashes, counts, long_words)
+    for word, begin, end in long_words[:longs].tolist():
+        hashes[word] = _long_word_hash(data[begin:end])
+    runs, run_begins = np.empty(total, np.uint64), np.empty(len(begins), np.int64)
+    written = _native.run_hashes(hashes, counts, odd_numbers(words, stream=1), runs, run_begins)
+    return Shingles(runs[:written], run_begins)
+
+
+def _long_word_hash(word: np.ndarray) -> int:
+    """Return the hash of a word longer than LONG_WORD, uint8[length]."""
+    return int.from_bytes(hashlib.blake2b(word.tobytes(), digest_size=8).digest(), "little")
+
+
 def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the hashes of all words of texts that lie one after the other, and how many words each text has."""
     starts, stops, counts = _spans(data, begins)
@@ -88,8 +112,7 @@ def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.n
         step += 8
         short = short[lengths[short] > step]
     for word in np.flatnonzero(lengths > LONG_WORD).tolist():
-        digest = hashlib.blake2b(data[starts[word] : stops[word]].tobytes(), digest_size=8).digest()
-        hashes[word] = int.from_bytes(digest, "little")
+        hashes[word] = _long_word_hash(data[starts[word] : stops[word]])
     return hashes, counts
 
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from t5prep.prepare.near_duplicates import shingles as module
 from t5prep.prepare.near_duplicates.shingles import LONG_WORD, shingles
 
 
@@ -72,3 +73,31 @@ def test_a_text_has_the_same_shingles_alone_and_among_others(texts: list[str]) -
 def test_as_many_shingles_as_runs_of_words(words: list[str]) -> None:
     expected = {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))} if words else set()
     assert len(np.unique(_of(" ".join(words)))) == len(expected)
+
+
+_PIECES = st.sampled_from(
+    ["a", "bb!", "?!", " ", "\n", "12345678", "x" * 300, "京都は", "é", "—", "ﬁ", "\ud800", "\0", "が\u3099"]
+)
+
+
+@pytest.mark.skipif(module._native is None, reason="what is in C is not built here")
+@given(st.lists(st.one_of(st.text(), st.lists(_PIECES, max_size=9).map("".join)), max_size=6), st.integers(1, 6))
+def test_c_and_numpy_make_the_same_shingles(texts: list[str], words: int) -> None:
+    in_c = shingles(texts, words=words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_native", None)
+        in_numpy = shingles(texts, words=words)
+    assert in_c.begins.tolist() == in_numpy.begins.tolist()
+    assert in_c.hashes.tolist() == in_numpy.hashes.tolist()
+
+
+@pytest.mark.skipif(module._native is None, reason="what is in C is not built here")
+def test_buffers_that_do_not_fit_are_refused() -> None:
+    data, begins = np.zeros(16, np.uint8), np.array([0, 9])
+    buffers = np.empty(16, np.uint64), np.empty(1, np.int64), np.empty((1, 3), np.int64)
+    with pytest.raises(ValueError, match="do not fit"):
+        module._native.word_hashes(data, begins, *buffers)  # fewer than eight bytes follow the text
+    with pytest.raises(ValueError, match="do not fit"):
+        module._native.run_hashes(
+            np.zeros(3, np.uint64), np.array([4]), np.ones(2, np.uint64), buffers[0], np.empty(2, np.int64)
+        )
