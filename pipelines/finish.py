@@ -53,17 +53,24 @@ class JoinRejected:
 
     def __call__(self, written: ShardTotals) -> list[RejectedPart]:
         """Return the files that were written. Raises OutputError."""
-        shards = sorted(shard.name for split in written.splits.values() for shard in split.shards.values())
-        left_out = [path for path in (left_out_path(self.spool, name) for name in shards) if path.exists()]
         rejected = Path(self.spool) / gather.REJECTED
-        size = sum(path.stat().st_size for path in (rejected, *left_out) if path.exists())
-        lines = itertools.chain(gather.rejected_lines(self.spool), itertools.chain.from_iterable(map(_lines, left_out)))
+        size = rejected.stat().st_size if rejected.exists() else 0
+        size += sum(path.stat().st_size for path in self._left_out(written))
+        left_out = itertools.chain.from_iterable(map(_lines, self._left_out(written)))
+        lines = itertools.chain(gather.rejected_lines(self.spool), left_out)
         parts = rejected_files.count(size)
         if parts == 1:
             return [write_part(0, lines, parts=1, out=self.out)]
         places = [Path(self.spool) / "rejected-parts" / str(number) for number in range(parts)]
         _distribute(lines, places)
         return [write_part(number, _lines(path), parts=parts, out=self.out) for number, path in enumerate(places)]
+
+    def _left_out(self, written: ShardTotals) -> Iterator[Path]:
+        """Yield the files of rows that shards left out, in the order of the shards' names."""
+        for name in sorted(shard.name for split in written.splits.values() for shard in split.shards()):
+            path = left_out_path(self.spool, name)
+            if path.exists():
+                yield path
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -130,13 +137,13 @@ class Finish:
         if dataset.task.file:
             paths.write(paths.at(self.out, manifest.TASK_FILE), staging.definition(self.job).code)
         write_cards(dataset, self.out)
-        paths.write(paths.at(self.out, manifest.NAME), dataset.dumps().encode())
+        paths.write_pieces(paths.at(self.out, manifest.NAME), dataset.pieces())
         return dataset
 
 
 def write_cards(dataset: Manifest, out: str) -> None:
     """Write what people and catalogues read of a dataset; a README of the user's own stays. Raises OutputError."""
-    paths.write(paths.at(out, croissant.NAME), croissant.text(dataset).encode())
+    paths.write_pieces(paths.at(out, croissant.NAME), croissant.pieces(dataset))
     place = paths.at(out, card.NAME)
     try:
         ours = card.is_ours(paths.read(place))
@@ -149,7 +156,7 @@ def write_cards(dataset: Manifest, out: str) -> None:
 def write_index(written: ShardTotals, out: str) -> Index:
     """Write the index of all shards, and return what the manifest says of it. Raises OutputError."""
     splits = dict(sorted(written.splits.items()))
-    blocks = (own.blocks[number] for own in splits.values() for number in sorted(own.blocks))
+    blocks = itertools.chain.from_iterable(own.blocks() for own in splits.values())
     return block_index.write(out, blocks, every={name: own.every for name, own in splits.items()})
 
 

@@ -30,6 +30,7 @@ def run(work: PrepareBlock, finish: Finish, *, shared: Budget, pool_name: str = 
     written = ShardTotals()
     for shard in pool.each(pool_name, write, ((spec, [], repeat_steps.of_shard(spec, found or [])) for spec in specs)):
         written.add(shard)
+    del specs  # the manifest comes now, which has a line for each shard
     rejected = JoinRejected(work.spool, finish.out)(written)
     counted = None if found is None else repeats.merged(found)
     finish(None, blocks=totals, written=written, hashed=hashed, rejected=rejected, repeats=counted)

@@ -76,9 +76,13 @@ def write(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) -> Ind
 
     `shards` are the block sizes of each shard as bytes, splits in the order of their names. Raises OutputError.
     """
-    content = b"".join(shards)
-    paths.write(paths.at(out, NAME), content)
-    return Index(NAME, len(content), hashlib.sha256(content).hexdigest(), dict(sorted(every.items())))
+    size, sha256 = 0, hashlib.sha256()
+    with paths.whole(paths.at(out, NAME)) as file:
+        for blocks in shards:
+            file.write(blocks)
+            sha256.update(blocks)
+            size += len(blocks)
+    return Index(NAME, size, sha256.hexdigest(), dict(sorted(every.items())))
 
 
 def read(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Shard]]) -> dict[str, list[np.ndarray]]:

@@ -1,12 +1,13 @@
 """Describe a prepared dataset in Croissant 1.0, the format in which search engines and catalogues read about datasets."""
 
-import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from t5prep.dataset import card
 from t5prep.dataset.manifest import NAME as MANIFEST
-from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.manifest import Manifest, Shard
+from t5prep.io import long_json
 
 NAME = "croissant.json"
 # The context of the specification (docs.mlcommons.org/croissant/docs/croissant-spec.html, appendix 1).
@@ -34,8 +35,8 @@ _CONTEXT: dict[str, Any] = {
 }
 
 
-def text(manifest: Manifest) -> str:
-    """Return the metadata as JSON-LD: each shard with its checksum, and each split with its number of records."""
+def pieces(manifest: Manifest) -> Iterator[bytes]:
+    """Yield the metadata as JSON-LD, in pieces: each shard with its checksum, and each split with its number of records."""
     rows = card.place_of(manifest)
     facts: dict[str, Any] = {
         "@context": _CONTEXT,
@@ -48,19 +49,7 @@ def text(manifest: Manifest) -> str:
         "version": "1.0.0",
         "keywords": ["t5", "tfrecord", manifest.settings.task],
         "isBasedOn": [{"@type": "sc:CreativeWork", "name": rows, "version": manifest.source.revision}],
-        "distribution": [
-            {
-                "@type": "cr:FileObject",
-                "@id": shard.name,
-                "name": shard.name,
-                "contentUrl": shard.name,
-                "contentSize": f"{shard.bytes} B",
-                "encodingFormat": "application/x-tfrecord",
-                "sha256": shard.sha256,
-            }
-            for split in manifest.splits.values()
-            for shard in split.shards
-        ],
+        "distribution": [shard for split in manifest.splits.values() for shard in split.shards],
         "recordSet": [
             {
                 "@type": "cr:RecordSet",
@@ -75,7 +64,21 @@ def text(manifest: Manifest) -> str:
             }
         ],
     }
-    return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+    yield from long_json.pieces(facts, fields=_file, indent=2, ensure_ascii=False)
+    yield b"\n"
+
+
+def _file(shard: Shard) -> dict[str, str]:
+    """Return what is said of one shard."""
+    return {
+        "@type": "cr:FileObject",
+        "@id": shard.name,
+        "name": shard.name,
+        "contentUrl": shard.name,
+        "contentSize": f"{shard.bytes} B",
+        "encodingFormat": "application/x-tfrecord",
+        "sha256": shard.sha256,
+    }
 
 
 def _field(name: str, kind: str) -> dict[str, str]:

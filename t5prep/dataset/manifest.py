@@ -7,18 +7,20 @@ bytes and the shards themselves, so a manifest edited by hand is refused.
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import cattrs
 
 from t5prep import __version__
+from t5prep.dataset import strict_json
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.near_duplicates import NearDuplicates
 from t5prep.dataset.row_balance import RejectedFile, Rows
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError
-from t5prep.io import gcs, paths, suggestions
+from t5prep.io import gcs, long_json, paths, suggestions
 
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
@@ -26,7 +28,7 @@ NAME = "manifest.json"
 TASK_FILE = "task.py"  # the user's own file of a task, kept beside the dataset that it made
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class SourceFile:
     """Describe one raw file that rows came from: its name inside the source, its bytes and their SHA-256."""
 
@@ -87,7 +89,7 @@ class TaskFacts:
     sha256: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
     """Describe one TFRecord file: its name beside the manifest, its records, bytes and SHA-256."""
 
@@ -154,10 +156,17 @@ class Manifest:
 
     def dumps(self) -> str:
         """Return the manifest as JSON, the same bytes for the same manifest."""
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+        return b"".join(self.pieces()).decode()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the bytes of `dumps` in pieces: a dataset of 100,000 shards has a manifest of 20 MB."""
+        yield from long_json.pieces(self, indent=2, ensure_ascii=False)
+        yield b"\n"
 
 
-_FIELDS = {field.name for field in dataclasses.fields(Manifest)}
+# Parts of which there may be 100,000.
+_MANY = (Shard, SourceFile)
+_NAMES = {field.name for field in dataclasses.fields(Manifest)}
 # What every version of a manifest says: without these it is not an older one but a broken one.
 _ALWAYS_PRESENT = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
 # What a manifest of this schema may lack, because an earlier version did not write it.
@@ -170,14 +179,17 @@ def digest(manifest: Manifest) -> str:
 
     The number of shards that was asked for is left out too: the shards themselves are in it.
     """
-    facts = dataclasses.asdict(manifest)
+    facts = long_json.fields_of(manifest)
+    facts |= {name: long_json.fields_of(facts[name]) for name in ("source", "tokenizer")}
     del facts["digest"], facts["created_by"], facts["source"]["uri"], facts["tokenizer"]["name"]
     facts["settings"] = manifest.settings.for_digest()
-    if facts["index"] is None:
-        del facts["index"]
-    if not facts["earlier"]:
-        del facts["earlier"]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    for name in _MAY_BE_MISSING:
+        if not facts[name]:
+            del facts[name]
+    sha256 = hashlib.sha256()
+    for piece in long_json.pieces(facts, sort_keys=True, separators=(",", ":")):
+        sha256.update(piece)
+    return sha256.hexdigest()
 
 
 def loads(text: str | bytes, *, where: str) -> Manifest:
@@ -186,7 +198,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
     """
     try:
-        facts = json.loads(text)
+        facts = strict_json.parse(text, many=_MANY)
         if not isinstance(facts, dict) or "schema" not in facts:
             raise ValueError("it says no schema")
         schema = facts["schema"]
@@ -203,8 +215,8 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
             "Upgrade t5prep, or prepare the dataset again."
         )
-    if (others := sorted(_FIELDS ^ (facts.keys() | _MAY_BE_MISSING))) and facts.keys() >= _ALWAYS_PRESENT:
-        lacks = [name for name in others if name in _FIELDS]
+    if (others := sorted(_NAMES ^ (facts.keys() | _MAY_BE_MISSING))) and facts.keys() >= _ALWAYS_PRESENT:
+        lacks = [name for name in others if name in _NAMES]
         what = (
             f"it does not say {' and '.join(lacks)}"
             if lacks
@@ -215,7 +227,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             f"{what}. {_OLDER}"
         )
     try:
-        manifest = _converter().structure(facts, Manifest)
+        manifest = strict_json.converter(many=_MANY).structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
         reason = "; ".join(cattrs.transform_error(error)[:3])
         raise DatasetError(f"{where} is not a whole manifest: {reason}. Prepare the dataset again.") from error
@@ -285,10 +297,3 @@ def _inside(folder: Path) -> str:
         return next((str(path.parent) for path in sorted(folder.glob(f"*/{NAME}"))), "")
     except OSError:
         return ""
-
-
-def _converter() -> cattrs.Converter:
-    """Return a strict converter: a field too many or too few is an error, because a guess would train on wrong data."""
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
-    return converter

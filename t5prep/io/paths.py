@@ -3,7 +3,7 @@
 import contextlib
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -44,8 +44,13 @@ def whole(path: str) -> Iterator[BinaryIO]:
 
 def write(path: str, data: bytes) -> None:
     """Write `data` as a file or object that appears whole. Raises OutputError."""
+    write_pieces(path, [data])
+
+
+def write_pieces(path: str, pieces: Iterable[bytes]) -> None:
+    """Write some pieces, one after the other, as a file or object that appears whole. Raises OutputError."""
     with whole(path) as file:
-        file.write(data)
+        file.writelines(pieces)
 
 
 @contextlib.contextmanager

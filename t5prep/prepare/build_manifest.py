@@ -185,7 +185,7 @@ def _split(
         unk_rate=round(counts.unknown / max(1, counts.inputs), 6),
         labels=labels,
         rejected=_summed([parts.reasons]),
-        shards=parts.in_order(),
+        shards=list(parts.shards()),
         examples=counts.examples + parts.merged,
     )
 

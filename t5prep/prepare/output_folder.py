@@ -181,8 +181,10 @@ def _sweep(out: Path) -> None:
 
 def _sweep_unfinished(out: Path) -> None:
     """Remove the spool, and what a worker had begun to write when it was killed."""
-    for path in out.glob(f"{atomic_files.UNFINISHED}*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.name != MARKER:
-            path.unlink()
+    with os.scandir(out) as entries:
+        unfinished = [entry for entry in entries if entry.name.startswith(atomic_files.UNFINISHED)]
+    for entry in unfinished:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif entry.name != MARKER:
+            os.unlink(entry.path)

@@ -2,29 +2,43 @@
 
 import collections
 import dataclasses
+import struct
+from collections.abc import Iterator
 
+from t5prep.dataset import shard_names
 from t5prep.dataset.manifest import Shard
 from t5prep.prepare.record_counts import Counts
 from t5prep.prepare.shard_writer import WrittenShard
 
+# What is kept of each shard, because there may be 100,000: its records, bytes and SHA-256, and behind them its part of the index.
+_PACKED = struct.Struct("<QQ32s")
+
 
 @dataclasses.dataclass
 class SplitTotals:
-    """Hold the counts of a split's shards, and by their numbers the shards and their parts of the index.
+    """Hold the counts of a split's shards, and by their numbers the shards, packed; in all there are `count`.
 
     A block of the index has `every` records.
     """
 
+    split: str
+    count: int
+    every: int
     counts: Counts = dataclasses.field(default_factory=Counts)
-    shards: dict[int, Shard] = dataclasses.field(default_factory=dict)
+    packed: dict[int, bytes] = dataclasses.field(default_factory=dict)
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     merged: int = 0
-    blocks: dict[int, bytes] = dataclasses.field(default_factory=dict)
-    every: int = 0
 
-    def in_order(self) -> list[Shard]:
-        """Return the shards in the order of their numbers."""
-        return [self.shards[number] for number in sorted(self.shards)]
+    def shards(self) -> Iterator[Shard]:
+        """Yield the shards in the order of their numbers."""
+        for number in sorted(self.packed):
+            records, size, sha256 = _PACKED.unpack_from(self.packed[number])
+            yield Shard(shard_names.name(self.split, number, self.count), records, size, sha256.hex())
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the part of the index of each shard, in the order of their numbers."""
+        for number in sorted(self.packed):
+            yield self.packed[number][_PACKED.size :]
 
 
 @dataclasses.dataclass
@@ -36,25 +50,26 @@ class ShardTotals:
 
     def add(self, written: WrittenShard) -> "ShardTotals":
         """Count one more shard."""
+        spec, shard = written.spec, written.shard
+        packed = _PACKED.pack(shard.records, shard.bytes, bytes.fromhex(shard.sha256)) + written.blocks
         own = SplitTotals(
+            spec.split,
+            spec.shards,
+            spec.every,
             written.counts,
-            {written.spec.number: written.shard},
+            {spec.number: packed},
             collections.Counter(written.reasons),
             written.merged,
-            {written.spec.number: written.blocks},
-            written.spec.every,
         )
-        return self.merge(ShardTotals({written.spec.split: own}, collections.Counter(written.duplicates)))
+        return self.merge(ShardTotals({spec.split: own}, collections.Counter(written.duplicates)))
 
     def merge(self, other: "ShardTotals") -> "ShardTotals":
         """Count what others counted."""
         for split, theirs in other.splits.items():
-            mine = self.splits.setdefault(split, SplitTotals())
+            mine = self.splits.setdefault(split, SplitTotals(split, theirs.count, theirs.every))
             mine.counts += theirs.counts
-            mine.shards.update(theirs.shards)
+            mine.packed.update(theirs.packed)
             mine.reasons.update(theirs.reasons)
             mine.merged += theirs.merged
-            mine.blocks.update(theirs.blocks)
-            mine.every = theirs.every
         self.duplicates.update(other.duplicates)
         return self

@@ -24,7 +24,7 @@ from t5prep.prepare.sorted_runs import Run
 RANGE_BYTES = 32 << 20
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class ShardSpec:
     """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
 

@@ -41,6 +41,8 @@ INDEX_ENTRY = np.dtype(
 END = 1 << 64
 # So many entries of an index are read at once; a larger index is bisected in its file.
 _READ_ENTRIES = 1024
+# So many records are joined at once: where records are short, the list of them needs more memory than they do.
+_JOINED = 4096
 
 
 class Slice(NamedTuple):
@@ -181,14 +183,17 @@ def _empty(runs: Sequence[Run]) -> Run:
 
 
 def _sorted(runs: Sequence[Run], split: str, start: int, stop: int, written: int) -> Iterator[tuple[np.ndarray, bytes]]:
-    """Yield the sorted entries of a range and their records, which stand behind `written` bytes; nothing where it is empty."""
+    """Yield the sorted entries of a range and their records, which stand behind `written` bytes, some thousand at a time."""
     together = gather(runs, split, start, stop)
     if together is None:
         return
     order = np.lexsort((together.entries["low"], together.entries["high"]))
-    entries = together.entries[order]
-    entries["begin"] = np.cumsum(entries["size"], dtype=np.uint64) - entries["size"] + np.uint64(written)
-    yield entries, together.joined(order)
+    for first in range(0, len(order), _JOINED):
+        some = order[first : first + _JOINED]
+        entries, data = together.entries[some], together.joined(some)
+        entries["begin"] = np.cumsum(entries["size"], dtype=np.uint64) - entries["size"] + np.uint64(written)
+        written += len(data)
+        yield entries, data
 
 
 def _within(entries: np.ndarray, start: int, stop: int) -> np.ndarray:

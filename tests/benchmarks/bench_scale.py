@@ -128,7 +128,7 @@ def prepare(
         none, sort = TokenizedBlock(None, False), functools.partial(spill_of, record=record)
         worker_steps._loaded = lambda _: (lambda block: none, lambda _, block: sort(block))
     settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
-    results = remembered_results()
+    results = [] if runner == "local" else remembered_results()
     preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))
     kept = Path(cache) if cache else None
     preparing.prepare(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,26 @@ def changed(**changes: Any) -> str:
 def test_what_is_written_is_what_is_read() -> None:
     assert manifest.loads(MADE.dumps(), where="it") == MADE
     assert manifest.loads(MADE.dumps(), where="it").dumps() == MADE.dumps()
+
+
+def test_many_shards_need_memory_for_themselves_alone() -> None:
+    """Writing a manifest of 5,000 shards takes less than a hundred bytes for each, reading it less than a thousand."""
+    shards = [Shard(f"train.tfrecord-{i:05d}-of-05000", i, 9, f"{i:064x}") for i in range(5000)]
+    made = dataclasses.replace(
+        MADE, splits={"train": dataclasses.replace(MADE.splits["train"], shards=shards)}
+    ).sealed()
+    text = made.dumps()
+    size = len(text.encode())
+    tracemalloc.start()
+    try:
+        assert sum(map(len, made.pieces())) == size
+        assert made.sealed() == made
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(shards) + (1 << 20)
+        tracemalloc.reset_peak()
+        assert manifest.loads(text, where="it") == made
+        assert tracemalloc.get_traced_memory()[1] < 700 * len(shards) + (1 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""A run that is killed again and again while it merges runs or writes shards ends as one that nobody disturbed.
+
+The large run, by hand: python tests/pipelines/test_killed_gathering.py 10000 20
+"""
+
+import contextlib
+import functools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from preparing import bytes_of, prepared
+
+from pipelines import local_run, pool
+from pipelines.gather import Gathering
+from t5prep.dataset.verify import verify
+from t5prep.prepare import memory_budget
+from t5prep.sources import sample
+
+ROWS_A_BLOCK = 2
+# Few, so that a thousand blocks are merged more than once.
+FAN_IN = 16
+
+
+def corpus(folder: Path, *, blocks: int) -> int:
+    """Write rows of one length, of which some have an id twice and some no target; return the bytes of a block."""
+    folder.mkdir()
+    size = 0
+    with open(folder / "rows.jsonl", "w", encoding="ascii") as file:
+        for row in range(blocks * ROWS_A_BLOCK):
+            number, target = row - 3 * (row % 10 == 3), "" if row % 9 == 4 else f"word{row % 7}"
+            text = " ".join(f"word{(row * 31 + k * 7) % 997:03d}" for k in range(5))
+            size = file.write(f'{{"id": "r{number:010d}", "inputs": "{text}", "targets": "{target:5}"}}\n')
+    return ROWS_A_BLOCK * size
+
+
+def run(rows: str, out: str, block_bytes: int, blocks: int) -> None:
+    """Prepare the rows in blocks of so many bytes, by two processes."""
+    memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
+    local_run.Gathering = functools.partial(Gathering, fan_in=FAN_IN)  # type: ignore[assignment,misc]
+    choices = {"splits": {"train": 0.9, "validation": 0.1}, "shards": max(8, blocks // 64)}
+    columns = {"inputs_column": "inputs", "targets_column": "targets"}
+    lengths = {"input_length": 32, "target_length": 8}
+    where = {"tokenizer": sample.tokenizer_path(), "task": "text2text", "options": columns}
+    prepared(Path(rows), Path(out), workers=2, **where, **choices, **lengths)
+
+
+def steps(out: Path) -> int:
+    """Return how many runs were merged, and shards written, until now."""
+    merged = shards = 0
+    with contextlib.suppress(OSError):
+        names = [path.name for path in (out / ".unfinished-spool").iterdir()]
+        merged = max((int(name[-8:]) for name in names if name.startswith("merged-")), default=0)
+        shards = sum(".tfrecord-" in path.name and path.name[0] != "." for path in out.iterdir())
+    return merged + shards
+
+
+def disturbed(out: Path, command: list[str], *, kills: int, most: int, moments: random.Random) -> list[int]:
+    """Kill a run so often, half of the times with its workers, then let it end; return the steps that each had made."""
+    reached = []
+    while len(reached) < kills:
+        wanted = moments.randint(1, most - 1)
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        while steps(out) < wanted and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.02))
+        if process.poll() is not None:  # it was done before
+            continue
+        if len(reached) % 2:
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        reached.append(steps(out))
+    subprocess.run(command, check=True)
+    return reached
+
+
+def check(folder: Path, *, blocks: int, kills: int, seed: int = 0) -> list[int]:
+    """Raise AssertionError where a run that was killed so often differs from one that was not; return when it was killed."""
+    block_bytes = corpus(folder / "rows", blocks=blocks)
+    script = [sys.executable, __file__, "--run"]
+    arguments = json.dumps([str(folder / "rows"), "OUT", block_bytes, blocks])
+    alone, killed = ([*script, arguments.replace("OUT", str(folder / name))] for name in ("alone", "killed"))
+    subprocess.run(alone, check=True)
+    made = verify(folder / "alone")
+    assert sum(own.read for own in made.rows.values()) == blocks * ROWS_A_BLOCK
+    assert set(made.rejected) == {"empty target", "duplicate id"}
+    shards = sum(len(split.shards) for split in made.splits.values())
+    merges = (blocks - 1) // (FAN_IN - 1)  # about: each takes FAN_IN runs and leaves one
+    moments = random.Random(seed)
+    reached = disturbed(folder / "killed", killed, kills=kills, most=merges + shards, moments=moments)
+    assert bytes_of(folder / "killed") == bytes_of(folder / "alone")  # and so there is no scratch folder, nor a file
+    return reached
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_while_it_gathers_ends_like_any_other(tmp_path: Path) -> None:
+    reached = check(tmp_path, blocks=1000, kills=3)
+    assert all(reached)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--run":
+        pool.exit_if_respawned_script()
+        run(*json.loads(sys.argv[2]))
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            print("killed after", *check(Path(place), blocks=int(sys.argv[1]), kills=int(sys.argv[2])), "steps.")
