@@ -20,7 +20,9 @@ from t5prep.prepare import shard_plan
 from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates import repeats as near_duplicates
 from t5prep.prepare.near_duplicates.repeats import Repeats
+from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.shard_writer import ShardSpec
+from t5prep.reading import parallel_files
 
 
 @dataclasses.dataclass
@@ -35,18 +37,30 @@ class ListFiles(beam.PTransform):
 
 @dataclasses.dataclass
 class ScanBlocks(beam.PTransform):
-    """Yield each wanted file or pair of files (to be hashed) and their blocks.
+    """Yield each wanted file or pair of files (to be hashed) and their blocks, spread over all workers.
 
-    Files and blocks go to whichever worker is free.
+    Files are spread by their names, because Flink leaves out the second of two `Reshuffle`s that only ParDos are between:
+    all blocks of a file would stay on the worker that found them.
     """
 
     job: Job
     block_bytes: int
 
     def expand(self, files: beam.PCollection) -> beam.PCollection:
-        spread = files | "SpreadFiles" >> beam.Reshuffle()
+        named = files | "Name" >> beam.Map(with_name).with_output_types(tuple[str, LimitedFile])
+        spread = named | "SpreadFiles" >> beam.GroupByKey() | "Files" >> beam.FlatMap(group_values)
         elements = spread | "Scan" >> beam.FlatMap(scan, job=self.job, block_bytes=self.block_bytes)
         return elements | "SpreadBlocks" >> beam.Reshuffle()
+
+
+def with_name(file: LimitedFile) -> tuple[str, LimitedFile]:
+    """Return a file with its name, or a pair of files with both."""
+    return "\0".join(each.name for each in parallel_files.files(file.element)), file
+
+
+def group_values(group: tuple[str, Iterable[Any]]) -> Iterable[Any]:
+    """Return the values of a group."""
+    return group[1]
 
 
 @dataclasses.dataclass

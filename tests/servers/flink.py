@@ -31,7 +31,7 @@ jobmanager.memory.heap.size: 256m
 rest.port: {rest}
 rest.address: localhost
 taskmanager.host: localhost
-taskmanager.numberOfTaskSlots: 2
+taskmanager.numberOfTaskSlots: {slots}
 taskmanager.cpu.cores: 1
 taskmanager.memory.task.heap.size: 256m
 taskmanager.memory.task.off-heap.size: 0
@@ -55,13 +55,14 @@ blob.storage.directory: {folder}
 
 
 class Cluster:
-    """Processes of a cluster, and how to hand it a pipeline."""
+    """Hold the processes of a cluster, and say how to hand it a pipeline."""
 
-    def __init__(self, folder: Path, *, task_managers: int) -> None:
+    def __init__(self, folder: Path, *, task_managers: int, slots: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self.lost = folder, ""
         self.rest, rpc, self.pool = _free_port(), _free_port(), _free_port()
-        (folder / "flink-conf.yaml").write_text(_CONFIG.format(rpc=rpc, rest=self.rest, folder=folder))
+        config = _CONFIG.format(rpc=rpc, rest=self.rest, folder=folder, slots=slots)
+        (folder / "flink-conf.yaml").write_text(config)
         self._processes = [
             self._python("-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={self.pool}"),
             self._java(f"{_MAIN}.entrypoint.StandaloneSessionClusterEntrypoint"),
@@ -73,7 +74,7 @@ class Cluster:
 
     @property
     def arguments(self) -> list[str]:
-        """Beam options that run a pipeline here.
+        """Return Beam's options that run a pipeline here.
 
         Whether a job goes on without a lost task manager is the cluster's to decide: of batches Beam's
         `--number_of_execution_retries` is not heard (2.62).
@@ -85,12 +86,12 @@ class Cluster:
         ]
 
     def ask(self, what: str) -> Any:
-        """An answer of the job manager's REST API."""
+        """Return an answer of the job manager's REST API."""
         with urllib.request.urlopen(f"http://localhost:{self.rest}/{what}", timeout=5) as answer:
             return json.load(answer)
 
     def lose_one_at_work(self) -> None:
-        """Kills a task manager that is at work on a job now; to be called by what the job waits for."""
+        """Kill a task manager that is at work on a job now; to be called by what the job waits for."""
         running = [task["taskmanager-id"] for task in self._tasks() if task["status"] == "RUNNING"]
         lost = self.task_managers[running[0]]
         lost.kill()
@@ -98,16 +99,26 @@ class Cluster:
         self.lost = running[0]
 
     def attempts(self) -> int:
-        """How often the task that was begun most often was begun."""
+        """Return how often the task that was begun most often was begun."""
         return 1 + max(int(task["attempt"]) for task in self._tasks())
 
-    def _tasks(self) -> list[dict[str, Any]]:
+    def elements(self) -> dict[str, list[int]]:
+        """Return by the name of each step how many elements each task manager took in and gave out there."""
+        counts = {}
+        for place, name in self._steps():
+            metrics = [each["metrics"] for each in self.ask(f"{place}/taskmanagers")["taskmanagers"]]
+            counts[name] = [one["read-records"] + one["write-records"] for one in metrics]
+        return counts
+
+    def _steps(self) -> list[tuple[str, str]]:
         jobs = [f"jobs/{job['id']}" for job in self.ask("jobs")["jobs"]]
-        steps = [f"{job}/vertices/{step['id']}" for job in jobs for step in self.ask(job)["vertices"]]
-        return [task for step in steps for task in self.ask(step)["subtasks"]]
+        return [(f"{job}/vertices/{step['id']}", step["name"]) for job in jobs for step in self.ask(job)["vertices"]]
+
+    def _tasks(self) -> list[dict[str, Any]]:
+        return [task for place, _ in self._steps() for task in self.ask(place)["subtasks"]]
 
     def until(self, true: Any, *, seconds: float = 120) -> None:
-        """Waits for something that the cluster says."""
+        """Wait for something that the cluster says."""
         end = time.monotonic() + seconds
         while True:
             with contextlib.suppress(OSError, LookupError):
@@ -118,7 +129,7 @@ class Cluster:
             time.sleep(0.2)
 
     def close(self) -> None:
-        """Ends all of it."""
+        """End all of it."""
         for process in [*self.task_managers.values(), *self._processes]:
             process.kill()
             process.wait()
@@ -142,9 +153,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, *, task_managers: int = 2) -> Iterator[Cluster]:
-    """A cluster that is up, and down again afterwards."""
-    started = Cluster(folder, task_managers=task_managers)
+def cluster(folder: Path, *, task_managers: int = 2, slots: int = 2) -> Iterator[Cluster]:
+    """Yield a cluster that is up; it is down again afterwards."""
+    started = Cluster(folder, task_managers=task_managers, slots=slots)
     try:
         started.until(lambda: started.ask("taskmanagers")["taskmanagers"][task_managers - 1])
         yield started
