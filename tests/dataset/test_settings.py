@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from t5prep.dataset import manifest
+from t5prep.dataset import strict_json
 from t5prep.dataset.settings import Settings, differences
 from t5prep.errors import UsageError
 
@@ -39,7 +39,9 @@ def test_the_number_of_shards_makes_no_other_dataset() -> None:
 
 
 def test_what_json_keeps_is_equal_to_what_was_written() -> None:
-    assert manifest._converter().structure(json.loads(json.dumps(dataclasses.asdict(CHOSEN))), Settings) == CHOSEN
+    assert (
+        strict_json.converter(many=()).structure(json.loads(json.dumps(dataclasses.asdict(CHOSEN))), Settings) == CHOSEN
+    )
 
 
 @pytest.mark.parametrize(

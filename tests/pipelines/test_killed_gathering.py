@@ -46,7 +46,7 @@ def run(rows: str, out: str, block_bytes: int, blocks: int) -> None:
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
     local_run.Gathering = functools.partial(Gathering, fan_in=FAN_IN)  # type: ignore[assignment,misc]
     choices = {"splits": {"train": 0.9, "validation": 0.1}, "shards": max(8, blocks // 64)}
-    columns = {"inputs_column": "inputs", "targets_column": "targets"}
+    columns = {"inputs_column": "inputs", "targets_column": "targets", "id_column": "id"}
     lengths = {"input_length": 32, "target_length": 8}
     where = {"tokenizer": sample.tokenizer_path(), "task": "text2text", "options": columns}
     prepared(Path(rows), Path(out), workers=2, **where, **choices, **lengths)
