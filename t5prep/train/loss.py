@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t5prep.train.model.sums import sum_in_slices
+
 
 class Sums(NamedTuple):
     """Hold the values that are added up over replicas and micro-batches: float32 scalars."""
@@ -45,7 +47,7 @@ def token_losses(
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
         highest = tf.reduce_max(logits, axis=-1, keepdims=True)
-        log_z = (highest + tf.math.log(tf.reduce_sum(tf.exp(logits - highest), axis=-1, keepdims=True)))[..., 0]
+        log_z = highest[..., 0] + tf.math.log(sum_in_slices(lambda part: tf.exp(part - highest), logits))
         of_label = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)
         target = of_label
         if label_smoothing:

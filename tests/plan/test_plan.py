@@ -434,9 +434,9 @@ def test_lengths_are_planned_from_the_manifest_and_each_shape_is_compiled(answer
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [True, False])
 def test_attention_row_by_row_compiles(tiny, packed, monkeypatch):
-    from t5prep.train.model import attention
+    from t5prep.train.model import heads
 
-    monkeypatch.setattr(attention, "MANY", 0)
+    monkeypatch.setattr(heads, "MANY", 0)
     assert ask(planner.questions(model=tiny, tpus=["v5e"], batches=[2], lengths=(32, 32), packed=packed)[0]).fits
 
 

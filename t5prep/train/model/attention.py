@@ -5,13 +5,15 @@ tensors as large as the scores are read and written as little as possible, and d
 probabilities.
 """
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from t5prep.train.model.row_attention import MANY, MASKED, attend_by_rows, product
+from t5prep.train.model.heads import Heads
+from t5prep.train.model.row_attention import MASKED, attend_by_rows, product
 from t5prep.train.model.sums import ONES
 
 
@@ -77,6 +79,7 @@ def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
 
 
 def attend(
+    heads: Heads,
     query: tf.Tensor,
     key: tf.Tensor,
     value: tf.Tensor,
@@ -85,11 +88,11 @@ def attend(
     mask: tf.Tensor,
     dropped: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Return softmax(query key + bias) value over the keys that the mask allows, [batch, queries, heads * d_kv].
+    """Return softmax(query key + bias) value over the keys that the mask allows, in the order of axes of `heads`.
 
-    query: [batch, queries, heads, d_kv]; key, value: [batch, keys, heads, d_kv]; bias: float32[heads, queries, keys],
-    or None; mask: bool, broadcastable to [batch, heads, queries, keys]; dropped: the dropout mask by which values are
-    multiplied, [batch, keys, heads, 1], or None. Float32 inside; the result has the queries' dtype.
+    query, key, value: of `heads.queries` and `heads.keys`; bias: float32[heads, queries, keys], or None; mask: bool, broadcastable to
+    [batch, heads, queries, keys]; dropped: the dropout mask by which values are multiplied, in the shape of
+    `heads.shape_of_keys`, or None. Float32 inside; the result has the queries' dtype.
 
     Return the bias too, as the next layer's input: then the gradients of all layers' biases are added up in one place.
 
@@ -98,40 +101,45 @@ def attend(
     exponentials of the scores are kept for the backward pass, and for long texts not even these.
     """
     biases = [] if bias is None else [bias]
-    many = query.shape[1] * key.shape[1] * key.shape[2] >= MANY
-    run = attend_by_rows if many else attend_together
+    run = attend_by_rows if heads.by_rows else functools.partial(attend_together, heads)
     attended, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped)
-    attended = tf.reshape(attended, [query.shape[0], query.shape[1], query.shape[2] * query.shape[3]])
     return attended, biases[0] if biases else None
 
 
 def attend_together(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
+    heads: Heads,
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    *biases: tf.Tensor,
+    mask: tf.Tensor,
+    dropped: tf.Tensor | None,
 ) -> list[tf.Tensor]:
-    """Compute attention for all rows of the batch at once; return [batch, queries, heads, d_kv] and any bias."""
+    """Compute attention for all rows of the batch at once; return its result, in the queries' order, and any bias."""
+    q, k = ("bhdq" if heads.queries_last else "bqhd"), ("bhdk" if heads.keys_last else "bkhd")
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         dtype = query.dtype
         if dropped is not None:
             value *= dropped
-        scores = product("bqhd,bkhd->bhqk", query, key)
+        scores = product(f"{q},{k}->bhqk", query, key)
         scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
         raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
-        sums = product("bhqk,kn->bhqn", raised, tf.ones([key.shape[1], ONES], dtype))[..., 0]
-        scale = 1.0 / tf.transpose(sums, [0, 2, 1])[..., None]
-        attended = tf.cast(product("bhqk,bkhd->bqhd", raised, value) * scale, dtype)
+        sums = product("bhqk,kn->bhqn", raised, tf.ones([scores.shape[-1], ONES], dtype))[..., 0]
+        scale = heads.beside_queries(1.0 / sums)
+        attended = tf.cast(product(f"bhqk,{k}->{q}", raised, value) * scale, dtype)
 
         def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
             scaled = tf.cast(upstream, tf.float32) * scale
-            common = tf.transpose(tf.reduce_sum(scaled * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])[..., None]
+            common = heads.sum_of_queries(scaled * tf.cast(attended, tf.float32))[..., None]
             scaled = tf.cast(scaled, dtype)
-            of_raised = product("bqhd,bkhd->bhqk", scaled, value)
+            of_raised = product(f"{q},{k}->bhqk", scaled, value)
             of_scores = tf.cast(tf.cast(raised, tf.float32) * (of_raised - common), dtype)
-            of_value = tf.einsum("bhqk,bqhd->bkhd", raised, scaled)
+            of_value = tf.einsum(f"bhqk,{q}->{k}", raised, scaled)
             return (
-                tf.einsum("bhqk,bkhd->bqhd", of_scores, key),
-                tf.einsum("bhqk,bqhd->bkhd", of_scores, query),
+                tf.einsum(f"bhqk,{k}->{q}", of_scores, key),
+                tf.einsum(f"bhqk,{q}->{k}", of_scores, query),
                 of_value if dropped is None else of_value * dropped,
                 # Add the rows of the batch one by one: a TPU takes three times as long for a sum over the first axis.
                 *(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t5prep.train.model.attention import relative_bias, split_heads
-from t5prep.train.model.layers import Dropout, feed_forward, rms_norm
+from t5prep.train.model.layers import feed_forward, rms_norm
 from t5prep.train.model.row_attention import MASKED, product
 from t5prep.train.model.t5 import (
     LayerWeights,
@@ -114,7 +114,7 @@ def decode_step(
         x += tf.matmul(_attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
 
         normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
-        x += feed_forward(normed, w["wi"], w["wo"], dropout=Dropout(0.0, None), site=0)
+        x += feed_forward(normed, w["wi"], w["wo"])
     x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
     written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
     return logits(weights, config, x)[:, 0], written

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.model.attention import attend, split_heads
+from t5prep.train.model.attention import attend
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_layout import MATRICES
+from t5prep.train.model.heads import Heads
 from t5prep.train.model.layer_loop import loop_over_layers
 from t5prep.train.model.layers import Dropout, cast_weight, layer_norm
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
@@ -121,14 +122,16 @@ def run_layer(
 ) -> tf.Tensor:
     """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
     site = (number + 1) * SITES_PER_LAYER
+    heads = Heads.of(config.num_heads, queries=x.shape[1], keys=x.shape[1])
+    splits = (heads.queries, heads.keys, heads.keys)
     query, key, value = (
-        split_heads(tf.matmul(x, matrix) + bias, config.num_heads)
-        for matrix, bias in zip((w["query"], w["key"], w["value"]), w["qkv_bias"], strict=True)
+        split(x, matrix, bias)
+        for split, matrix, bias in zip(splits, (w["query"], w["key"], w["value"]), w["qkv_bias"], strict=True)
     )
     query *= tf.constant((config.d_model // config.num_heads) ** -0.5, x.dtype)
-    dropped = dropout.mask([x.shape[0], x.shape[1], config.num_heads, 1], x.dtype, site=site)
-    attended, _ = attend(query, key, value, bias=None, mask=mask, dropped=dropped)
-    out = tf.matmul(attended, w["attended"]) + w["out_bias"]
+    dropped = dropout.mask(heads.shape_of_keys(x.shape[0], x.shape[1]), x.dtype, site=site)
+    attended, _ = attend(heads, query, key, value, bias=None, mask=mask, dropped=dropped)
+    out = heads.join(attended, w["attended"]) + w["out_bias"]
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
     hidden = _ACTIVATIONS[config.activation](tf.matmul(x, w["wide"]) + w["wide_bias"])

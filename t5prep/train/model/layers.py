@@ -91,21 +91,31 @@ class Dropout:
         keep = bits >= round(self.rate * 2**32) - 2**31
         return tf.where(keep, tf.constant(1.0 / (1.0 - self.rate), dtype), tf.constant(0.0, dtype))
 
+    def masks(
+        self, rows: int, widths: Sequence[int], dtype: tf.DType, *, site: int | tf.Tensor
+    ) -> list[tf.Tensor | None]:
+        """Return a mask [rows, 1, width] for each width, all drawn at once: a draw costs more than its bits."""
+        whole = self.mask([rows, 1, sum(widths)], dtype, site=site)
+        return [None] * len(widths) if whole is None else tf.split(whole, widths, axis=2)
+
     def __call__(self, x: tf.Tensor, *, site: int | tf.Tensor) -> tf.Tensor:
         """Drop features of x, [batch, length, features...], the same ones at every position of a row."""
-        mask = self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site)
-        return x if mask is None else x * mask
+        return masked(x, self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site))
 
 
-def feed_forward(
-    x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, dropout: Dropout, site: int | tf.Tensor
-) -> tf.Tensor:
+def feed_forward(x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, mask: tf.Tensor | None = None) -> tf.Tensor:
     """Return relu(x wi) wo, or with two matrices gelu(x wi_0) * (x wi_1) wo, GELU by its tanh form (Shazeer 2020).
 
-    x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model].
+    x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model]; mask: of dropout, by which the
+    hidden values are multiplied.
     """
     if len(wi) == 2:
         hidden = tf.nn.gelu(tf.matmul(x, wi[0]), approximate=True) * tf.matmul(x, wi[1])
     else:
         hidden = tf.nn.relu(tf.matmul(x, wi[0]))
-    return tf.matmul(dropout(hidden, site=site), wo)
+    return tf.matmul(masked(hidden, mask), wo)
+
+
+def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    """Return x times a mask of dropout, or x where nothing is dropped."""
+    return x if mask is None else x * mask

@@ -11,13 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model.compiler_tricks import after, unfilled
+from t5prep.train.model.compiler_tricks import unfilled
 from t5prep.train.model.layer_loop import array_of
 from t5prep.train.model.sums import ONES
 
 MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to has no NaN
-# The loop is faster from this many scores of one row on.
-MANY = 1 << 21
 # The forward pass takes as many rows at once as have this many scores: half of a TPU v5e's fast memory (128 MiB).
 MOST = 1 << 24
 # The backward pass takes this many rows a turn, one after the other, which share the small reads of a turn.
@@ -27,7 +25,7 @@ TURN = 2
 def attend_by_rows(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
 ) -> list[tf.Tensor]:
-    """Compute the same as `attention.attend_together`, a few rows at a time."""
+    """Compute the same as `attention.attend_together`, a few rows at a time, with [batch, length, heads, d_kv]."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
@@ -79,7 +77,7 @@ def _attend(
     own = _scores(query, key, biases, mask)
     highest = tf.reduce_max(own, axis=-1)
     raised = tf.exp(own - highest[..., None])
-    sums = product("...hqk,kn->...hqn", raised, tf.ones([key.shape[1], ONES], tf.float32))[..., 0]
+    sums = product("...hqk,kn->...hqn", raised, tf.ones([key.shape[-3], ONES], tf.float32))[..., 0]
     attended = product("...hqk,...khd->...qhd", raised, value) * _inverse(sums)
     return tf.cast(attended, query.dtype), highest, sums
 
@@ -102,7 +100,7 @@ def _inverse(sums: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _Backward:
-    """Compute the gradients of attention, `TURN` rows a turn; each overwrites queries, keys or values of its row.
+    """Compute the gradients of attention, `TURN` rows a turn.
 
     upstream: the gradient of the attended values, divided by the sums; highest, common: float32[rows, heads, queries],
     the highest score of each query, and what the softmax's gradient subtracts; dropped: [rows, heads, keys], or None.
@@ -130,43 +128,37 @@ class _Backward:
             for i in range(size):
                 highest, common, *more = (x[i] for x in own)
                 mask = self.mask[0] if alike else more[0]
-                of_scores, arrays = self._row(n * size + i, arrays, highest, common, mask, *more[1 - alike :])
+                row = n * size + i
+                read = [x[row] for x in (query, key, value, self.upstream)]
+                of_scores, *own_gradients = self._row(*read, highest, common, mask, *more[1 - alike :])
+                arrays = [array.write(row, x) for array, x in zip(arrays, own_gradients, strict=True)]
                 of_bias = [total + of_scores for total in of_bias]
             return n + 1, of_bias, arrays
 
-        begin = (0, list(of_biases), [array_of(x) for x in (query, key, value)])
-        _, of_bias, (of_query, of_value, of_key) = tf.while_loop(
-            lambda n, *_: n < rows // size, turn, begin, maximum_iterations=rows // size
-        )
-        return of_bias, [array.stack() for array in (of_query, of_key, of_value)]
+        begin = (0, list(of_biases), [array_of(unfilled(x.shape, x.dtype)) for x in (query, key, value)])
+        _, of_bias, arrays = tf.while_loop(lambda n, *_: n < rows // size, turn, begin, maximum_iterations=rows // size)
+        return of_bias, [array.stack() for array in arrays]
 
     def _row(
         self,
-        row: tf.Tensor,
-        arrays: Sequence[tf.TensorArray],
+        query: tf.Tensor,
+        key: tf.Tensor,
+        value: tf.Tensor,
+        upstream: tf.Tensor,
         highest: tf.Tensor,
         common: tf.Tensor,
         mask: tf.Tensor,
         dropped: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, list[tf.TensorArray]]:
-        """Return one row's gradient of the scores, and the arrays with its other gradients: of query, value, key."""
-        queries, keys, values = arrays
-        q, k, v = (array.read(row) for array in arrays)
-        upstream = self.upstream[row]
-        raised = tf.exp(_scores(q, k, self.biases, mask) - highest[..., None])
-        of_scores = raised * (product("qhd,khd->hqk", upstream, v) - common[..., None])
-        of_key = tf.cast(product("hqk,qhd->khd", of_scores, q), q.dtype)
-        of_query = tf.cast(product("hqk,khd->qhd", of_scores, k), q.dtype)
-        of_value = tf.cast(product("hqk,qhd->khd", raised, upstream), q.dtype)
+    ) -> tuple[tf.Tensor, ...]:
+        """Return the gradients of one row's scores, query, key and value; the arguments are of that row."""
+        raised = tf.exp(_scores(query, key, self.biases, mask) - highest[..., None])
+        of_scores = raised * (product("qhd,khd->hqk", upstream, value) - common[..., None])
+        of_key = tf.cast(product("hqk,qhd->khd", of_scores, query), query.dtype)
+        of_query = tf.cast(product("hqk,khd->qhd", of_scores, key), query.dtype)
+        of_value = tf.cast(product("hqk,qhd->khd", raised, upstream), query.dtype)
         if dropped is not None:
             of_value *= tf.transpose(dropped)[..., None]
-        # Each gradient overwrites an input that was read for the last time before the gradient is known. If that input
-        # might be read later, TensorFlow would copy everything. Values are last read for the gradient of the scores,
-        # queries for that of the keys, keys for that of the queries.
-        values = values.write(row, of_key)
-        queries = queries.write(after(of_key, row), of_query)
-        keys = keys.write(after(of_query, row), of_value)
-        return of_scores, [queries, keys, values]
+        return of_scores, of_query, of_key, of_value
 
 
 def product(equation: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:

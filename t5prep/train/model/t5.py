@@ -11,9 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model.attention import attend, relative_bias, split_heads
+from t5prep.train.model.attention import attend, relative_bias
+from t5prep.train.model.heads import Heads
 from t5prep.train.model.layer_loop import loop_over_layers
-from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, rms_norm
+from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, masked, rms_norm
 from t5prep.train.model.slices import slices_of
 from t5prep.train.model.t5_config import ModelConfig
 
@@ -120,12 +121,14 @@ def run_stack(
     ) -> tuple[tf.Tensor, tf.Tensor]:
         site = first_site + (number + 1) * SITES_PER_LAYER
         bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared[-1]
-        x, bias = attention_layer(w, config, x, None, bias=bias, mask=mask, dropout=dropout, site=site)
+        widths = [config.d_model] * (1 if cross_mask is None else 2) + [config.d_ff, config.d_model]
+        *outs, inner, last = dropout.masks(x.shape[0], widths, x.dtype, site=site + 8)
+        attend_to = functools.partial(attention_layer, w, config, dropout=dropout)
+        x, bias = attend_to(x, None, bias=bias, mask=mask, site=site, out_mask=outs[0])
         if cross_mask is not None:
-            x, _ = attention_layer(w, config, x, shared[0], bias=None, mask=cross_mask, dropout=dropout, site=site + 4)
+            x, _ = attend_to(x, shared[0], bias=None, mask=cross_mask, site=site + 4, out_mask=outs[1])
         normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
-        out = feed_forward(normed, w["wi"], w["wo"], dropout=dropout, site=site + 8)
-        return x + dropout(out, site=site + 9), bias
+        return x + masked(feed_forward(normed, w["wi"], w["wo"], mask=inner), last), bias
 
     shared = [] if encoded is None else [encoded]
     biases = [] if config.bias_in_every_layer else [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))]
@@ -153,17 +156,22 @@ def attention_layer(
     mask: tf.Tensor,
     dropout: Dropout,
     site: int | tf.Tensor,
+    out_mask: tf.Tensor | None,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Return x plus its attention over itself or over `encoded`, and the next layer's bias; w: the layer's weights."""
+    """Return x plus its attention over itself or over `encoded`, and the next layer's bias.
+
+    w: the layer's weights; site: of the dropout of values; out_mask: that of what is added to x.
+    """
     prefix, which = ("", 0) if encoded is None else ("cross_", 1)
     normed = rms_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
     source = normed if encoded is None else encoded
-    query = split_heads(tf.matmul(normed, w[f"{prefix}q"]), config.num_heads)
-    key, value = (split_heads(tf.matmul(source, part), config.num_heads) for part in w[f"{prefix}kv"])
+    heads = Heads.of(config.num_heads, queries=x.shape[1], keys=source.shape[1])
+    query = heads.queries(normed, w[f"{prefix}q"])
+    key, value = (heads.keys(source, part) for part in w[f"{prefix}kv"])
     # One mask for all queries drops the probabilities of a key. Dropping its value is the same, with a smaller mask.
-    dropped = dropout.mask([x.shape[0], source.shape[1], config.num_heads, 1], x.dtype, site=site)
-    attended, bias = attend(query, key, value, bias=bias, mask=mask, dropped=dropped)
-    return x + dropout(tf.matmul(attended, w["out"][which]), site=site + 1), bias
+    dropped = dropout.mask(heads.shape_of_keys(x.shape[0], source.shape[1]), x.dtype, site=site)
+    attended, bias = attend(heads, query, key, value, bias=bias, mask=mask, dropped=dropped)
+    return x + masked(heads.join(attended, w["out"][which]), out_mask), bias
 
 
 def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
