@@ -17,6 +17,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.errors import UsageError  # noqa: E402
 from t5prep.train.model.generate import generate, search  # noqa: E402
 from t5prep.train.model.generation import Generation  # noqa: E402
+from t5prep.train.model.next_token import FORBIDDEN, most_likely  # noqa: E402
 from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
 from t5prep.train.model.weights import random_weights, save_weights  # noqa: E402
@@ -159,6 +160,14 @@ def _drawn(options: Generation, uniform: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("vocabulary", [40, 384])
+def test_the_most_likely_token_is_the_one_of_argmax(vocabulary: int) -> None:
+    scores = np.random.default_rng(vocabulary).normal(size=(vocabulary, 200)).astype(np.float32)
+    scores[:, 0] = FORBIDDEN
+    scores[vocabulary - 1, 0] = 0.0
+    np.testing.assert_array_equal(most_likely(tf.constant(scores)), scores.argmax(axis=0))
+
+
 def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     """The first token's shares, over 4,000 draws, against the model's own probabilities."""
     config = FAMILIES["t5"]
@@ -227,3 +236,5 @@ def test_a_step_takes_no_weights_apart():
     (body,) = (part for part in program.split("\n\n") if part.lstrip().startswith("%while_body"))
     assert " dot(" in body
     assert not re.findall(r" slice\(f32\[[\d,]+\]\{2,1,0\} %get-tuple-element", body)
+    # Logits of few rows times the table's transpose take three times as long as the table times few columns.
+    assert re.findall(r"= f32\[40,2\]\S* dot\(", body) and not re.findall(r"= f32\[2,40\]\S* dot\(", body)

@@ -92,13 +92,13 @@ def _scores(s: _Beams, step: Decoder, *, options: Generation) -> tuple[tf.Tensor
     start = step.config.decoder_start_token_id
     previous = tf.where(s.at == 0, start, tf.gather(s.running, tf.maximum(s.at - 1, 0), axis=2))
     scores, cache = step(previous, s.cache, s.at)
-    vocabulary, rows = scores.shape[-1], step.batch * step.beams
+    vocabulary, rows = scores.shape
     allowed = forbid(
-        tf.reshape(tf.nn.log_softmax(scores), [rows, vocabulary]),
+        tf.nn.log_softmax(scores, axis=0),
         tf.reshape(s.running, [rows, step.length]),
         s.at,
         options=options,
         eos=step.config.eos_token_id,
         start=start,
     )
-    return tf.reshape(allowed, [step.batch, step.beams, vocabulary]) + s.running_score[..., None], cache
+    return tf.reshape(tf.transpose(allowed), [step.batch, step.beams, vocabulary]) + s.running_score[..., None], cache

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from t5prep.train.model.decoding import Cache, Decoder
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.next_token import draw, forbid
+from t5prep.train.model.next_token import draw, forbid, most_likely
 
 
 def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -24,14 +24,14 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
         at: tf.Tensor, tokens: tf.Tensor, out: tf.Tensor, score: tf.Tensor, done: tf.Tensor, cache: Cache
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, Cache]:
         logits, cache = step(tf.reshape(tokens, [step.batch, step.beams]), cache, at)
-        logits = tf.reshape(logits, [rows, logits.shape[-1]])
         allowed = forbid(logits, out, at, options=options, eos=eos, start=start_id)
         if uniform is None:
-            tokens = tf.argmax(allowed, axis=-1, output_type=tf.int32)
+            tokens = most_likely(allowed)
         else:
-            tokens = draw(allowed, tf.reshape(tf.gather(uniform, at, axis=2), [rows]), options=options)
+            tokens = draw(tf.transpose(allowed), tf.reshape(tf.gather(uniform, at, axis=2), [rows]), options=options)
         if scored:
-            likelihood = tf.gather(logits, tokens, batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
+            chosen = tf.range(logits.shape[0])[:, None] == tokens
+            likelihood = tf.reduce_sum(tf.where(chosen, logits, 0.0), axis=0) - tf.reduce_logsumexp(logits, axis=0)
             score += tf.where(done, 0.0, likelihood)
         tokens = tf.where(done, pad, tokens)
         return at + 1, tokens, tf.where(places[None] == at, tokens[:, None], out), score, done | (tokens == eos), cache

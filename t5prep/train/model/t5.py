@@ -181,11 +181,18 @@ def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
 
 def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
     """Return scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
+    return tf.matmul(before_logits(config, decoded), output_table(weights, config), transpose_b=True)
+
+
+def before_logits(config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
+    """Return decoder outputs as they are multiplied by the output table: float32[..., d_model]."""
     decoded = tf.cast(decoded, tf.float32)
-    if config.scale_decoder_outputs:
-        decoded *= config.d_model**-0.5
-    table = tf.convert_to_tensor(weights["shared" if config.tie_word_embeddings else "lm_head"])
-    return tf.matmul(decoded, table, transpose_b=True)
+    return decoded * config.d_model**-0.5 if config.scale_decoder_outputs else decoded
+
+
+def output_table(weights: Weights, config: ModelConfig) -> tf.Tensor:
+    """Return the table whose rows are multiplied with decoder outputs: float32[vocab_size, d_model]."""
+    return tf.convert_to_tensor(weights["shared" if config.tie_word_embeddings else "lm_head"])
 
 
 def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
