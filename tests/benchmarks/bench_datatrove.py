@@ -16,6 +16,7 @@ import numpy as np
 
 from t5prep.prepare.near_duplicates import jaccard
 from t5prep.prepare.near_duplicates.shingles import shingles
+from tests.benchmarks import processor_time
 
 PEER = Path(__file__).with_name("peer_datatrove.py")
 GOPHER = ("--filter", "gopher", "--filter", "gopher_repetition")
@@ -31,13 +32,14 @@ with open(sys.argv[1], encoding="utf-8") as file:
 
 
 def measured(command: list[str]) -> tuple[float, float]:
-    """Run a command; return its CPU seconds with those of all below it, and the most MB that one process had."""
+    """Run a command; return its CPU seconds with those of all below it, and the most MB that its first process had."""
+    processor_time.adopt_orphans()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     said = process.stderr.read() if process.stderr else b""
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"{command}: {said.decode()[-2000:]}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return processor_time.of_usage(usage) + processor_time.of_orphans(), usage.ru_maxrss / 1024
 
 
 def ours(corpus: Path, out: Path, *more: str) -> tuple[float, float]:

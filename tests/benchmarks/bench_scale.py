@@ -28,6 +28,7 @@ from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.block_tokenizer import TokenizedBlock
 from t5prep.prepare.sorted_runs import INDEX_ENTRY
 from t5prep.reading.blocks import Block
+from tests.benchmarks import processor_time
 from tests.benchmarks.bench_memory import resident, tree
 
 ROWS_A_FILE = 1_000_000
@@ -64,6 +65,7 @@ def highest(pid: int) -> int:
 
 def watched(command: list[str]) -> tuple[float, Peak]:
     """Run a command, and return the CPU seconds (user and system) and the memory of it and all below it."""
+    processor_time.adopt_orphans()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     first = worker = together = 0
     while True:
@@ -80,7 +82,7 @@ def watched(command: list[str]) -> tuple[float, Peak]:
         time.sleep(1)
     if status:
         raise SystemExit(process.stderr.read() if process.stderr else status)
-    return usage.ru_utime + usage.ru_stime, Peak(first, worker, together)
+    return processor_time.of_usage(usage) + processor_time.of_orphans(), Peak(first, worker, together)
 
 
 def spill_of(block: Block, *, record: bytes) -> SortedSpill:
