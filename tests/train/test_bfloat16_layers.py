@@ -7,9 +7,13 @@ import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
+from t5prep.train.model.gelu import gelu  # noqa: E402
 from t5prep.train.model.layers import layer_norm  # noqa: E402
 
-LAYERS = {"norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12)}
+LAYERS = {
+    "norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12),
+    "gelu": lambda x, scale, bias: gelu(x * tf.cast(scale, x.dtype) + tf.cast(bias, x.dtype)),
+}
 
 
 def computed(layer: Callable, dtype: tf.DType) -> list[np.ndarray]:
@@ -19,12 +23,17 @@ def computed(layer: Callable, dtype: tf.DType) -> list[np.ndarray]:
         tf.cast(tf.cast(drawn.normal(0.5, 2.0, (3, 16, 24)).astype(np.float32), tf.bfloat16), dtype) for _ in range(2)
     )
     scale, bias = (tf.constant(drawn.normal(1.0, 0.3, 24).astype(np.float32)) for _ in range(2))
-    with tf.GradientTape() as tape:
-        tape.watch([x, scale, bias])
-        y = layer(x, scale, bias)
-    gradients = tape.gradient(y, [x, scale, bias], output_gradients=upstream)
-    assert y.dtype == dtype
-    return [tf.cast(value, tf.float32).numpy() for value in (y, *gradients)]
+
+    @tf.function(jit_compile=True)
+    def run(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch([x, scale, bias])
+            y = layer(x, scale, bias)
+        assert y.dtype == dtype
+        gradients = tape.gradient(y, [x, scale, bias], output_gradients=upstream)
+        return [tf.cast(value, tf.float32) for value in (y, *gradients)]
+
+    return [value.numpy() for value in run(x, scale, bias)]
 
 
 @pytest.mark.parametrize("layer", LAYERS)

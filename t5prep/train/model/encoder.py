@@ -12,6 +12,7 @@ from t5prep.errors import UsageError
 from t5prep.train.model.attention import attend
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_layout import MATRICES
+from t5prep.train.model.gelu import gelu
 from t5prep.train.model.heads import Heads
 from t5prep.train.model.layer_loop import loop_over_layers
 from t5prep.train.model.layers import Dropout, cast_weight, layer_norm
@@ -23,7 +24,7 @@ _PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold sever
 EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
 
 _ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "gelu": lambda x: tf.nn.gelu(x, approximate=False),
+    "gelu": gelu,
     "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_pytorch_tanh": lambda x: tf.nn.gelu(x, approximate=True),
     "relu": tf.nn.relu,
