@@ -129,8 +129,8 @@ class _Backward:
                 highest, common, *more = (x[i] for x in own)
                 mask = self.mask[0] if alike else more[0]
                 row = n * size + i
-                read = [x[row] for x in (query, key, value, self.upstream)]
-                of_scores, *own_gradients = self._row(*read, highest, common, mask, *more[1 - alike :])
+                q, k, v, upstream = (x[row] for x in (query, key, value, self.upstream))
+                of_scores, *own_gradients = self._row(q, k, v, upstream, highest, common, mask, *more[1 - alike :])
                 arrays = [array.write(row, x) for array, x in zip(arrays, own_gradients, strict=True)]
                 of_bias = [total + of_scores for total in of_bias]
             return n + 1, of_bias, arrays
