@@ -68,7 +68,9 @@ def disturbed(out: Path, command: list[str], *, kills: int, most: int, moments: 
     while len(reached) < kills:
         wanted = moments.randint(1, most - 1)
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-        while steps(out) < wanted and process.poll() is None:
+        swept = False  # of what the run before left
+        while not (swept and steps(out) >= wanted) and process.poll() is None:
+            swept = swept or not steps(out)
             time.sleep(0.002)
         time.sleep(moments.uniform(0, 0.02))
         if process.poll() is not None:  # it was done before
