@@ -50,11 +50,12 @@ def corpus(folder: Path, *, size: int, rows: list[list[str]]) -> int:
 
 
 def tree(pid: int) -> Iterator[int]:
-    """A process and everything below it."""
+    """Yield a process and everything below it."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            yield from tree(int(child))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            for child in task.read_text().split():
+                yield from tree(int(child))
 
 
 def resident(pid: int) -> int:
