@@ -1,6 +1,6 @@
 """What datatrove drops: MinHash near-duplicates, or Gopher's filters. Run by bench_datatrove.py in an environment of its own.
 
-PYTHON peer_datatrove.py near|gopher CORPUS.jsonl FOLDER   (pip install "datatrove[processing]" spacy)
+PYTHON peer_datatrove.py near|gopher CORPUS.jsonl FOLDER   (pip install "datatrove[io,processing]" spacy)
 Writes FOLDER/clusters.json (id → cluster) or FOLDER/rejected.json (id → reason).
 """
 
