@@ -16,6 +16,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand, and as the process that is killed
+
 from preparing import bytes_of, prepared
 
 from pipelines import local_run, pool

@@ -1,6 +1,6 @@
 """Nasty files are prepared: what became of each row is what an independent reader of whole files says.
 
-The large run, by hand: PYTHONPATH=tests python tests/pipelines/test_nasty_sources.py 10000
+The large run, by hand: python tests/pipelines/test_nasty_sources.py 10000
 """
 
 import sys
@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand
+
 from nasty_files import ENCODINGS, SNIFFED_BYTES, Nasty, generate, write
 from preparing import by_id, prepared, rejected
 
