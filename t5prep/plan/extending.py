@@ -1,7 +1,7 @@
-"""Compile two small models and extend their figures to all layers: cycles and memory are linear in the layers.
+"""Compile two small models and extend their figures to all layers: cycles and memory are nearly linear in the layers.
 
-Layers of one kind are equal programs, so each adds what the one before it added. T5-base from models of 2 + 2, 3 + 2 and
-2 + 3 layers: 56.3 M cycles and 2.75 GiB; compiled whole (docs/speed.md): 57.0 M and 2.81 GiB.
+Layers of one kind are equal programs, so each adds about what the one before it added. T5-base's step (8 x 512 + 64, v5e) from
+models of 2 + 2 and 3 + 3 layers: 47.1 M cycles and 2.97 GiB; compiled whole (docs/speed.md): 50.9 M and 2.87 GiB.
 """
 
 import concurrent.futures
