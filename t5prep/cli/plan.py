@@ -41,7 +41,7 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     """Say before it is paid for whether a training fits a TPU, and about how fast it is.
 
-    The training step itself is compiled by Google's TPU compiler, on this machine, which needs no TPU: with two and three
+    The training step itself is compiled by Google's TPU compiler, on this machine, which needs no TPU: a T5's with two and three
     layers of each kind, whose figures are extended to all layers. It takes minutes; answers are kept. Times are the
     compiler's estimates, to compare by, not measurements.
 

@@ -36,7 +36,7 @@ def plan(
 ) -> Plan:
     """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
 
-    The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. A model
+    The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. A T5
     of many layers is compiled with two and with three layers of each kind, and the figures are extended to all of them;
     answers are kept in the cache.
 
@@ -136,10 +136,10 @@ def plan_sweep(
     )  # fmt: skip
     for question in asked:
         asking.check(question)
+    rows = prepared.split.records if prepared else None
     for question in asked:
         if say:
             say(f"Compiling for {question.tpu.name}, batch {question.settings.batch}.")
-        rows = prepared.split.records if prepared else None
         yield next(stages(question, rows=rows, price=price, exact=exact))
 
 

@@ -74,7 +74,7 @@ def questions(
     """Return a question for each TPU with each batch, and what planning needs of the dataset. Raises T5prepError."""
     need_tensorflow()
     prepared = planner.read(data, split=split) if data else None
-    questions = planner.questions(
+    asked = planner.questions(
         model=model,
         tpus=tpus,
         batches=batches,
@@ -83,7 +83,7 @@ def questions(
         packed=packed,
         settings=[configs.read_recipe(recipe) if recipe else {}, settings or {}],
     )
-    return questions, prepared
+    return asked, prepared
 
 
 def recalled(
@@ -110,7 +110,8 @@ def stages(
 ) -> Iterator[Plan]:
     """Yield the plan as it grows: first with the answer, then with the largest batch, then with each advice.
 
-    `search` looks for advice, and only where the training does not fit. `say` is told what is being compiled. Raises T5prepError.
+    `search` looks for advice, and only where the training does not fit. `say` is told what is being compiled.
+    Raises T5prepError.
     """
     if save:
         answer = asking.ask(question, save=save)

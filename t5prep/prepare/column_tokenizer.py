@@ -48,10 +48,8 @@ class ColumnTokenizer:
             )
             words = template.words or {word: word for word in classes}
             known = {value: classes.index(word) for value, word in words.items() if word in classes}
-            self._values, self._numbers = (
-                pa.array(list(known), pa.large_string()),
-                np.array([*known.values()], np.int32),
-            )
+            self._values = pa.array(list(known), pa.large_string())
+            self._numbers = np.array([*known.values()], np.int32)
             return
         self._encode = ColumnEncoder(
             tokenizer,
@@ -71,13 +69,13 @@ class ColumnTokenizer:
             which, known = self._which(table)
             features, right = self._classes.rows(fields, self._numbers[which])
             described &= known & right
-        elif self.template.target:
-            targets, known = self._targets(table)
-            features = self._encode.pairs(fields, targets)
-            described &= known & (features.target_tokens > 1)
-            described &= features.tokens > len(fields)
         else:
-            features = self._encode.documents(fields[0])
+            if self.template.target:
+                targets, known = self._targets(table)
+                features = self._encode.pairs(fields, targets)
+                described &= known & (features.target_tokens > 1)
+            else:
+                features = self._encode.documents(fields[0])
             described &= features.tokens > len(fields)
         columns = {
             "row": numbers,

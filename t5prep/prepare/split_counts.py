@@ -32,9 +32,6 @@ def resolved(settings: Settings, task: ChosenTask, *, source: Resolved) -> Setti
     if held_out and "validation" in own.values():
         return dataclasses.replace(settings, held_out=None)
     draws = _draws(settings, task, source=source, own_splits=own)
-    if not len(draws):  # no row makes an example: preparing rejects each with its reason, whatever the shares are
-        even = {name: 1 / len(asked) for name in asked}
-        return dataclasses.replace(settings, held_out=0.5) if held_out else dataclasses.replace(settings, splits=even)
     if held_out:
         shares = exact_shares({**asked, "train": 1.0}, draws)  # type: ignore[dict-item]
         return dataclasses.replace(settings, held_out=shares["validation"])
@@ -45,11 +42,14 @@ def exact_shares(splits: Mapping[str, float], draws: np.ndarray) -> dict[str, fl
     """Return shares that add up to 1 and by which these numbers (float64[rows], in 0..1) are drawn as asked.
 
     A split that is a number of rows gets exactly so many of different draws; equal draws, those of one group, stay
-    together, and then it gets at least so many. The shares that were asked for divide the rest. Raises UsageError.
+    together, and then it gets at least so many. The shares that were asked for divide the rest. Without any row the shares
+    are equal: preparing then rejects each row with its reason. Raises UsageError.
 
     >>> exact_shares({"validation": 2, "train": 1.0}, np.array([0.9, 0.5, 0.1, 0.3]))
     {'validation': 0.4, 'train': 0.6}
     """
+    if not len(draws):
+        return {name: 1 / len(splits) for name in splits}
     different, numbers = np.unique(draws, return_counts=True)
     reached, edge, edges, total = np.cumsum(numbers), 0, [0.0], 0
     counts = split_shares.counts(splits)

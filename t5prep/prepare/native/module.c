@@ -16,7 +16,7 @@ static PyObject *words_of_texts(PyObject *module, PyObject *args) {
   PyObject *result = NULL;
   size_t texts = (size_t)counts.len / 8;
   const int64_t *begin = begins.buf;
-  /* A begin inside of another text would only be another text; one beyond the data must not be read. */
+  /* Texts lie one after the other, and eight readable bytes behind the last. */
   int fits = data.len >= 8 && (size_t)begins.len == 8 * (texts + 1) && hashes.len / 8 >= data.len &&
              longs.len / (Py_ssize_t)sizeof(long_word) > data.len / LONG_WORD && begin[0] >= 0;
   for (size_t text = 0; fits && text < texts; text++)
