@@ -4,12 +4,14 @@ Weights are a dict by the names of `encoder_layout`. With `dtype=tf.bfloat16`, m
 stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.attention import attend
+from t5prep.train.model.compiler_tricks import gradients_in_turn
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_layout import MATRICES
 from t5prep.train.model.gelu import gelu
@@ -103,20 +105,21 @@ def run_layers(
 
         def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
             own = {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
-            return run_layer(own, config, x, mask=mask, dropout=dropout, number=number)
+            return run_layer(x, own, config=config, mask=mask, dropout=dropout, number=number)
 
         return loop_over_layers(run, x, [], repeated)
     for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * shared):
         own_matrices = {name: own[number % config.own_layers] for name, own in matrices.items()}
-        x = run_layer({**w, **own_matrices}, config, x, mask=mask, dropout=dropout, number=number)
+        layer = functools.partial(run_layer, config=config, mask=mask, dropout=dropout, number=number)
+        x = gradients_in_turn(layer, x, {**w, **own_matrices})
     return x
 
 
 def run_layer(
-    w: LayerWeights,
-    config: EncoderConfig,
     x: tf.Tensor,
+    w: LayerWeights,
     *,
+    config: EncoderConfig,
     mask: tf.Tensor,
     dropout: Dropout,
     number: int | tf.Tensor,
