@@ -71,10 +71,11 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
 def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, int]]:
     """Return the program of a training step, and the bytes of weights (with copies) and of slots on a device.
 
-    asked: `shape` and `settings` as dicts, `input_length`, `target_length`, `packed`, `shard`.
+    asked: `shape`, `settings` and `padding` as dicts, `input_length`, `target_length`, `packed`, `shard`.
     """
     from t5prep.train.config import TrainConfig
     from t5prep.train.model.architecture import config_of
+    from t5prep.train.padding import Padding
     from t5prep.train.runtime.layout import arrange
     from t5prep.train.runtime.programs import step_program
 
@@ -85,6 +86,7 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
         input_length=asked["input_length"],
         target_length=asked["target_length"],
         packed=asked["packed"],
+        padding=Padding(**asked["padding"]),
     )
     weights, slots, *_, copies = made.program.arguments
     return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}

@@ -15,6 +15,7 @@ from t5prep.plan.models import shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask
 from t5prep.train import config as configs
 from t5prep.train.model.architecture import with_classes
+from t5prep.train.padding import Padding
 
 # The default lengths. T5's own are 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning needs no targets of 512.
 LENGTHS = (512, 64)
@@ -34,6 +35,7 @@ class Data:
     split: Split
     embeddings: int
     classes: tuple[str, ...] = ()
+    padding: Padding | None = None
 
 
 def read(data: str, *, split: str) -> Data:
@@ -49,6 +51,7 @@ def read(data: str, *, split: str) -> Data:
         dataset.splits[split],
         dataset.tokenizer.padded_vocab_size,
         tuple(dataset.class_names),
+        Padding.of_dataset(dataset),
     )
 
 
@@ -84,6 +87,7 @@ def questions(
             input_length=inputs,
             target_length=targets,
             packed=packed or bool(data and data.packed),
+            padding=data.padding if data else None,
         )
         for tpu in tpus
         for batch in (batches or [own.batch])

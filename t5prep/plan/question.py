@@ -20,6 +20,7 @@ from t5prep.plan.models import training_flops
 from t5prep.train import config
 from t5prep.train.config import FREE, TrainConfig
 from t5prep.train.model.architecture import Config, weight_layouts
+from t5prep.train.padding import Padding
 
 # Settings of a run that do not change the program of its step.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
@@ -31,7 +32,10 @@ NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Describe a training: `settings.batch` rows a step over all devices of the TPU, in static shapes."""
+    """Describe a training: `settings.batch` rows a step over all devices of the TPU, in static shapes.
+
+    `padding` is that of the dataset; None where it is not known.
+    """
 
     shape: Config
     settings: TrainConfig
@@ -39,6 +43,7 @@ class Question:
     input_length: int
     target_length: int
     packed: bool = False
+    padding: Padding | None = None
 
     @property
     def shard(self) -> int:
@@ -134,6 +139,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
         "input_length": question.input_length,
         "target_length": question.target_length,
         "packed": question.packed,
+        "padding": _padding(question),
         "shard": question.shard,
     }
     said = compiled.compile_step(step, chip=question.tpu.chip, devices=question.tpu.devices, save=save)
@@ -194,8 +200,13 @@ def _computes(question: Question) -> dict[str, Any]:
         "settings": {name: value for name, value in settings.items() if name not in NOT_IN_A_PROGRAM},
         "rows": question.rows,
         "lengths": [question.input_length, question.target_length, question.packed],
+        "padding": _padding(question),
         "chip": dataclasses.astuple(question.tpu.chip),
     }
+
+
+def _padding(question: Question) -> dict[str, Any]:
+    return dataclasses.asdict(question.padding or Padding.of_model(question.shape))
 
 
 @functools.cache

@@ -16,9 +16,7 @@ from t5prep.tokens.ragged import Ragged
 
 # White space that byte-level tokenizers treat otherwise than one space between words: by RE2, whose \s is only ASCII's.
 # One space at the end is a piece of its own for them, as it is here, where it is a word without letters.
-ODD_SPACE = (
-    r"^ |  |[^\S ]|[\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
-)
+ODD_SPACE = r"^ |  |[^\S ]|[\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
 
 
 class WordEncoder:

@@ -55,6 +55,7 @@ def device_batches(
         host=host,
         hosts=hosts,
         buckets=bucket_lengths.parse(config.buckets),
+        masks=False,  # the step computes them
     )
     for batch in arrays(rows):
         yield put_rows(batch, layout)

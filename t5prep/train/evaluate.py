@@ -31,6 +31,8 @@ from t5prep.train.model.forward import forward
 from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.token_mask import token_mask, with_mask
+from t5prep.train.padding import Padding
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows
@@ -114,17 +116,19 @@ class Evaluator:
             self._labels and all(len(tokenizer.encode(label)) == 1 for label in self._labels)
         )
         self._searching = self._generating and not single
+        texts = {"with_ids": True, "with_references": True}
         batches = functools.partial(
-            eval_batches, self._opened, split=split, batch=batch, with_ids=True, with_references=True, limit=limit
+            eval_batches, self._opened, split=split, batch=batch, limit=limit, masks=False, **texts
         )
+        padding = Padding.of_dataset(self._opened.manifest)
         self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(batches())
         order = logits_order(config, self._names, data=self._opened.data)
-        score = functools.partial(_score, config=config, dtype=dtype, order=order)
+        score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
         self._score = on_rows("score", score, shape=config, layout=layout, place=place)
         if isinstance(config, ModelConfig) and not config.classes:
-            search = functools.partial(_generate, config=config, dtype=dtype, options=self._generation)
+            search = functools.partial(_generate, config=config, dtype=dtype, options=self._generation, padding=padding)
             self._generate = on_rows("generate", search, shape=config, layout=layout, place=place)
 
     def __call__(self, weights: Mapping[str, Any], *, worst: int = 0) -> Evaluation:
@@ -171,7 +175,7 @@ class Evaluator:
 
     def _score_and_search(self, weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
         """Return the scores of a batch, and the ids of its generated `answers`, from one transfer of its rows."""
-        questions = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        questions = {"input_ids": batch["input_ids"]}
         if self._generation.sample:
             questions["uniform"] = random_draws.uniform(
                 questions["input_ids"], self._generation, pad_id=self._tokenizer.pad_id
@@ -202,12 +206,13 @@ def _score(
     config: Config,
     dtype: tf.DType,
     order: Sequence[int],
+    padding: Padding,
 ) -> dict[str, tf.Tensor]:
     """Return each row's `loss`, float32[rows], summed over targets, and the likeliest `ids`, int32[rows, length].
 
     order: see `class_names.logits_order`.
     """
-    scores = forward(weights, config, batch, dtype=dtype)
+    scores = forward(weights, config, with_mask(batch, padding), dtype=dtype)
     if order:
         scores = tf.gather(scores, order, axis=-1)
     losses, _ = token_losses(scores, batch["labels"])
@@ -222,8 +227,9 @@ def _generate(
     config: ModelConfig,
     dtype: tf.DType,
     options: Generation,
+    padding: Padding,
 ) -> dict[str, tf.Tensor]:
-    asked = (batch["input_ids"], batch["attention_mask"])
+    asked = (batch["input_ids"], token_mask(batch, padding))
     ids, _ = search(weights, config, *asked, options=options, uniform=batch.get("uniform"), dtype=dtype)
     return {"ids": ids[:, 0]}
 

@@ -16,7 +16,9 @@ from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import forward
 from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.model.sums import row_sums
+from t5prep.train.model.token_mask import with_mask
 from t5prep.train.optimizer import Optimizer
+from t5prep.train.padding import OF_T5, Padding
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
@@ -51,6 +53,7 @@ class TrainStep:
     config: Config
     optimizer: Optimizer
     options: StepOptions = StepOptions()
+    padding: Padding = OF_T5
 
     @property
     def rounded(self) -> tuple[str, ...]:
@@ -72,8 +75,8 @@ class TrainStep:
     ) -> tuple[Tensors, Sums]:
         """Return the gradients of the summed loss of one replica's batch, in the dtype they were computed in, and sums.
 
-        batch: int32[rows of this replica, length] each, see `model.forward`; index: int32, unique by step and replica;
-        copies: those of `copies_of`.
+        batch: int32[rows of this replica, length] each, see `model.forward`; its mask may be left out. index: int32,
+        unique by step and replica; copies: those of `copies_of`.
         """
         parts, whole, weights = self.options.accumulation, weights, {**weights, **copies}
         rows = batch["labels"].shape[0]
@@ -102,7 +105,7 @@ class TrainStep:
             scores = forward(
                 merged(weights, self.config),
                 self.config,
-                batch,
+                with_mask(batch, self.padding),
                 dtype=options.dtype,
                 dropout_seed=tf.stack([options.seed, index]) if options.dropout else None,
                 remat=options.remat,
@@ -160,7 +163,7 @@ class TrainStep:
 
 def batch_specs(rows: int, *, input_length: int, target_length: int, packed: bool = False) -> dict[str, tf.TensorSpec]:
     """Return the static shapes of one replica's batch, by name."""
-    names = {"input_ids": input_length, "attention_mask": input_length, "labels": target_length}
+    names = {"input_ids": input_length, "labels": target_length}
     if packed:
         names |= {"input_segment_ids": input_length, "input_positions": input_length}
         names |= {"label_segment_ids": target_length, "label_positions": target_length}

@@ -32,6 +32,7 @@ from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import Array, draw
+from t5prep.train.padding import Padding
 from t5prep.train.profiling import StepProfile
 from t5prep.train.progress import RunLog, duration, say
 from t5prep.train.runtime import compiling, hosts
@@ -99,8 +100,10 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
-    packed = manifests[0].settings.layout == "packed"
-    step, layout = compiling.compile_shapes(shape, config, layout, layouts, lengths, packed=packed, place=place)
+    packed, padding = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
+    step, layout = compiling.compile_shapes(
+        shape, config, layout, layouts, lengths, packed=packed, padding=padding, place=place
+    )
     if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
         specs = variable_specs(step.slot_shapes, shape, layout)
         untrained = {name: array for name, array in initial.items() if name not in specs.slots}

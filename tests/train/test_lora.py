@@ -85,7 +85,7 @@ def batches() -> list[dict[str, np.ndarray]]:
         mask = np.arange(12) < rng.integers(3, 13, (8, 1))
         labels = rng.integers(2, 128, (8, 6))
         labels[np.arange(6) >= rng.integers(1, 7, (8, 1))] = -100
-        batch = {"input_ids": rng.integers(2, 128, (8, 12)) * mask, "attention_mask": mask, "labels": labels}
+        batch = {"input_ids": rng.integers(2, 128, (8, 12)) * mask, "labels": labels}
         made.append({name: value.astype(np.int32) for name, value in batch.items()})
     return made * (STEPS // 2)
 

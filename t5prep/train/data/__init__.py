@@ -31,6 +31,7 @@ def train_batches(
     with_ids: bool = False,
     tokenizer: str | None = None,
     buckets: Sequence[Lengths] = (),
+    masks: bool = True,
 ) -> tf.data.Dataset:
     """Return endless training batches from `start_step` on: this host's part of each global batch.
 
@@ -49,7 +50,9 @@ def train_batches(
         with_ids: Whether to add `id`: string[rows] (packed: string[rows, most in a row]).
         tokenizer: The SHA-256 of the tokenizer that the manifest must name; None for any.
         buckets: Lengths of inputs and targets, such as [(128, 16), (512, 64)]: each row goes to the first that holds it,
-            and each batch has the lengths of one. All of the split is read once before the first batch.
+            and each batch has the lengths of one. A split without `shards.lengths` (of an earlier version, or of more
+            than 2^24 records) is read once before the first batch.
+        masks: Whether to add `attention_mask`; a training step computes it itself, on its device.
 
     Returns:
         A tf.data.Dataset of `{"input_ids", "attention_mask": int32[rows, input_length], "labels": int32[rows,
@@ -66,7 +69,7 @@ def train_batches(
     names = [data] if isinstance(data, str) else list(data)
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
-    parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [])
+    parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [], masks=masks)
     place = {"seed": seed, "global_batch": global_batch, "start_step": start_step, "host": host, "hosts": hosts}
     if buckets:
         bucketing.check(opened, buckets)
@@ -81,7 +84,8 @@ def train_batches(
     shares = _shares(opened, rates, global_batch)
     if _indexed(opened):
         decoder = None if with_ids else features.decoder(opened)
-        records = block_rows.rows(opened, shares=shares, decoder=decoder, finish=features.finisher(opened[0]), **place)
+        finish = features.finisher(opened[0], masks=masks)
+        records = block_rows.rows(opened, shares=shares, decoder=decoder, finish=finish, **place)
         if decoder:
             return _served(records)
         batch = parse
@@ -105,13 +109,14 @@ def eval_batches(
     with_references: bool = False,
     tokenizer: str | None = None,
     limit: int = 0,
+    masks: bool = True,
 ) -> tf.data.Dataset:
     """Return every record of a split once, in the order of its shards, as batches of `batch / hosts` rows.
 
     `limit` takes only that many records, the first ones: records lie in random order. The last batches are filled up
     with rows that the loss ignores: their labels are all -100, their `id` is "". Each host gets a contiguous part.
     `with_references` adds string[rows, most], "" where a record has fewer (a task with one right answer writes none: then
-    the column is empty). Raises DatasetError and UsageError.
+    the column is empty); `masks` adds `attention_mask`. Raises DatasetError and UsageError.
     """
     _check_rows(batch, host=host, hosts=hosts)
     opened = open_split(data, split=split, tokenizer=tokenizer)
@@ -123,7 +128,7 @@ def eval_batches(
     whole = lanes.share_of(opened, begin=begin, end=end).concatenate(filling).batch(rows, drop_remainder=True)
     known = opened.manifest.features
     text = [name for name, wanted in (("id", with_ids), ("references", with_references)) if wanted and name in known]
-    parse = features.parser([opened], rows=rows, text=text)
+    parse = features.parser([opened], rows=rows, text=text, masks=masks)
     return _served(whole.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
 

@@ -1,5 +1,6 @@
 """Parse serialized records to the trainer's tensors, a whole batch at a time."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,21 +10,23 @@ from t5prep.dataset import tfrecord
 from t5prep.train.data import record_decoder
 from t5prep.train.data.opening import Opened
 from t5prep.train.data.record_decoder import RecordDecoder
+from t5prep.train.model.token_mask import with_mask
+from t5prep.train.padding import Padding
 
 _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
 
 
-def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str]) -> Any:
+def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str], masks: bool = True) -> Any:
     """Return a function from `string[rows]` to the batch: int32 of static shape, and the byte features named in `text`.
 
-    `input_ids` and `attention_mask` are `int32[rows, input_length]`, `labels` `int32[rows, target_length]` with -100
-    where there is no target. In a dataset of classes `attention_mask` is 2 for tokens of a pair's second text. Packed
+    `input_ids` and, with `masks`, `attention_mask` (`model.token_mask`) are `int32[rows, input_length]`, `labels`
+    `int32[rows, target_length]` with -100 where there is no target. Packed
     datasets add segment ids and positions of the same shapes. Byte features are `string[rows]`, or `string[rows, most]`
     filled up with "" where a record may have several. Rows of datasets of different lengths are padded to the longest.
     """
     parse = _parser(datasets, text=text)
     lengths = _lengths(datasets)
-    finish = finisher(datasets[0])
+    finish = finisher(datasets[0], masks=masks)
 
     def batch(records: Any) -> dict[str, Any]:
         read = parse(tf.ensure_shape(records, [rows]))
@@ -41,24 +44,10 @@ def decoder(datasets: Sequence[Opened]) -> RecordDecoder | None:
     return RecordDecoder(lengths=_lengths(datasets), fills=_fills(datasets), exact=not _ragged(datasets), parse=parse)
 
 
-def finisher(opened: Opened) -> Any:
-    """Return a function that adds the `attention_mask` to a batch of ids by name."""
-    dataset = opened.manifest
-
-    def finish(batch: dict[str, Any]) -> dict[str, Any]:
-        # In a packed row, padding is segment 0; in other rows, padding has the pad id.
-        filled = (
-            batch["input_segment_ids"] > 0
-            if dataset.settings.layout == "packed"
-            else batch["input_ids"] != dataset.tokenizer.pad_id
-        )
-        mask = tf.cast(filled, tf.int32)
-        if dataset.settings.target == "class":  # tokens after the first separator are of the second text of a pair
-            ends = tf.cast(batch["input_ids"] == dataset.tokenizer.eos_id, tf.int32)
-            mask *= 1 + tf.cast(tf.cumsum(ends, axis=1, exclusive=True) > 0, tf.int32)
-        return batch | {"attention_mask": mask}
-
-    return finish
+def finisher(opened: Opened, *, masks: bool = True) -> Any:
+    """Return a function that adds the `attention_mask` to a batch of ids by name, or nothing without `masks`."""
+    padding = Padding.of_dataset(opened.manifest)
+    return functools.partial(with_mask, padding=padding) if masks else dict
 
 
 def _lengths(datasets: Sequence[Opened]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from t5prep.errors import T5prepError, UsageError
 from t5prep.train import memory
 from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import Config
+from t5prep.train.padding import Padding
 from t5prep.train.progress import duration, say
 from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_now, compile_program
 from t5prep.train.runtime.layout import Layout, arrange
@@ -64,13 +65,20 @@ def compile_step(
     input_length: int,
     target_length: int,
     packed: bool,
+    padding: Padding,
     place: str,
 ) -> tuple[CompiledStep, Layout]:
     """Return the step compiled for `layout`, or for the first of the `wider` ones that fits. Raises T5prepError."""
     while True:
         since = time.monotonic()
         lowered = step_program(
-            shape, config, layout=layout, input_length=input_length, target_length=target_length, packed=packed
+            shape,
+            config,
+            layout=layout,
+            input_length=input_length,
+            target_length=target_length,
+            packed=packed,
+            padding=padding,
         )
         try:
             run = compile_program(lowered.program, place=place, say=say)
@@ -94,6 +102,7 @@ def compile_shapes(
     lengths: Sequence[tuple[int, int]],
     *,
     packed: bool,
+    padding: Padding,
     place: str,
 ) -> tuple[CompiledStep, Layout]:
     """Return a step for batches of several (input, target) lengths, the longest first: one program for each.
@@ -110,6 +119,7 @@ def compile_shapes(
             input_length=inputs,
             target_length=targets,
             packed=packed,
+            padding=padding,
             place=place,
         )
         if not programs:

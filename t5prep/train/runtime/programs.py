@@ -15,6 +15,7 @@ from t5prep.train.config import TrainConfig
 from t5prep.train.loss import Sums
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import merged, trained_layouts, variable_layouts
+from t5prep.train.padding import Padding
 from t5prep.train.runtime.embedding import embed
 from t5prep.train.runtime.layout import ROWS, Layout
 from t5prep.train.runtime.lowered import Lowered, lower, specs
@@ -78,14 +79,16 @@ def step_program(
     input_length: int,
     target_length: int,
     packed: bool = False,
+    padding: Padding | None = None,
 ) -> StepProgram:
     """Return the step that trains a model of that shape, `config.batch` rows over all replicas of the layout.
 
-    `auto` precision is float32 on a CPU, else bfloat16.
+    `auto` precision is float32 on a CPU, else bfloat16. `padding` is that of the dataset; None where it is not known.
     """
     shape = shape_of(config, shape)
     optimizer, layouts = optimizer_of(config), trained_layouts(shape)
-    step = TrainStep(shape, optimizer, options_of(config, dtype=dtype_of(config.dtype, platform=layout.platform)))
+    options = options_of(config, dtype=dtype_of(config.dtype, platform=layout.platform))
+    step = TrainStep(shape, optimizer, options, padding or Padding.of_model(shape))
     slot_shapes = {name: optimizer.slot_shapes(own) for name, own in layouts.items()}
     weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
     slots, number, rate = specs(slot_shapes), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)

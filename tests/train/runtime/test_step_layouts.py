@@ -54,7 +54,7 @@ def batches() -> list[dict[str, np.ndarray]]:
         labels = rng.integers(2, 128, (ROWS, TARGET))
         labels[np.arange(TARGET) >= rng.integers(0, TARGET + 1, (ROWS, 1))] = -100
         labels[0, 0] = 3
-        batch = {"input_ids": rng.integers(2, 128, (ROWS, INPUT)) * mask, "attention_mask": mask, "labels": labels}
+        batch = {"input_ids": rng.integers(2, 128, (ROWS, INPUT)) * mask, "labels": labels}
         made.append({name: value.astype(np.int32) for name, value in batch.items()})
     return made
 
