@@ -15,10 +15,12 @@ from pipelines import gather, staging
 from pipelines.staging import Job
 from pipelines.worker_steps import Hashed, left_out_path
 from t5prep import sources
-from t5prep.dataset import block_index, card, croissant, manifest, rejected_files, row_balance
+from t5prep.dataset import block_index, card, croissant, manifest, record_lengths, rejected_files, row_balance
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.record_lengths import Lengths
 from t5prep.dataset.row_balance import RejectedFile
+from t5prep.dataset.settings import Settings
 from t5prep.errors import SourceError
 from t5prep.io import atomic_files, paths
 from t5prep.prepare import build_manifest
@@ -131,6 +133,7 @@ class Finish:
             leaks=staging.evaluation_sets(self.job),
             rejected_for=sum((part.reasons for part in parts), collections.Counter[str]()),
             index=write_index(written, self.out),
+            lengths=write_lengths(written, self.out, settings=self.job.settings),
             repeats=repeats,
             earlier=self.earlier,
         )
@@ -158,6 +161,16 @@ def write_index(written: ShardTotals, out: str) -> Index:
     splits = dict(sorted(written.splits.items()))
     blocks = itertools.chain.from_iterable(own.blocks() for own in splits.values())
     return block_index.write(out, blocks, every={name: own.every for name, own in splits.items()})
+
+
+def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Lengths | None:
+    """Write the lengths of all records, and return what the manifest says of them; None where none were kept.
+
+    Raises OutputError.
+    """
+    splits = {name: own.lengths() for name, own in written.splits.items() if own.measured}
+    longest = max(settings.input_length, settings.target_length)
+    return record_lengths.write(out, splits, longest=longest) if splits else None
 
 
 def no_example(blocks: BlockTotals, *, place: str) -> str:

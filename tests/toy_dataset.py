@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from t5prep.dataset import block_index, shard_names, tfrecord
+from t5prep.dataset import block_index, record_lengths, shard_names, tfrecord
 from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, TaskFacts, Tokenizer
 from t5prep.dataset.settings import Settings
 from t5prep.train.data import order
@@ -22,13 +22,15 @@ def write(
     name: str = "toy",
     length: int = INPUT,
     every: int = 0,
+    measured: bool = False,
 ) -> Manifest:
     """A dataset whose splits have shards of these many records. Record n of a split has the id `name/split/n`.
 
-    With an index of blocks of `every` records, or (0) without, as earlier versions made it.
+    With an index of blocks of `every` records, or (0) without, as earlier versions made it; `measured`: with the lengths
+    of records beside it.
     """
     out.mkdir(parents=True, exist_ok=True)
-    splits, blocks = {}, []
+    splits, blocks, lengths = {}, [], {}
     for split, shards in counts.items():
         number, written = 0, []
         for shard, records in enumerate(shards):
@@ -39,6 +41,8 @@ def write(
                 number += 1
             content = b"".join(framed)
             sizes = np.fromiter(map(len, framed), np.int64)
+            sides = [[tokens_of(at, length), 2] for at in range(number - records, number)]
+            lengths.setdefault(split, []).append(record_lengths.compressed(np.array(sides).reshape(-1, 2)))
             blocks.append((split, shard, block_index.block_sizes(sizes, every=every or 1).tobytes()))
             path.write_bytes(content)
             written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
@@ -58,6 +62,7 @@ def write(
         index=block_index.write(str(out), (part for *_, part in sorted(blocks)), every=dict.fromkeys(counts, every))
         if every
         else None,
+        lengths=record_lengths.write(str(out), lengths, longest=length) if measured else None,
     ).sealed()
     (out / "manifest.json").write_text(manifest.dumps(), encoding="utf-8")
     return manifest
@@ -77,7 +82,7 @@ def features(layout: str, length: int) -> dict[str, Feature]:
 
 def record(name: str, number: int, *, layout: str, length: int = INPUT) -> bytes:
     """`input_ids` tell the record's number and are 3 to `length` long; labels are [number % 900 + 3, EOS]."""
-    tokens = [number % 900 + 3] * (2 + number % (length - 2)) + [1]
+    tokens = [number % 900 + 3] * (tokens_of(number, length) - 1) + [1]
     values = {"input_ids": tokens, "labels": [number % 900 + 3, 1]}
     if layout == "packed":
         values |= {"input_segment_ids": [1] * len(tokens), "input_positions": list(range(len(tokens)))}
@@ -90,6 +95,11 @@ def record(name: str, number: int, *, layout: str, length: int = INPUT) -> bytes
     entries["id"] = tfrecord.bytes_feature("id", [name.encode(), b"second"] if layout == "packed" else [name.encode()])
     entries["references"] = tfrecord.bytes_feature("references", [b"right"] * (number % 3))
     return tfrecord.example(b"".join(entries[key] for key in sorted(entries)))
+
+
+def tokens_of(number: int, length: int) -> int:
+    """How many input tokens a record has."""
+    return 3 + number % (length - 2)
 
 
 def global_rows(

@@ -17,6 +17,7 @@ from t5prep import __version__
 from t5prep.dataset import strict_json
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.near_duplicates import NearDuplicates
+from t5prep.dataset.record_lengths import Lengths
 from t5prep.dataset.row_balance import RejectedFile, Rows
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError
@@ -143,6 +144,7 @@ class Manifest:
     earlier: dict[str, str] = dataclasses.field(default_factory=dict)  # the digest of each dataset of --dedup-against
     near_duplicates: NearDuplicates | None = None  # None where they were not looked for
     index: Index | None = None  # None where an older version prepared the dataset
+    lengths: Lengths | None = None  # None there too, and where rows are packed
     digest: str = ""
 
     @property
@@ -164,13 +166,12 @@ class Manifest:
         yield b"\n"
 
 
-# Parts of which there may be 100,000.
-_MANY = (Shard, SourceFile)
+_MANY = (Shard, SourceFile)  # parts of which there may be 100,000
 _NAMES = {field.name for field in dataclasses.fields(Manifest)}
 # What every version of a manifest says: without these it is not an older one but a broken one.
 _ALWAYS_PRESENT = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
 # What a manifest of this schema may lack, because an earlier version did not write it.
-_MAY_BE_MISSING = {"index", "earlier"}
+_MAY_BE_MISSING = {"index", "lengths", "earlier"}
 _OLDER = "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
 
 

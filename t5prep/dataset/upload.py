@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from t5prep.dataset import block_index, card, croissant, manifest, rejected_files, shard_names
+from t5prep.dataset import block_index, card, croissant, manifest, record_lengths, rejected_files, shard_names
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import gcs, lock
 from t5prep.io.resumable_upload import Conflict, Upload
 
 # Files that a dataset's directory may hold besides its shards and its manifest.
-_BESIDE = ("report.html", block_index.NAME, card.NAME, croissant.NAME, manifest.TASK_FILE)
+_BESIDE = ("report.html", block_index.NAME, record_lengths.NAME, card.NAME, croissant.NAME, manifest.TASK_FILE)
 
 
 @dataclasses.dataclass(frozen=True)

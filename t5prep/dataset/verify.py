@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import block_index, manifest, rejected_files, row_balance, shard_names
+from t5prep.dataset import block_index, manifest, record_lengths, rejected_files, row_balance, shard_names
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -39,6 +39,9 @@ def verify(
     _check_rows(data, dataset)
     if dataset.index:
         block_index.read(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
+    for name in dataset.lengths.records if dataset.lengths else ():
+        counts = [shard.records for shard in dataset.splits[name].shards]
+        record_lengths.read(data, dataset.lengths, split=name, counts=counts)
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, progress=progress)
     return dataset

@@ -12,6 +12,7 @@ from t5prep import __version__
 from t5prep.dataset import manifest, row_balance, targets
 from t5prep.dataset.block_index import Index
 from t5prep.dataset.near_duplicates import NearDuplicates
+from t5prep.dataset.record_lengths import Lengths
 from t5prep.dataset.settings import Settings
 from t5prep.errors import BalanceError
 from t5prep.prepare import manifest_warnings, record_counts, record_writer
@@ -39,6 +40,7 @@ def assemble(
     rejected_file: row_balance.RejectedFile,
     rejected_for: Mapping[str, int],
     index: Index | None = None,
+    lengths: Lengths | None = None,
     repeats: Repeats | None = None,
     leaks: Leaks | None = None,
     earlier: Mapping[str, str] = MappingProxyType({}),
@@ -92,6 +94,7 @@ def assemble(
         rows=rows,
         rejected_file=rejected_file,
         index=index,
+        lengths=lengths,
     ).sealed()
 
 

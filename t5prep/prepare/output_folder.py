@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import block_index, card, croissant, manifest, rejected_files, settings, shard_names
+from t5prep.dataset import (
+    block_index,
+    card,
+    croissant,
+    manifest,
+    record_lengths,
+    rejected_files,
+    settings,
+    shard_names,
+)
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
 from t5prep.io import atomic_files, gcs, lock
@@ -19,7 +28,10 @@ from t5prep.io import atomic_files, gcs, lock
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
 MARKER = lock.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
-_BESIDE = ("report.html", block_index.NAME, card.NAME, croissant.NAME, manifest.TASK_FILE, manifest.NAME)
+_BESIDE = (
+    *("report.html", block_index.NAME, record_lengths.NAME, card.NAME, croissant.NAME),
+    *(manifest.TASK_FILE, manifest.NAME),
+)
 
 
 class Identity(NamedTuple):

@@ -31,11 +31,15 @@ class Range(NamedTuple):
 
 
 class Built(NamedTuple):
-    """Hold finished records one after the other, the bytes of each (int[n]), and what is counted of them."""
+    """Hold finished records one after the other, the bytes of each (int[n]), and what is counted of them.
+
+    `lengths` are the input and target tokens of each record, uint32[n, 2]; None of rows that are packed full.
+    """
 
     data: bytes
     sizes: np.ndarray
     counts: record_counts.Counts
+    lengths: np.ndarray | None = None
 
 
 Arrangement = Callable[[Iterable[Range]], Iterator[Built]]
@@ -65,7 +69,7 @@ class AsSpilled:
         for entries, data in ranges:
             parsed = _Parsed(entries, data)
             counts = record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
-            yield Built(data, entries["size"], counts)
+            yield Built(data, entries["size"], counts, _lengths(entries))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +127,8 @@ class HiddenSpans:
             entries["targets"] = entries["target_tokens"] = targets.shape[1]
             entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
             counts = record_counts.count(entries, labels=None, marked=False)
-            yield Built(written.data, written.sizes, dataclasses.replace(counts, examples=documents.taken()))
+            counts = dataclasses.replace(counts, examples=documents.taken())
+            yield Built(written.data, written.sizes, counts, _lengths(entries))
 
 
 class _Counted:
@@ -147,6 +152,11 @@ class _Counted:
 
 def _bare(entries: np.ndarray, data: bytes) -> Bare:
     return bare_records.read(data, sizes=entries["size"], inputs=entries["inputs"], labels=entries["targets"])
+
+
+def _lengths(entries: np.ndarray) -> np.ndarray:
+    """Return the input and target tokens of records, uint32[n, 2]."""
+    return np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.uint32)
 
 
 def _flat(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

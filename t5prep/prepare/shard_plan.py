@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from t5prep.dataset import block_index
+from t5prep.dataset import block_index, record_lengths
 from t5prep.errors import UsageError
 from t5prep.prepare.near_duplicates.repeats import precedence
 from t5prep.prepare.shard_writer import ShardSpec
@@ -37,7 +37,10 @@ def plan_shards(
         )
         before = () if drawn else tuple(other for other in sorted(records) if _order(other) < _order(split))
         every = block_index.spacing(records[split])
-        specs += [ShardSpec(split, number, count, sizes[split] // count, before, every) for number in range(count)]
+        measured = records[split] <= record_lengths.MOST_RECORDS
+        specs += [
+            ShardSpec(split, number, count, sizes[split] // count, before, every, measured) for number in range(count)
+        ]
     return specs
 
 

@@ -10,8 +10,9 @@ from t5prep.dataset.manifest import Shard
 from t5prep.prepare.record_counts import Counts
 from t5prep.prepare.shard_writer import WrittenShard
 
-# What is kept of each shard, because there may be 100,000: its records, bytes and SHA-256, and behind them its part of the index.
-_PACKED = struct.Struct("<QQ32s")
+# What is kept of each shard, because there may be 100,000: its records, bytes and SHA-256, and behind them its part of the
+# index, which has as many bytes as the last number says, and the lengths of its records.
+_PACKED = struct.Struct("<QQ32sI")
 
 
 @dataclasses.dataclass
@@ -32,13 +33,31 @@ class SplitTotals:
     def shards(self) -> Iterator[Shard]:
         """Yield the shards in the order of their numbers."""
         for number in sorted(self.packed):
-            records, size, sha256 = _PACKED.unpack_from(self.packed[number])
+            records, size, sha256, _ = _PACKED.unpack_from(self.packed[number])
             yield Shard(shard_names.name(self.split, number, self.count), records, size, sha256.hex())
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the part of the index of each shard, in the order of their numbers."""
         for number in sorted(self.packed):
-            yield self.packed[number][_PACKED.size :]
+            yield self._behind(number)[0]
+
+    def lengths(self) -> Iterator[bytes]:
+        """Yield the compressed lengths of each shard's records, in the order of their numbers."""
+        for number in sorted(self.packed):
+            yield self._behind(number)[1]
+
+    @property
+    def measured(self) -> bool:
+        """Check whether the lengths of all records were kept."""
+        return all(
+            self._behind(number)[1] or not _PACKED.unpack_from(packed)[0] for number, packed in self.packed.items()
+        )
+
+    def _behind(self, number: int) -> tuple[bytes, bytes]:
+        """Return a shard's part of the index, and its lengths."""
+        packed = self.packed[number]
+        end = _PACKED.size + _PACKED.unpack_from(packed)[3]
+        return packed[_PACKED.size : end], packed[end:]
 
 
 @dataclasses.dataclass
@@ -51,7 +70,8 @@ class ShardTotals:
     def add(self, written: WrittenShard) -> "ShardTotals":
         """Count one more shard."""
         spec, shard = written.spec, written.shard
-        packed = _PACKED.pack(shard.records, shard.bytes, bytes.fromhex(shard.sha256)) + written.blocks
+        packed = _PACKED.pack(shard.records, shard.bytes, bytes.fromhex(shard.sha256), len(written.blocks))
+        packed += written.blocks + written.lengths
         own = SplitTotals(
             spec.split,
             spec.shards,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import block_index, shard_names
+from t5prep.dataset import block_index, record_lengths, shard_names
 from t5prep.dataset.manifest import Shard
 from t5prep.io import paths
 from t5prep.prepare import left_out, placement, record_counts, references, sorted_runs
@@ -29,7 +29,7 @@ class ShardSpec:
     """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
 
     `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
-    A block of the index has `every` records.
+    A block of the index has `every` records. `measured`: the lengths of its records are kept.
     """
 
     split: str
@@ -38,6 +38,7 @@ class ShardSpec:
     bytes: int
     before: tuple[str, ...] = ()
     every: int = 64
+    measured: bool = True
 
     @property
     def name(self) -> str:
@@ -54,7 +55,7 @@ class WrittenShard(NamedTuple):
     """Hold a written shard, the counts of its records, and finished JSON lines of duplicates that were left out.
 
     `duplicates` are those of each source file, `reasons` why they are duplicates; `merged` rows are references of other
-    rows' records; `blocks` are its part of the index.
+    rows' records; `blocks` are its part of the index, `lengths` those of its records (record_lengths.compressed), if any.
     """
 
     spec: ShardSpec
@@ -65,6 +66,7 @@ class WrittenShard(NamedTuple):
     reasons: Mapping[str, int]
     merged: int = 0
     blocks: bytes = b""
+    lengths: bytes = b""
 
 
 def write(
@@ -87,21 +89,25 @@ def write(
     repeat another one.
     """
     collected = LeftOut()
-    total, counts, sha256, sizes = 0, record_counts.Counts(), hashlib.sha256(), [np.zeros(0, np.uint32)]
+    total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
+    sizes, lengths = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)]
     ranges = _ranges(
         spec, runs, collected, files=files, several=several, same=same, repeats=repeats, range_bytes=range_bytes
     )
     with paths.whole(paths.at(out, spec.name)) as file:
-        for data, sizes_of, counted in arrange(ranges):
+        for data, sizes_of, counted, lengths_of in arrange(ranges):
             file.write(data)
             sha256.update(data)
             total += len(data)
             counts += counted
             sizes.append(sizes_of)
+            if lengths_of is not None and spec.measured:
+                lengths.append(lengths_of)
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
     blocks = block_index.block_sizes(np.concatenate(sizes), every=spec.every).tobytes()
+    measured = record_lengths.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
     lines, duplicates, reasons = b"".join(collected.lines), dict(collected.duplicates), dict(collected.reasons)
-    return WrittenShard(spec, shard, counts, lines, duplicates, reasons, collected.merged, blocks)
+    return WrittenShard(spec, shard, counts, lines, duplicates, reasons, collected.merged, blocks, measured)
 
 
 def _ranges(

@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -12,17 +13,19 @@ from t5prep.errors import T5prepError, UsageError
 pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train import bucket_lengths
 from t5prep.train import config as configs
-from t5prep.train.data import buckets, train_batches
+from t5prep.train.data import block_rows, buckets, lanes, train_batches
 
 COUNTS = [61, 70, 55]
 # Rows of the toy have 3 to 15 input tokens, and two target tokens.
 BUCKETS = [(8, 2), (16, 4)]
 
 
-@pytest.fixture(scope="module", params=["padded", "ragged"])
+@pytest.fixture(scope="module", params=["padded", "ragged", "measured"])
 def data(request, tmp_path_factory):
-    out = tmp_path_factory.mktemp("toy") / "data"
-    write(out, {"train": COUNTS}, every=4, length=16, layout=request.param)
+    """The lengths of the last one's records stand beside its index; those of the others are read from the records."""
+    out, measured = tmp_path_factory.mktemp("toy") / "data", request.param == "measured"
+    layout = "padded" if measured else request.param
+    write(out, {"train": COUNTS, "other": [9]}, every=4, length=16, layout=layout, measured=measured)
     return str(out)
 
 
@@ -80,6 +83,21 @@ def test_buckets_take_turns_in_proportion(records):
         assert np.abs(np.cumsum([one == bucket for one, _ in whole]) - expected).max() < len(records)
     for step in (1, 2, 57, 1300):
         assert buckets.turns(records, step, 7) == whole[step : step + 7]
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 1000])
+def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch, start):
+    """The first steps are of different buckets."""
+    made = write(tmp_path, {"train": [250] * 16}, every=8, length=64, measured=True)
+    read, pread = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: (read.append(where[1]), pread(*where))[1])
+    monkeypatch.setattr(block_rows, "_AHEAD", 1)
+    monkeypatch.setattr(lanes, "share_of", None)  # reads a split from its beginning
+    options = {"global_batch": 32, "seed": 0, "buckets": [(16, 4), (32, 4), (64, 4)]}
+    next(iter(train_batches(str(tmp_path), start_step=start, **options).as_numpy_iterator()))
+    whole = sum(shard.bytes for shard in made.splits["train"].shards)
+    beside = made.index.bytes + made.lengths.bytes
+    assert beside < sum(read) + beside <= 2 * 0.05 * whole  # one batch more is read ahead, perhaps of another bucket
 
 
 REFUSED = [

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t5prep.dataset import record_lengths
 from t5prep.errors import DatasetError, UsageError
 from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import features, lanes
@@ -36,7 +37,13 @@ def check(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
 
 
 def lengths(opened: Opened) -> np.ndarray:
-    """Return the input and target tokens of each record of a split, `int32[records, 2]`. All of the split is read."""
+    """Return the input and target tokens of each record of a split, `int32[records, 2]`.
+
+    They stand beside the index; where they do not, all of the split is read. Raises DatasetError.
+    """
+    kept = opened.manifest.lengths
+    if kept and opened.name in kept.records:
+        return record_lengths.read(opened.data, kept, split=opened.name, counts=opened.counts)
     records = sum(opened.counts)
     batches = lanes.share_of(opened, begin=0, end=records).batch(_SCANNED)
     measure = features.measurer(opened)

@@ -1,0 +1,83 @@
+"""Keep how many tokens each record of a dataset has, so that a reader can part records by length without reading them.
+
+The file `shards.lengths` stands beside the index. It holds two little-endian numbers a record, its input and its target
+tokens: splits in the order of their names, shards in the order of their numbers, records in the order of the shard.
+"""
+
+import dataclasses
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from t5prep.errors import DatasetError
+from t5prep.io import paths
+
+NAME = "shards.lengths"
+# Larger splits have none: while a dataset is prepared, the lengths of all its records are in one process, compressed.
+MOST_RECORDS = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+    """Describe the file of lengths: its name, its bytes and SHA-256, and the records of each split that is in it."""
+
+    name: str
+    bytes: int
+    sha256: str
+    records: dict[str, int]
+
+
+def compressed(lengths: np.ndarray) -> bytes:
+    """Return the lengths of a shard's records, int[records, 2], in few bytes."""
+    return zlib.compress(lengths.astype("<u4").tobytes(), 1)
+
+
+def write(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: int) -> Lengths:
+    """Write the lengths of a dataset, whole, and return the file's description. Raises OutputError.
+
+    `splits` are those of each shard, `compressed`, by the names of splits; no length is above `longest`.
+    """
+    numbers, size, sha256, records = _numbers(longest), 0, hashlib.sha256(), {}
+    with paths.whole(paths.at(out, NAME)) as file:
+        for split in sorted(splits):
+            begin = size
+            for shard in splits[split]:
+                content = np.frombuffer(zlib.decompress(shard), "<u4").astype(numbers).tobytes()
+                file.write(content)
+                sha256.update(content)
+                size += len(content)
+            records[split] = (size - begin) // (2 * numbers.itemsize)
+    return Lengths(NAME, size, sha256.hexdigest(), records)
+
+
+def read(data: str | Path, lengths: Lengths, *, split: str, counts: Sequence[int]) -> np.ndarray:
+    """Return the input and target tokens of each record of a split, int32[records, 2], in the order of its shards.
+
+    `counts` are the records of its shards. Raises DatasetError where the file is missing, altered, or of other shards;
+    OutputError.
+    """
+    path = paths.at(data, lengths.name)
+    again = "Prepare the dataset again, or copy this file again from where it was made."
+    try:
+        content = paths.read(path)
+    except OSError as error:
+        why = error.strerror or "not found"
+        raise DatasetError(f"{path} cannot be read ({why}), but the manifest names it. {again}") from error
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != lengths.sha256:
+        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {lengths.sha256[:12]}…. {again}")
+    total, own = sum(lengths.records.values()), lengths.records[split]
+    if own != sum(counts) or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
+        raise DatasetError(f"{path} does not have the lengths of the split {split}. {again}")
+    numbers = np.dtype(f"<u{len(content) // (2 * total)}")
+    before = sum(records for name, records in lengths.records.items() if name < split)
+    part = np.frombuffer(content, numbers, 2 * own, offset=2 * before * numbers.itemsize)
+    return part.astype(np.int32).reshape(own, 2)
+
+
+def _numbers(longest: int) -> np.dtype:
+    """Return the type of the smallest numbers that hold a length."""
+    return np.dtype("<u1" if longest < 1 << 8 else "<u2" if longest < 1 << 16 else "<u4")
