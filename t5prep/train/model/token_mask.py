@@ -26,4 +26,4 @@ def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
 
 def with_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> dict[str, tf.Tensor]:
     """Return a batch with its `attention_mask`: the one that it has already, or the one of `token_mask`."""
-    return {"attention_mask": token_mask(batch, padding), **batch}
+    return dict(batch) if "attention_mask" in batch else {**batch, "attention_mask": token_mask(batch, padding)}
