@@ -116,12 +116,9 @@ class Evaluator:
             self._labels and all(len(tokenizer.encode(label)) == 1 for label in self._labels)
         )
         self._searching = self._generating and not single
-        texts = {"with_ids": True, "with_references": True}
-        batches = functools.partial(
-            eval_batches, self._opened, split=split, batch=batch, limit=limit, masks=False, **texts
-        )
+        batches = functools.partial(eval_batches, self._opened, split=split, batch=batch, limit=limit, masks=False)
         padding = Padding.of_dataset(self._opened.manifest)
-        self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(batches())
+        self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(batches(with_ids=True, with_references=True))
         order = logits_order(config, self._names, data=self._opened.data)
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)

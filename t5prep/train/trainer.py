@@ -100,9 +100,9 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
-    packed, padding = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
+    packed, masking = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
     step, layout = compiling.compile_shapes(
-        shape, config, layout, layouts, lengths, packed=packed, padding=padding, place=place
+        shape, config, layout, layouts, lengths, packed=packed, padding=masking, place=place
     )
     if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
         specs = variable_specs(step.slot_shapes, shape, layout)
