@@ -1,7 +1,9 @@
-"""Compile two small models and extend their figures to all layers: cycles and memory are nearly linear in the layers.
+"""Compile a step that computes only a few layers, and extend its figures to all: cycles and memory grow in a line.
 
-Layers of one kind are equal programs, so each adds about what the one before it added. T5-base's step (8 x 512 + 64, v5e) from
-models of 2 + 2 and 3 + 3 layers: 47.1 M cycles and 2.97 GiB; compiled whole (docs/speed.md): 50.9 M and 2.87 GiB.
+The compiled models have the weights of all layers, so that the update, the gradients and their memory are those of the whole
+model; only forward and backward pass take the first layers alone (`ModelConfig.computed_layers`). Models that have only a few
+layers are too fast: their stacked gradients fit into a chip's fast memory, and those of twelve layers do not. docs/speed.md
+has these figures beside those of models that were compiled whole.
 """
 
 import concurrent.futures
@@ -18,7 +20,9 @@ Ask = Callable[[Question], Answer]
 Say = Callable[[str], None]
 Layers = tuple[int, int]  # of the encoder, of the decoder
 
-FEW = 2  # layers of each kind in the smallest model: the first and the last one differ from those between
+# The computed layers of each kind in the smallest model. With fewer the most memory is needed by the logits or by the update,
+# and not where all layers' activations are kept.
+FEW = 3
 # Between these shares of a device's memory the compiler may save memory at the cost of time: there all layers are compiled.
 NEAR = (0.9, 1.3)
 _LINEAR = (
@@ -46,14 +50,14 @@ def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -
 
 
 def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
-    """Return the answer that models of two and three layers of each kind give for all layers."""
+    """Return the answer that steps of three and four layers of each kind give for all layers."""
     if not _worthwhile(question):
         return asking(question)
     layers = _layers(question)
     needed = _models(layers)
     if say:
         models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in needed)
-        say(f"Compiling it with {models} layers, instead of {layers[0]} + {layers[1]} (--exact compiles all).")
+        say(f"Compiling it with {models} of its {layers[0]} + {layers[1]} layers (--exact compiles all).")
     # Each compilation is a process of its own that uses one core for most of its time.
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
         jobs = {pool.submit(asking, with_layers(question, few)): few for few in needed}
@@ -62,7 +66,7 @@ def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -
             answers[jobs[done]] = done.result()
             if say and len(answers) < len(jobs):
                 say(f"{len(answers)} of {len(jobs)} are compiled.")
-    return _extend(question, answers) if all(answer.fits for answer in answers.values()) else asking(question)
+    return _extend(question, answers)
 
 
 def recalled(question: Question) -> Answer | None:
@@ -71,22 +75,21 @@ def recalled(question: Question) -> Answer | None:
         return kept
     layers = _layers(question)
     answers = {few: recall(with_layers(question, few)) for few in _models(layers)}
-    fitting = {few: answer for few, answer in answers.items() if answer and answer.fits}
-    return _extend(question, fitting) if len(fitting) == len(answers) else None
+    kept_answers = {few: answer for few, answer in answers.items() if answer}
+    return _extend(question, kept_answers) if len(kept_answers) == len(answers) else None
 
 
 def with_layers(question: Question, layers: Layers) -> Question:
-    """Return the question for a model that has so many layers, and is otherwise equal."""
+    """Return the question for a step that computes only so many layers of the same model."""
     assert isinstance(question.shape, ModelConfig)
-    shape = dataclasses.replace(question.shape, num_layers=layers[0], num_decoder_layers=layers[1])
+    shape = dataclasses.replace(question.shape, computed_layers=layers[0], computed_decoder_layers=layers[1])
     return dataclasses.replace(question, shape=shape)
 
 
 def _worthwhile(question: Question) -> bool:
     """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number.
 
-    Only a T5 of two stacks is extended. A model of one stack is compiled whole: bert-base takes 10.9 M cycles, and models of
-    two and three layers say 9.5 M.
+    Only a T5 of two stacks is extended. A model of one stack is compiled whole, which is quick.
     """
     shape = question.shape
     if not isinstance(shape, ModelConfig) or shape.classes or question.settings.remat:
@@ -122,5 +125,9 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
         return int(smallest + both * of_both + longer * of_one)
 
     figures: dict[str, Any] = {name: figure(name) for name in _LINEAR}
+    if not all(answer.fits for answer in answers.values()):
+        # Fewer layers do not fit, so all do not. Of such a step the compiler says only the bytes.
+        needed = max(figures["hbm_bytes"], more.hbm_bytes)
+        return Answer(question, dataclasses.replace(more, fits=False, hbm_bytes=needed), extended=True)
     fits = figures["hbm_bytes"] <= question.tpu.chip.hbm_bytes
     return Answer(question, Compiled(fits=fits, loops=few.loops, **figures), extended=True)

@@ -37,7 +37,7 @@ def plan(
     """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
 
     The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. A T5
-    of many layers is compiled with two and with three layers of each kind, and the figures are extended to all of them;
+    of many layers is compiled with three and with four layers of each kind computed, and the figures are extended to all of them;
     answers are kept in the cache.
 
     Args:

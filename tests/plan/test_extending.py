@@ -25,8 +25,9 @@ class Compiler:
         self.layers: list[tuple[int, int]] = []
 
     def __call__(self, question: Question) -> Answer:
-        encoder = question.shape.num_layers
-        decoder = 0 if question.shape.classes else question.shape.num_decoder_layers
+        shape = question.shape
+        encoder = getattr(shape, "computed_layers", 0) or shape.num_layers
+        decoder = 0 if shape.classes else shape.computed_decoder_layers or shape.num_decoder_layers
         self.layers.append((encoder, decoder))
         needed = int((0.5 + (encoder + decoder / 4) * self.layer * question.rows / 8) * GIB)
         cycles = 1000 + 70 * encoder + 30 * decoder
@@ -46,9 +47,9 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "models"),
     [
-        ("t5-small", {(2, 2), (3, 3)}),
-        ("t5-large", {(2, 2), (3, 3)}),
-        ("byt5-base", {(2, 2), (3, 3), (3, 2)}),  # 18 + 6 layers
+        ("t5-small", {(3, 3), (4, 4)}),
+        ("t5-large", {(3, 3), (4, 4)}),
+        ("byt5-base", {(3, 3), (4, 4), (4, 3)}),  # 18 + 6 layers
     ],
 )
 def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
@@ -60,7 +61,7 @@ def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
     whole = Compiler()(asked(model)).compiled
     assert answer.compiled.hbm_bytes == pytest.approx(whole.hbm_bytes, abs=16)  # rounded in each model
     assert dataclasses.replace(answer.compiled, hbm_bytes=whole.hbm_bytes) == whole
-    assert said[0].startswith("Compiling it with 2 + 2 and 3 + 3")
+    assert said[0].startswith("Compiling it with 3 + 3 and 4 + 4")
     assert said[1] == f"1 of {len(models)} are compiled."
 
 
@@ -105,7 +106,7 @@ def test_only_the_answer_is_searched_unless_more_is_asked(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(question_module, "ask", compiler)
     (only,) = stages.stages(asked())
-    assert (only.fits, only.searched, sorted(compiler.layers)) == (True, False, [(2, 2), (3, 3)])
+    assert (only.fits, only.searched, sorted(compiler.layers)) == (True, False, [(3, 3), (4, 4)])
     assert not {"largest_batch", "advice"} & only.to_json().keys()
     assert only.to_json()["exact"] is False
     (exact,) = stages.stages(asked(), exact=True)
@@ -117,7 +118,7 @@ def test_what_training_remembers_comes_from_the_small_models_too(monkeypatch):
     answers = {}
     monkeypatch.setattr(extending, "recall", lambda question: answers.get(question))
     assert extending.recalled(asked()) is None
-    for few in ((2, 2), (3, 3)):
+    for few in ((3, 3), (4, 4)):
         question = extending.with_layers(asked(), few)
         answers[question] = compiler(question)
     remembered = extending.recalled(asked())

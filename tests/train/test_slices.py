@@ -23,3 +23,13 @@ def test_the_gradient_of_each_slice_is_in_its_place(size, compiled):
 
     found = tf.function(run, jit_compile=True)(stacked) if compiled else run(stacked)
     np.testing.assert_allclose(found, 2 * stacked * factors, rtol=1e-6)
+
+
+def test_the_gradient_of_slices_that_are_left_out_is_not_defined_and_the_others_are_in_their_place():
+    stacked = tf.reshape(tf.range(12.0), [4, 3])
+    with tf.GradientTape() as tape:
+        tape.watch(stacked)
+        slices = slices_of(stacked, 2)
+        total = tf.add_n([tf.reduce_sum(tf.square(own)) for own in slices])
+    assert len(slices) == 2
+    np.testing.assert_array_equal(tape.gradient(total, stacked)[:2], 2 * stacked[:2])

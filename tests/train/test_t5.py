@@ -1,3 +1,4 @@
+import dataclasses
 import importlib.util
 import json
 import os
@@ -127,6 +128,20 @@ def test_packed_rows_have_the_loss_and_gradients_of_their_examples(small_weights
     assert float(packed_sums.loss) == pytest.approx(float(sums.loss), rel=1e-5)
     for name in gradients:
         np.testing.assert_allclose(packed_gradients[name], gradients[name], rtol=1e-4, atol=1e-4)
+
+
+def test_a_step_that_computes_the_first_layers_is_that_of_a_model_of_these_layers(small_weights):
+    few = dataclasses.replace(SMALL, num_layers=1, num_decoder_layers=1)
+    shapes = {name: own.shape for name, own in weight_layouts(few).items()}
+    first = {name: value[: shapes[name][0]] for name, value in small_weights.items()}
+    batch = draw_batch(SMALL.vocab_size)
+    wanted, _, gradients = loss_and_gradients(first, few, batch)
+    first_of_two = dataclasses.replace(SMALL, computed_layers=1, computed_decoder_layers=1)
+    found, _, of_all = loss_and_gradients(small_weights, first_of_two, batch)
+    np.testing.assert_array_equal(found, wanted)
+    for name, gradient in gradients.items():
+        np.testing.assert_array_equal(of_all[name][: shapes[name][0]], gradient, err_msg=name)
+    assert not {"computed_layers", "computed_decoder_layers"} & first_of_two.to_json().keys()
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])

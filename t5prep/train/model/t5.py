@@ -138,7 +138,7 @@ def run_stack(
         run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)[0]  # noqa: E731
         x = loop_over_layers(run, x, [*shared, *biases], stacked)
     else:
-        for number, w in enumerate(unstack_layers(stacked)):
+        for number, w in enumerate(unstack_layers(stacked, first=config.computed(stack))):
             # Each layer takes the bias from the previous one, so that the backward pass adds up its gradient.
             x, bias = run_layer(x, [*shared, *biases], w, number)
             biases = biases and [bias]
@@ -207,8 +207,12 @@ def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype:
     }
 
 
-def unstack_layers(stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = _PARTS) -> list[LayerWeights]:
+def unstack_layers(
+    stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = _PARTS, first: int = 0
+) -> list[LayerWeights]:
     """Return each layer's own slices of `stacked_weights`, like `in_parts`; `parts` hold several weights of a layer.
+
+    first: how many layers, counted from the first; 0: all.
 
     Each variable is cut once, so its gradient is one array. Slices of slices would be stacked twice, and slicing layer
     by layer would add up padded gradients.
@@ -216,10 +220,12 @@ def unstack_layers(stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] =
     layers = []
     for name, whole in stacked.items():
         if name in parts:
-            each = slices_of(tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]))
+            each = slices_of(
+                tf.reshape(whole, [whole.shape[0] * whole.shape[1], *whole.shape[2:]]), first * whole.shape[1]
+            )
             layers.append([each[i : i + whole.shape[1]] for i in range(0, len(each), whole.shape[1])])
         else:
-            layers.append(slices_of(whole))
+            layers.append(slices_of(whole, first))
     return [dict(zip(stacked, values, strict=True)) for values in zip(*layers, strict=True)]
 
 

@@ -15,7 +15,8 @@ from t5prep.train.model import class_labels
 
 MODEL_TYPES = ("t5", "mt5", "umt5")
 FEED_FORWARDS = ("relu", "gated-gelu")
-OF_ADAPTERS = frozenset({"lora_rank", "lora_alpha"})  # fields that are in no config.json
+# Fields that are in no config.json.
+OWN_FIELDS = frozenset({"lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
 # The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
 POOLED = {"pooling": "mean"}
 # No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
@@ -30,6 +31,8 @@ class ModelConfig:
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
     `classes`: the names of the classes, in the order of the logits, of an encoder with a head; empty: it writes texts.
     `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
+    `computed_layers` and `computed_decoder_layers`: the model has all its weights, but only so many layers are computed (0: all);
+    `plan` compiles such models.
     """
 
     vocab_size: int = 32128
@@ -53,6 +56,8 @@ class ModelConfig:
     classes: tuple[str, ...] = ()
     lora_rank: int = 0  # 0: no adapters
     lora_alpha: float = 0.0
+    computed_layers: int = 0
+    computed_decoder_layers: int = 0
 
     @property
     def inner_dim(self) -> int:
@@ -63,6 +68,10 @@ class ModelConfig:
     def gated(self) -> bool:
         """Check whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
         return self.feed_forward_proj == "gated-gelu"
+
+    def computed(self, stack: str) -> int:
+        """Return how many layers of the "encoder" or "decoder" are computed; 0: all."""
+        return self.computed_layers if stack == "encoder" else self.computed_decoder_layers
 
     @property
     def bias_in_every_layer(self) -> bool:
@@ -95,7 +104,7 @@ class ModelConfig:
                 f" trained: choose one of those.{hint}"
             )
         values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
-        fields = {field.name for field in dataclasses.fields(cls)} - OF_ADAPTERS - {"classes"}
+        fields = {field.name for field in dataclasses.fields(cls)} - OWN_FIELDS - {"classes"}
         values |= {name: value for name, value in config.items() if name in fields and value is not None}
         if model_type != "t5":
             values |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
@@ -123,7 +132,7 @@ class ModelConfig:
             raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
         for field in dataclasses.fields(cls):
             value, least = getattr(config, field.name), 0 if field.name.endswith("_id") else 1
-            if field.name in OF_ADAPTERS or field.type is not int:
+            if field.name in OWN_FIELDS or field.type is not int:
                 continue
             if type(value) is not int or not least <= value <= LARGEST:
                 raise UsageError(
@@ -133,7 +142,7 @@ class ModelConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
-        values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OF_ADAPTERS}
+        values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OWN_FIELDS}
         if self.model_type != "t5":
             del values["scale_decoder_outputs"]
         classes = values.pop("classes")
