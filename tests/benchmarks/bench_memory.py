@@ -2,11 +2,14 @@
 
     python -m tests.benchmarks.bench_memory 50MB 500MB [--memory 2GiB] [--tokenizer spiece.model] [--rows-of FILE.csv]
 
-A corpus is made by repetition with ids of its own for every row, in CSV files of 64 MB each.
+A corpus is made by repetition with ids of its own for every row, in CSV files of 64 MB each. With --linked, files after the
+first gigabyte are further links to those, so that twenty gigabytes fit on a small disk: file and row are the ids then, and
+what is tokenized once is found in the cache.
 """
 
 import contextlib
 import csv
+import itertools
 import os
 import subprocess
 import sys
@@ -22,6 +25,7 @@ from t5prep.io import byte_sizes, cache_folder
 from t5prep.sources import sample
 
 FILE_BYTES = 64_000_000
+LINKED_AFTER = 1_000_000_000
 
 
 def rows_to_repeat(rows_of: str) -> list[list[str]]:
@@ -33,16 +37,40 @@ def rows_to_repeat(rows_of: str) -> list[list[str]]:
         return list(csv.reader(file))
 
 
+def linked(folder: Path, *, size: int, rows: list[list[str]]) -> int:
+    """Write a gigabyte of CSV, and link its files until there are `size` bytes; return how many rows they have together."""
+    made = corpus(folder, size=min(size, LINKED_AFTER), rows=rows)
+    files = sorted(folder.iterdir())
+    counts = [count_rows(file) for file in files]
+    assert sum(counts) == made
+    written = sum(file.stat().st_size for file in files)
+    for part in itertools.count(len(files)):
+        if written >= size:
+            return made
+        again = files[part % len(files)]
+        os.link(again, folder / f"part-{part:04d}.csv")
+        written += again.stat().st_size
+        made += counts[part % len(files)]
+    raise AssertionError
+
+
+def count_rows(path: Path) -> int:
+    """Return how many rows a CSV file has below its header."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return sum(1 for _ in csv.reader(file)) - 1
+
+
 def corpus(folder: Path, *, size: int, rows: list[list[str]]) -> int:
     """Writes about `size` bytes of CSV; returns how many rows."""
     header, *rest = rows
     at, written, number = header.index("Id"), 0, 0
+    again = itertools.cycle(rest)
     for part in range(-(-size // FILE_BYTES)):
         with open(folder / f"part-{part:04d}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(header)
             while file.tell() < FILE_BYTES and written + file.tell() < size:
-                for row in rest[:500]:
+                for row in itertools.islice(again, 500):
                     writer.writerow([*row[:at], f"r{number}", *row[at + 1 :]])
                     number += 1
             written += file.tell()
@@ -89,8 +117,9 @@ def peak(command: list[str]) -> tuple[int, float]:
 @click.option("--memory", default="2GiB")
 @click.option("--tokenizer", default="sample:")
 @click.option("--rows-of", default="")
+@click.option("--linked", "as_links", is_flag=True, help="Files after the first gigabyte are links to those.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
-def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, scratch: str) -> None:
+def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, as_links: bool, scratch: str) -> None:
     """Prints a line for each size."""
     rows = rows_to_repeat(rows_of)
     budget = byte_sizes.parse(memory, name="--memory")
@@ -99,10 +128,11 @@ def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, scra
         with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
             bytes_ = byte_sizes.parse(size, name="size")
             (Path(folder) / "rows").mkdir()
-            made = corpus(Path(folder) / "rows", size=bytes_, rows=rows)
+            made = (linked if as_links else corpus)(Path(folder) / "rows", size=bytes_, rows=rows)
             os.environ["T5PREP_CACHE"] = str(Path(folder) / "cache")
             out = str(Path(folder) / "out")
-            command = [sys.executable, "-m", "t5prep.cli", "prepare", "so_quality", "--source", f"{folder}/rows"]
+            task = ["text2text", "--inputs-column", "Body", "--targets-column", "Y"] if as_links else ["so_quality"]
+            command = [sys.executable, "-m", "t5prep.cli", "prepare", *task, "--source", f"{folder}/rows"]
             command += ["--tokenizer", tokenizer, "--out", out, "--memory", memory]
             most, seconds = peak(command)
             there = load(out)

@@ -3,9 +3,9 @@
     python -m tests.benchmarks.bench_scale 1000 10000 100000 [--shards 16384] [--workers 2]
 
 A block is a few rows here, so that as many blocks as ten terabytes have fit on a laptop. With --sort-only, blocks are cut,
-sorted, merged and written into shards as ever, but not tokenized, which costs the same for every block. Each number of
-blocks is prepared by processes of its own. CPU seconds are those of all processes, so that other work on the machine does
-not count.
+sorted, merged and written into shards as ever, but not tokenized, which costs the same for every block. With --near,
+near-duplicates are searched too, and one row of twenty is one. Each number of blocks is prepared by processes of its own.
+CPU seconds are those of all processes, so that other work on the machine does not count.
 """
 
 import functools
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ from tests.benchmarks.bench_memory import resident, tree
 
 ROWS_A_FILE = 1_000_000
 WORDS = 5
+# What near-duplicates are searched among: long enough for one changed word of shingles to leave most of them as they are.
+WORDS_OF_NEAR, NEAR_EVERY = 40, 20
 
 
 class Peak(NamedTuple):
@@ -43,15 +46,26 @@ class Peak(NamedTuple):
     together: int
 
 
-def corpus(folder: Path, *, rows: int) -> int:
-    """Write so many short rows as JSON lines of one length, and return how many bytes a row has."""
+def few_words(row: int) -> str:
+    """Return the words of a short row; every 997th row has the same."""
+    return " ".join(f"word{(row * 31 + k * 7) % 997:03d}" for k in range(WORDS))
+
+
+def near_words(row: int) -> str:
+    """Return words of which no two rows share many, but for each twentieth: it has all but one of the row before it."""
+    original = row - (row % NEAR_EVERY == 1)
+    words = np.random.Philox(key=original).random_raw(WORDS_OF_NEAR) % 10_000
+    return " ".join(f"word{word:04d}" for word in (*words[:-1], row % 10_000 if original != row else words[-1]))
+
+
+def corpus(folder: Path, *, rows: int, words: Callable[[int], str]) -> int:
+    """Write so many rows as JSON lines of one length, and return how many bytes a row has."""
     folder.mkdir()
     size = 0
     for begin in range(0, rows, ROWS_A_FILE):
         with open(folder / f"part-{begin // ROWS_A_FILE:05d}.jsonl", "w", encoding="ascii") as file:
             for row in range(begin, min(rows, begin + ROWS_A_FILE)):
-                words = " ".join(f"word{(row * 31 + k * 7) % 997:03d}" for k in range(WORDS))
-                size = file.write(f'{{"id": "r{row:010d}", "inputs": "{words}", "targets": "{row % 7}"}}\n')
+                size = file.write(f'{{"id": "r{row:010d}", "inputs": "{words(row)}", "targets": "{row % 7}"}}\n')
     return size
 
 
@@ -101,7 +115,16 @@ def spill_of(block: Block, *, record: bytes) -> SortedSpill:
 
 
 def prepare(
-    out: Path, *, source: str, block_bytes: int, shards: int, workers: int, cache: str, sort_only: bool, runner: str
+    out: Path,
+    *,
+    source: str,
+    block_bytes: int,
+    shards: int,
+    workers: int,
+    cache: str,
+    sort_only: bool,
+    runner: str,
+    dedup: str,
 ) -> None:
     """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
     from pipelines import prepare as preparing
@@ -118,6 +141,7 @@ def prepare(
         "target_length": 4,
         "shards": shards,
         "splits": {"train": 1.0},
+        "dedup": dedup,
     }
     if sort_only:
         ids = tfrecord.bytes_feature("id", [b"r0000000000"])
@@ -172,6 +196,7 @@ def pieces(result: Any, name: str, source_bytes: int) -> str:
 @click.option("--workers", default=2)
 @click.option("--runner", default="local", help="An engine instead of this machine's processes: prism, flink.")
 @click.option("--sort-only", is_flag=True, help="Do not tokenize; one process.")
+@click.option("--near", is_flag=True, help="Search near-duplicates too.")
 @click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
 @click.option("--one", default="", hidden=True)
@@ -182,6 +207,7 @@ def main(
     workers: int,
     runner: str,
     sort_only: bool,
+    near: bool,
     kept: bool,
     scratch: str,
     one: str,
@@ -194,11 +220,12 @@ def main(
     click.echo(f"{head} {'first':>10} {'a worker':>10} {'together':>10}   (peak memory)")
     for count in blocks:
         with tempfile.TemporaryDirectory(dir=scratch or None) as folder:
-            row_bytes = corpus(Path(folder) / "rows", rows=count * rows)
+            row_bytes = corpus(Path(folder) / "rows", rows=count * rows, words=near_words if near else few_words)
             how = {
                 "out": f"{folder}/out", "source": f"{folder}/rows", "block_bytes": rows * row_bytes,
                 "shards": shards or min(16_384, -(-count // 64)), "workers": 0 if sort_only else workers,
                 "cache": f"{folder}/cache" if kept else "", "sort_only": sort_only, "runner": runner,
+                "dedup": "near" if near else "none",
             }  # fmt: skip
             began = time.monotonic()
             module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
