@@ -16,6 +16,14 @@ from t5prep.tokens.encoder import MARKUP
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
+# What str.strip removes, of which no character is written in more than three bytes.
+_SPACES = [character for character in map(chr, range(0x10000)) if character.isspace()]
+_ASCII_SPACES = "".join(filter(str.isascii, _SPACES))
+_SPACES_OF_BYTES = {
+    size: np.array([int.from_bytes(spelled, "big") for spelled in map(str.encode, _SPACES) if len(spelled) == size])
+    for size in (1, 2, 3)
+}
+
 
 class Described(NamedTuple):
     """Hold the features of the rows that the template describes (feature_table.SCHEMA), and which rows these are: bool[rows]."""
@@ -92,11 +100,11 @@ class ColumnTokenizer:
         return Described(made if described.all() else made.filter(pa.array(described)), described)
 
     def _plain(self, table: pa.Table) -> np.ndarray:
-        """Return which rows have a visible input, a visible target and an id, bool[rows]: perhaps not all of those."""
+        """Return which rows have an input and a target that are not blank, and an id, bool[rows]: perhaps not all of those."""
         plain = np.logical_or.reduce([_visible(table[name].combine_chunks()) for name in self.template.inputs])
         for column in (part for field in self.template.fields for part in field if isinstance(part, Column)):
-            if column.stripped:  # without spaces: other white space at the ends is for rows
-                plain &= _visible(_text(column, table), both=True)
+            if column.stripped:  # of white space in ASCII: other white space at the ends is for rows
+                plain &= np.logical_and(*_visible_ends(_text(column, table)))
         if self.template.target and not self.template.words:
             plain &= _visible(_filled(self.template.target, table))
         if self.template.id:
@@ -126,22 +134,41 @@ def _filled(field: Field, table: pa.Table) -> pa.LargeStringArray:
 
 
 def _text(column: Column, table: pa.Table) -> pa.LargeStringArray:
-    """Return the text of a column in each row, without spaces at the ends where it is stripped."""
+    """Return the text of a column in each row, without white space in ASCII at the ends where it is stripped."""
     texts = table[column.name].combine_chunks()
-    return pc.ascii_trim(texts, characters=" ") if column.stripped else texts
+    return pc.ascii_trim(texts, characters=_ASCII_SPACES) if column.stripped else texts
 
 
-def _visible(texts: pa.LargeStringArray, *, both: bool = False) -> np.ndarray:
-    """Return which texts begin or end (or `both`) with a visible ASCII character, bool[rows]: they are blank to nobody."""
+def _visible(texts: pa.LargeStringArray) -> np.ndarray:
+    """Return which texts are not blank, bool[rows]: perhaps not all of those."""
+    visible = np.logical_or(*_visible_ends(texts))
+    others = np.flatnonzero(~visible)
+    if len(others):
+        trimmed = pc.ascii_trim(texts.take(pa.array(others)), characters=_ASCII_SPACES)
+        visible[others] = np.logical_or(*_visible_ends(trimmed))
+    return visible
+
+
+def _visible_ends(texts: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which texts begin, and which end, with a character that str.strip leaves there: each bool[rows]."""
     _, offsets, data = texts.buffers()
     edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    if not len(texts) or edges[0] == edges[-1]:
-        return np.zeros(len(texts), bool)
-    characters = np.frombuffer(data, np.uint8)
-    first = characters[np.minimum(edges[:-1], len(characters) - 1)]
-    last = characters[np.maximum(edges[1:] - 1, 0)]
-    begins, ends = ((edge > 0x20) & (edge < 0x7F) for edge in (first, last))
-    return (begins & ends if both else begins | ends) & (edges[:-1] < edges[1:])
+    begins, ends = edges[:-1], edges[1:]
+    first, last = begins < ends, begins < ends
+    characters = np.frombuffer(data or b"\0", np.uint8)
+    for size, spaces in _SPACES_OF_BYTES.items():
+        holds = ends - begins >= size
+        first = first & ~(holds & np.isin(_numbers(characters, begins, size), spaces))
+        last = last & ~(holds & np.isin(_numbers(characters, ends - size, size), spaces))
+    return first, last
+
+
+def _numbers(characters: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """Return the `size` bytes at each place as one number; of places outside of the bytes, some number."""
+    numbers = np.zeros(len(places), np.int64)
+    for place in range(size):
+        numbers = numbers << 8 | characters[np.clip(places + place, 0, len(characters) - 1)]
+    return numbers
 
 
 def _markup(fields: list[pa.LargeStringArray]) -> np.ndarray:

@@ -11,6 +11,11 @@ import numpy as np
 
 from t5prep.reading import csv_rows
 
+try:
+    from t5prep.reading._native import csv_rows as _by_quotes_in_c
+except ImportError:  # no compiler: numpy does it
+    _by_quotes_in_c = None  # type: ignore[assignment]
+
 _END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -35,7 +40,7 @@ def count(data: bytes) -> int:
 def of_buffer(buffer: bytes, *, quoted: bool, final: bool) -> Ends:
     """Return the whole rows at the beginning of a buffer. `final`: nothing follows, so the last row is whole."""
     if quoted and b'"' in buffer:
-        match = _by_quotes(buffer, final=final)
+        match = _by_quotes_in_c(buffer, final) if _by_quotes_in_c else _by_quotes(buffer, final=final)
         return Ends(*match, True) if match is not None else Ends(*csv_rows.ends(buffer, final=final), False)
     if final:
         return Ends(len(buffer), count(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted)
@@ -45,9 +50,9 @@ def of_buffer(buffer: bytes, *, quoted: bool, final: bool) -> Ends:
 
 def of_first(buffer: bytes, *, quoted: bool, final: bool) -> int:
     """Return where the first row of a buffer ends; 0 where more bytes are needed to know it."""
-    if quoted and b'"' in buffer:
-        return csv_rows.ends(buffer, final=final, most=1)[0]
     match = _END.search(buffer)
+    if quoted and b'"' in buffer[: match.start() if match else None]:
+        return csv_rows.ends(buffer, final=final, most=1)[0]
     if match and (final or match.end() < len(buffer) or match[0] != b"\r"):
         return match.end()
     return len(buffer) if final else 0

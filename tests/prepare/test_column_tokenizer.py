@@ -35,6 +35,10 @@ ODD = [
     "a\u00a0",
     "</s>",
     "<extra_id_0>",
+    "\t a\u3000",
+    "\u2028\u205f \n",
+    "\u1680“a”\u2003",
+    "\n漢字 ",
     "x " * 900,
 ]
 TASKS = {
@@ -156,6 +160,8 @@ def test_most_rows_are_made_by_columns(tmp_path: Path, monkeypatch: pytest.Monke
     settings = Settings("text2text", TASKS["text2text"], input_length=64, target_length=4, splits=None)
     made = [{"Id": str(i), "Title": f"title {i}", "Body": f"body {i}"} for i in range(500)]
     made[7]["Title"] = " "
+    for one in made[20:60]:  # in any script, with white space around it
+        one["Body"] = "\n漢字 \u3000"
     tokenize = tokenizer_of(settings)
     for kind in ("csv", "jsonl", "parquet"):
         file = written(tmp_path, kind, [*made, *made[-3:]] if kind == "jsonl" else made)

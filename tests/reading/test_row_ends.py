@@ -1,5 +1,6 @@
 """Every row of a file is read, and ends where Python's csv module has it end, whatever the blocks."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,18 @@ def test_rows_that_were_counted_and_not_read_are_an_error(tmp_path: Path, monkey
     monkeypatch.setattr(row_ends, "count", lambda data: true_count(data) + 1)
     with pytest.raises(BalanceError, match=r"rows.csv: 3 rows from row 1 on were counted, and 2 were read"):
         rows_of(tmp_path / "rows.csv", size=1 << 20)
+
+
+def test_c_and_numpy_find_the_same_ends() -> None:
+    native = pytest.importorskip("t5prep.reading._native", reason="the readers in C are not installed")
+    chooser, regular = random.Random(0), 0
+    for _ in range(10_000):
+        parts = chooser.choices(
+            ["a", ",", '"', "\n", "\r", "\r\n", '"a"', '""', ',"x,\ny",', '"a""b"'], k=chooser.randint(1, 9)
+        )
+        data = "".join(parts).encode()
+        for final in (False, True):
+            ends = row_ends._by_quotes(data, final=final)
+            assert native.csv_rows(data, final) == ends, (data, final)
+            regular += ends is not None
+    assert regular > 5000
