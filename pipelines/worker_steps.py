@@ -93,7 +93,7 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
     staging.bring_filter_files(job)
     if work.kept:
         filters = Chain(settings.filter)
-        code = code_digest.of_task(staging.definition(job).code, *filters.modules)
+        code = code_digest.kept_of_task(Path(work.kept), staging.definition(job).code, *filters.modules)
         code += "".join([*filters.files().values(), *(leaks.digests().values() if leaks else ())])
         code += job.digest if earlier else ""
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)

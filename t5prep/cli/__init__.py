@@ -27,6 +27,8 @@ COMMANDS = (
 
 # Python collects garbage once more at its end, a third of a second with Beam's modules; freezing skips that.
 atexit.register(gc.freeze)
+# And after every 700 objects, all of which stay while modules are imported.
+gc.set_threshold(50_000)
 
 
 class _Commands(click.Group):

@@ -1,5 +1,7 @@
 """The digest of code: another one for code that does something else, the same for code that reads otherwise."""
 
+from pathlib import Path
+
 import pytest
 
 from t5prep.prepare import code_digest
@@ -72,3 +74,16 @@ def test_the_code_that_makes_tokens_of_rows_is_all_in_it() -> None:
 def test_every_task_has_a_digest_of_its_own() -> None:
     digests = {code_digest.of_task(registry.get(name).code) for name in registry.names()}
     assert len(digests) == len(registry.names())
+
+
+def test_a_kept_digest_is_the_same_and_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = registry.get("sst2").code
+    made = code_digest.kept_of_task(tmp_path, code)
+    assert made == code_digest.of_task(code)
+    monkeypatch.setattr(code_digest, "of_task", lambda *code: "made again")
+    assert code_digest.kept_of_task(tmp_path, code) == made
+    assert code_digest.kept_of_task(tmp_path, code + b"#") == "made again"
+    assert code_digest.kept_of_task(tmp_path, code, "t5prep.tasks.html") == "made again"
+    (file,) = [path for path in (tmp_path / "code").iterdir() if path.read_text() == made]
+    file.write_text("")  # by a power cut
+    assert code_digest.kept_of_task(tmp_path, code) == "made again"
