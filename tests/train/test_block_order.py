@@ -51,9 +51,17 @@ def test_little_is_read_before_the_first_batch(global_batch, records):
     every = block_index.spacing(records)
     laid = block_order.table(global_batch, records=records, every=every)
     assert laid.lanes * laid.width == global_batch
-    # Two windows, because the second one is read while the first batch is made, and a block begun for each lane.
-    most = 2 * laid.lanes * laid.lane_rows + laid.lanes * every
+    # Two windows, because the second one is read while the first batch is made, and the rest of a block for each lane.
+    most = 2 * laid.lanes * laid.lane_rows + laid.lanes * (every - 1)
     assert most <= max(0.05 * records, 2.5 * global_batch + every)
+
+
+@pytest.mark.parametrize("records", [30_000, 65_536, 131_072, 200_000, 262_144, 1_000_000])
+@pytest.mark.parametrize("global_batch", [8, 97, 128])
+def test_records_of_a_block_do_not_meet(global_batch, records):
+    """A batch of up to 128 rows has one row of each lane, and each lane reads other blocks."""
+    laid = block_order.table(global_batch, records=records, every=block_index.spacing(records))
+    assert (laid.lanes, laid.width) == (global_batch, 1)
 
 
 def test_places_and_company_are_those_of_a_full_shuffle():
@@ -77,6 +85,10 @@ def test_places_and_company_are_those_of_a_full_shuffle():
     counts = (meeting[:, :, None] == np.arange(shards)).sum(axis=1)
     often = (counts * (counts - 1)).sum() / len(meeting) / (batch * (batch - 1))
     assert 0.95 < often / (2499 / 39_999) < 1.1
+    blocks_met = np.sort(
+        np.searchsorted(np.cumsum(sizes), read[: records // batch * batch], side="right").reshape(-1, batch)
+    )
+    assert (np.diff(blocks_met, axis=1) == 0).mean() < 2 * 7 * (batch - 1) / records  # about 14 times as often, before
 
 
 PINNED = ["10 31 41 60", "11 20 00 50", "30 40 01 51", "10 51 30 00"]

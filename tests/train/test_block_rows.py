@@ -29,6 +29,7 @@ def data(tmp_path_factory):
 def long_windows(monkeypatch):
     """Of a hundred records, windows would be a batch each."""
     monkeypatch.setattr("t5prep.train.data.block_order._PART", 3)
+    monkeypatch.setattr("t5prep.train.data.block_order._FIRST_READ", 1)
 
 
 def ids(batches, steps):

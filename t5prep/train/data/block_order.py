@@ -15,8 +15,11 @@ from t5prep.train.data.order import Deal, Table
 
 # Many lanes keep the records of one block out of the same batch; a lane costs one block in memory.
 MAX_LANES = 128
-# Before the first batch, one block is read for each lane and one window: each at most this part of the records.
+# A window has at most this part of the records.
 _PART = 64
+# Before the first batch are read: a window, perhaps the next one, and the rest of the block that each lane has begun. All
+# together have at most this part of the records, of which the begun blocks have at most their own.
+_FIRST_READ, _OF_BLOCKS = 1 / 20, 1 / 32
 
 # The purpose of a hash, beside those of `order`.
 _BLOCKS = 4
@@ -28,13 +31,18 @@ def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Tab
     A lane has at least `least` rows in a window.
 
     >>> table(128, records=40_000, every=8)
-    Table(lanes=64, width=2, steps=4)
+    Table(lanes=128, width=1, steps=4)
     >>> table(128, records=10_000_000, every=64)
     Table(lanes=128, width=1, steps=64)
     """
     rows = max(min(order.WINDOW, records // _PART), least)
-    most = max(1, min(MAX_LANES, rows // max(every, least), global_batch))
-    lanes = next(n for n in range(most, 0, -1) if global_batch % n == 0)
+    most = max(1, rows // max(every, least))
+    if least == 1:
+        room = min(records * _OF_BLOCKS, records * _FIRST_READ - 2 * global_batch)
+        most = max(most, int(room // max(every - 1, 1)))
+    lanes = next(n for n in range(min(most, MAX_LANES, global_batch), 0, -1) if global_batch % n == 0)
+    if least == 1:
+        rows = min(rows, int(records * _FIRST_READ - lanes * (every - 1)) // 2)
     return Table(lanes, global_batch // lanes, max(1, -(-least * lanes // global_batch), rows // global_batch))
 
 
