@@ -17,9 +17,9 @@ from t5prep.train.data.order import Deal, Table
 MAX_LANES = 128
 # A window has at most this part of the records.
 _PART = 64
-# Before the first batch are read: a window, perhaps the next one, and the rest of the block that each lane has begun. All
-# together have at most this part of the records, of which the begun blocks have at most their own.
-_FIRST_READ, _OF_BLOCKS = 1 / 20, 1 / 32
+# While the first batch is made, up to so many windows are read, and the rest of the block that each lane has begun. All
+# together have at most this part of the records, and the begun blocks at most that one.
+_WINDOWS, _FIRST_READ, _OF_BLOCKS = 3, 1 / 20, 1 / 32
 
 # The purpose of a hash, beside those of `order`.
 _BLOCKS = 4
@@ -31,18 +31,18 @@ def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Tab
     A lane has at least `least` rows in a window.
 
     >>> table(128, records=40_000, every=8)
-    Table(lanes=128, width=1, steps=4)
+    Table(lanes=128, width=1, steps=2)
     >>> table(128, records=10_000_000, every=64)
     Table(lanes=128, width=1, steps=64)
     """
     rows = max(min(order.WINDOW, records // _PART), least)
     most = max(1, rows // max(every, least))
     if least == 1:
-        room = min(records * _OF_BLOCKS, records * _FIRST_READ - 2 * global_batch)
+        room = min(records * _OF_BLOCKS, records * _FIRST_READ - _WINDOWS * global_batch)
         most = max(most, int(room // max(every - 1, 1)))
     lanes = next(n for n in range(min(most, MAX_LANES, global_batch), 0, -1) if global_batch % n == 0)
     if least == 1:
-        rows = min(rows, int(records * _FIRST_READ - lanes * (every - 1)) // 2)
+        rows = min(rows, int(records * _FIRST_READ - lanes * (every - 1)) // _WINDOWS)
     return Table(lanes, global_batch // lanes, max(1, -(-least * lanes // global_batch), rows // global_batch))
 
 
