@@ -38,7 +38,8 @@ class BlockReader:
         for blocks, records in zip(counts, opened.counts, strict=True):
             blocks[-1] = records - every * (len(blocks) - 1)
         self.sizes = np.concatenate(counts)
-        self._kept: dict[int, np.ndarray] = {}  # the records of each block
+        # The blocks of the last call, in rising order, and their records, one block after the other.
+        self._kept_blocks, self._kept = np.zeros(0, np.int64), np.zeros(0, object)
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.data) else None
 
     def __del__(self) -> None:
@@ -51,18 +52,19 @@ class BlockReader:
         Raises DatasetError where a shard is not what it was when it was prepared.
         """
         wanted, inverse = np.unique(blocks, return_inverse=True)
-        numbers = wanted.tolist()
-        new = np.array([number for number in numbers if number not in self._kept], np.int64)
-        cuts = np.cumsum(self.sizes[new])[:-1]
-        read = dict(zip(new.tolist(), np.split(self._read(new), cuts), strict=True)) if len(new) else {}
-        self._kept = {number: read[number] if number in read else self._kept[number] for number in numbers}
-        # Block by block: all kept records are far more than those of one call.
-        flat, spots = inverse.reshape(-1), places.reshape(-1)
-        by_block = np.split(np.argsort(flat, kind="stable"), np.cumsum(np.bincount(flat, minlength=len(numbers)))[:-1])
-        found = np.empty(len(flat), object)
-        for own, at in zip(self._kept.values(), by_block, strict=True):
-            found[at] = own[spots[at]]
-        return found.reshape(blocks.shape)
+        sizes = self.sizes[wanted]
+        begins = np.cumsum(sizes) - sizes
+        kept = np.searchsorted(self._kept_blocks, wanted)
+        old = kept < len(self._kept_blocks)
+        old[old] = self._kept_blocks[kept[old]] == wanted[old]
+        read = np.empty(int(sizes.sum()), object)
+        kept_sizes = self.sizes[self._kept_blocks]
+        kept_begins = np.cumsum(kept_sizes) - kept_sizes
+        read[_ranges(begins[old], sizes[old])] = self._kept[_ranges(kept_begins[kept[old]], sizes[old])]
+        read[_ranges(begins[~old], sizes[~old])] = self._read(wanted[~old])
+        self._kept_blocks, self._kept = wanted, read
+        found: np.ndarray = read[begins[inverse].reshape(blocks.shape) + places]
+        return found
 
     def _read(self, blocks: np.ndarray) -> np.ndarray:
         """Return the records of some blocks, one after the other."""
@@ -99,3 +101,9 @@ class BlockReader:
             if hasattr(os, "posix_fadvise"):  # else the system reads up to 128 kB at each place that is new to it
                 os.posix_fadvise(self._open[shard], 0, 0, os.POSIX_FADV_RANDOM)
         return self._open[shard]
+
+
+def _ranges(begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return all numbers of some ranges, one range after the other: int64[sum of sizes]."""
+    behind = np.cumsum(sizes)
+    return np.arange(behind[-1] if len(sizes) else 0) + np.repeat(begins - (behind - sizes), sizes)
