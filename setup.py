@@ -8,14 +8,17 @@ from setuptools import Extension, find_packages, setup
 HERE = Path(__file__).parent
 
 
-def in_c(folder: str) -> Extension:
-    """Return what is built of the C sources of a package. Without a compiler the install succeeds, and Python does the work."""
+def in_c(folder: str, *, contract: str = "off") -> Extension:
+    """Return what is built of the C sources of a package. Without a compiler the install succeeds, and Python does the work.
+
+    contract: "fast" where a product and a sum may be one instruction, which rounds once.
+    """
     native = Path(folder) / "native"
     return Extension(
         f"{folder.replace('/', '.')}._native",
         sources=sorted(str(path.relative_to(HERE)) for path in (HERE / native).glob("*.c")),
         depends=sorted(str(path.relative_to(HERE)) for path in (HERE / native).glob("*.h")),
-        extra_compile_args=["-std=c99", "-O3", "-ffp-contract=off"] if os.name == "posix" else [],
+        extra_compile_args=["-std=c99", "-O3", f"-ffp-contract={contract}"] if os.name == "posix" else [],
         libraries=["m"] if os.name == "posix" else [],
         py_limited_api=True,
         optional=True,
@@ -85,7 +88,10 @@ setup(
     ],
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
-    ext_modules=[in_c(f"t5prep/{folder}") for folder in ("prepare", "reading", "tokens")],
+    ext_modules=[
+        *(in_c(f"t5prep/{folder}") for folder in ("prepare", "reading", "tokens")),
+        in_c("t5prep/train", contract="fast"),
+    ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for each Python from 3.11 on
     package_data={
         "t5prep": [

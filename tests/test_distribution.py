@@ -57,7 +57,7 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
     wanted |= {"t5prep/py.typed", "t5prep/sources/sample/spiece.model", "t5prep/train/recipes/tiny.toml"}
     wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
     assert wanted - names == set()
-    for folder in ("prepare", "reading", "tokens"):
+    for folder in ("prepare", "reading", "tokens", "train"):
         assert [name for name in names if name.startswith(f"t5prep/{folder}/_native.")], "what is in C was not built"
     assert built[".whl"].name.split("-")[2:4] == ["cp311", "abi3"]  # for each Python from 3.11 on
     assert not [name for name in names if name.startswith(("tests", ".ci"))]

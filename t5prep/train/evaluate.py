@@ -22,16 +22,16 @@ from t5prep.train import random_draws, run
 from t5prep.train.class_names import ClassNames, logits_order
 from t5prep.train.data import eval_batches, opening
 from t5prep.train.data.read_errors import arrays
+from t5prep.train.generating import answers_on_rows
 from t5prep.train.loss import token_losses
 from t5prep.train.metrics import of_tokens, table
 from t5prep.train.metrics.classification import classification
 from t5prep.train.metrics.rouge import rouge
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import forward
-from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.token_mask import token_mask, with_mask
+from t5prep.train.model.token_mask import with_mask
 from t5prep.train.padding import Padding
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
@@ -125,8 +125,9 @@ class Evaluator:
         self._generation = dataclasses.replace(generation, max_length=longest)
         self._score = on_rows("score", score, shape=config, layout=layout, place=place)
         if isinstance(config, ModelConfig) and not config.classes:
-            search = functools.partial(_generate, config=config, dtype=dtype, options=self._generation, padding=padding)
-            self._generate = on_rows("generate", search, shape=config, layout=layout, place=place)
+            self._generate = answers_on_rows(
+                config, self._generation, layout=layout, dtype=dtype, place=place, padding=padding
+            )
 
     def __call__(self, weights: Mapping[str, Any], *, worst: int = 0) -> Evaluation:
         """Score every record with these weights on the devices. `worst`: how many of the wrong answers to keep."""
@@ -177,7 +178,7 @@ class Evaluator:
             questions["uniform"] = random_draws.uniform(
                 questions["input_ids"], self._generation, pad_id=self._tokenizer.pad_id
             )
-        return {**self._score(weights, batch), "answers": self._generate(weights, questions)["ids"]}
+        return {**self._score(weights, batch), "answers": self._generate(weights, questions)["ids"][:, 0]}
 
     def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a target, without its EOS and padding."""
@@ -215,20 +216,6 @@ def _score(
     losses, _ = token_losses(scores, batch["labels"])
     summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
     return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}
-
-
-def _generate(
-    weights: Mapping[str, tf.Tensor],
-    batch: Mapping[str, tf.Tensor],
-    *,
-    config: ModelConfig,
-    dtype: tf.DType,
-    options: Generation,
-    padding: Padding,
-) -> dict[str, tf.Tensor]:
-    asked = (batch["input_ids"], token_mask(batch, padding))
-    ids, _ = search(weights, config, *asked, options=options, uniform=batch.get("uniform"), dtype=dtype)
-    return {"ids": ids[:, 0]}
 
 
 class Loaded(NamedTuple):

@@ -1,7 +1,7 @@
 """Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,11 @@ import tensorflow as tf
 
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train import random_draws
+from t5prep.train.generating import answers_on_rows
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.forward import forward
-from t5prep.train.model.generate import search
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.run import Model, weight_bytes
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.rows import on_rows
@@ -41,12 +40,11 @@ class Device:
         self._weights = put_weights(opened.weights, opened.config, layout)
         dtype = dtype_of("auto", platform=layout.platform)
         self._pairs = bool(opened.config.classes)
-        answers: Callable[..., dict[str, tf.Tensor]]
         if isinstance(opened.config, EncoderConfig) or opened.config.classes:
-            answers = functools.partial(_classes, config=opened.config, options=generation, dtype=dtype)
+            classes = functools.partial(_classes, config=opened.config, options=generation, dtype=dtype)
+            self._answers = on_rows("generate", classes, shape=opened.config, layout=layout)
         else:
-            answers = functools.partial(_answers, config=opened.config, options=generation, dtype=dtype)
-        self._answers = on_rows("generate", answers, shape=opened.config, layout=layout)
+            self._answers = answers_on_rows(opened.config, generation, layout=layout, dtype=dtype)
 
     def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
@@ -79,23 +77,3 @@ def _classes(
     scores = tf.nn.log_softmax(forward(weights, config, batch, dtype=dtype)[:, 0])
     best = tf.math.top_k(scores, k=min(options.answers, len(config.classes)))
     return {"ids": best.indices[..., None], "scores": best.values}
-
-
-def _answers(
-    weights: Mapping[str, tf.Tensor],
-    batch: Mapping[str, tf.Tensor],
-    *,
-    config: ModelConfig,
-    options: Generation,
-    dtype: Any,
-) -> dict[str, tf.Tensor]:
-    ids, scores = search(
-        weights,
-        config,
-        batch["input_ids"],
-        batch["attention_mask"],
-        options=options,
-        uniform=batch.get("uniform"),
-        dtype=dtype,
-    )
-    return {"ids": ids, "scores": scores}

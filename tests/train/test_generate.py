@@ -15,15 +15,18 @@ import pytest
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import UsageError  # noqa: E402
+from t5prep.train.generating import answers_on_rows  # noqa: E402
 from t5prep.train.model.generate import generate, search  # noqa: E402
 from t5prep.train.model.generation import Generation  # noqa: E402
 from t5prep.train.model.next_token import FORBIDDEN, most_likely  # noqa: E402
 from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
 from t5prep.train.model.weights import random_weights, save_weights  # noqa: E402
+from t5prep.train.runtime.devices import open_layout  # noqa: E402
+from t5prep.train.runtime.state import put_weights  # noqa: E402
 
 FAMILIES = {
-    "t5": ModelConfig(vocab_size=40, d_model=16, d_kv=4, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=4),
+    "t5": ModelConfig(vocab_size=40, d_model=16, d_kv=16, d_ff=32, num_layers=2, num_decoder_layers=2, num_heads=4),
     "t5 1.1": ModelConfig(
         vocab_size=40,
         d_model=16,
@@ -116,16 +119,19 @@ def test_the_tokens_of_transformers(family: str, tmp_path: Path) -> None:
         for number, (ours, _) in enumerate(CASES):
             options = Generation(max_length=LENGTH, **ours)
             run = tf.function(functools.partial(search, options=options), jit_compile=True)
-            got, scores = (x.numpy() for x in run(weights, config, tf.constant(ids), tf.constant(mask)))
-            wanted = expected[f"ids{number}"]
-            got = got.reshape(-1, LENGTH)
-            # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
-            ended = np.cumsum(wanted == config.eos_token_id, axis=1) - (wanted == config.eos_token_id) > 0
-            assert got[:, : wanted.shape[1]].tolist() == np.where(ended, 0, wanted).tolist(), ours
-            assert not got[:, wanted.shape[1] :].any()
-            if f"scores{number}" in expected:
-                assert scores.reshape(-1) == pytest.approx(expected[f"scores{number}"], rel=1e-4)
-            lengths |= set((got != 0).sum(axis=1))
+            layout = open_layout()
+            own = answers_on_rows(config, options, layout=layout, dtype=tf.float32, place=str(tmp_path / "programs"))
+            answer = own(put_weights(weights, config, layout), {"input_ids": ids, "attention_mask": mask})
+            for got, scores in (run(weights, config, ids, mask), (answer["ids"], answer["scores"])):
+                got, scores = np.asarray(got).reshape(-1, LENGTH), np.asarray(scores)
+                wanted = expected[f"ids{number}"]
+                # Behind the first EOS transformers' beam search writes more of them: it takes a pad id of 0 for none.
+                ended = np.cumsum(wanted == config.eos_token_id, axis=1) - (wanted == config.eos_token_id) > 0
+                assert got[:, : wanted.shape[1]].tolist() == np.where(ended, 0, wanted).tolist(), ours
+                assert not got[:, wanted.shape[1] :].any()
+                if f"scores{number}" in expected:
+                    assert scores.reshape(-1) == pytest.approx(expected[f"scores{number}"], rel=1e-4)
+                lengths |= set((got != 0).sum(axis=1))
     assert len(lengths) > 1  # or the end of a sequence was never tested
 
 

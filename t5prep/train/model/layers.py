@@ -1,7 +1,7 @@
 """Compute the parts of a layer besides attention: normalisation, dropout, feed-forward."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -103,17 +103,22 @@ class Dropout:
         return masked(x, self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site))
 
 
-def feed_forward(x: tf.Tensor, wi: Sequence[tf.Tensor], wo: tf.Tensor, *, mask: tf.Tensor | None = None) -> tf.Tensor:
+def feed_forward(
+    x: tf.Tensor,
+    wi: Sequence[Any],
+    wo: Any,
+    *,
+    mask: tf.Tensor | None = None,
+    times: Callable[[tf.Tensor, Any], tf.Tensor] = tf.matmul,
+) -> tf.Tensor:
     """Return relu(x wi) wo, or with two matrices gelu(x wi_0) * (x wi_1) wo, GELU by its tanh form (Shazeer 2020).
 
     x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model]; mask: of dropout, by which the
-    hidden values are multiplied.
+    hidden values are multiplied; times: the product of x and a matrix.
     """
-    if len(wi) == 2:
-        hidden = tf.nn.gelu(tf.matmul(x, wi[0]), approximate=True) * tf.matmul(x, wi[1])
-    else:
-        hidden = tf.nn.relu(tf.matmul(x, wi[0]))
-    return tf.matmul(masked(hidden, mask), wo)
+    first = times(x, wi[0])
+    hidden = tf.nn.gelu(first, approximate=True) * times(x, wi[1]) if len(wi) == 2 else tf.nn.relu(first)
+    return times(masked(hidden, mask), wo)
 
 
 def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:

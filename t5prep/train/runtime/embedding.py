@@ -20,6 +20,8 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo
 from jaxlib._jax.mlir import hlo_to_stablehlo
 
+from t5prep.train.runtime.typed_calls import with_typed_calls
+
 Arrays = Sequence[Any]
 
 _COPY = re.compile(r"= mhlo\.copy (%\S+) : (tensor<\S+>)")
@@ -45,7 +47,7 @@ def embed(module: bytes, *, platform: str) -> Callable[..., list[Any]]:
     """
     with make_ir_context():
         text = ir.Module.parse(hlo_to_stablehlo(module)).operation.get_asm(enable_debug_info=True)
-        text = for_tpu(text) if platform == "tpu" else without_copies(text)
+        text = for_tpu(text) if platform == "tpu" else with_typed_calls(without_copies(text))
         parsed = ir.Module.parse(text)
         (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
         inputs, outputs = _shapes(main.type.inputs), _shapes(main.type.results)
