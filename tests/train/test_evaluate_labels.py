@@ -30,6 +30,16 @@ def echo(*_: Any, **__: Any) -> Any:
     return answered
 
 
+def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    """Let a fake like `echo` score rows and search answers."""
+
+    def search(*_: Any, **__: Any) -> Any:
+        return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}
+
+    monkeypatch.setattr(evaluate, "on_rows", fake)
+    monkeypatch.setattr(evaluate, "answers_on_rows", search)
+
+
 def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filled up, a batch of a hundred billion rows would end the process."""
     rows = [{"q": f"question {i}", "a": "yes"} for i in range(5)]
@@ -42,7 +52,7 @@ def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.M
     def counted(*_: Any, **__: Any) -> Any:
         return lambda weights, batch: (sizes.append(len(batch["input_ids"])), echo()(weights, batch))[1]
 
-    monkeypatch.setattr(evaluate, "on_rows", counted)
+    no_model(monkeypatch, counted)
     score = evaluate.Evaluator(
         TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation",
         batch=10**11, tokenizer=WORDS, dtype=tf.float32,
@@ -62,7 +72,7 @@ def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab
         options={"inputs_column": "q", "targets_column": "a"},
         splits={"validation": 1.0}, input_length=16, target_length=16,
     )  # fmt: skip
-    monkeypatch.setattr(evaluate, "on_rows", echo)
+    no_model(monkeypatch, echo)
     score = evaluate.Evaluator(
         TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
         tokenizer=WORDS, dtype=tf.float32,
@@ -93,7 +103,7 @@ def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
 
         return answered
 
-    monkeypatch.setattr(evaluate, "on_rows", seen)
+    no_model(monkeypatch, seen)
     for size in (2, 4):
         score = evaluate.Evaluator(
             TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,

@@ -31,6 +31,16 @@ def echo(*_: Any, **__: Any) -> Any:
     return answered
 
 
+def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    """Let a fake like `echo` score rows and search answers."""
+
+    def search(*_: Any, **__: Any) -> Any:
+        return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}
+
+    monkeypatch.setattr(evaluate, "on_rows", fake)
+    monkeypatch.setattr(evaluate, "answers_on_rows", search)
+
+
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
     ids = [*WORDS.encode("why"), WORDS.sentinel(newlines.NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
     assert predict.answer(ids, WORDS, keep_newlines=True) == "why\nso"
@@ -49,7 +59,7 @@ def test_lines_come_back_in_scores_and_predictions(
         splits={"validation": 1.0}, input_length=16, target_length=8,
     )  # fmt: skip
     newline = "\n" if keep_newlines else " "
-    monkeypatch.setattr(evaluate, "on_rows", echo)
+    no_model(monkeypatch, echo)
     monkeypatch.setattr(evaluate, "put_weights", lambda *_: {})
     score = evaluate.Evaluator(
         TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
