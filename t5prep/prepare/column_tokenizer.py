@@ -16,8 +16,8 @@ from t5prep.tokens.encoder import MARKUP
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
-# What str.strip removes, of which no character is written in more than three bytes.
-_SPACES = [character for character in map(chr, range(0x10000)) if character.isspace()]
+# What str.strip removes: the last of it is the ideographic space.
+_SPACES = [character for character in map(chr, range(0x3001)) if character.isspace()]
 _ASCII_SPACES = "".join(filter(str.isascii, _SPACES))
 _SPACES_OF_BYTES = {
     size: np.array([int.from_bytes(spelled, "big") for spelled in map(str.encode, _SPACES) if len(spelled) == size])

@@ -81,7 +81,7 @@ class PackedRows:
     pad_id: int
 
     def __call__(self, ranges: Iterable[Range]) -> Iterator[Built]:
-        """Yield each range as fewer records."""
+        """Yield each range as fewer records, in parts; all that a range counts comes with the first of them."""
         room = self.settings.input_length, self.settings.target_length
         write = record_writer.PackedWriter(self.settings, pad_id=self.pad_id)
         for entries, data in ranges:
@@ -92,8 +92,9 @@ class PackedRows:
             parsed = _Parsed(entries, data)
             counts = record_counts.count(entries, labels=parsed.labels(), marked=self.marked, name=parsed.id)
             counts = dataclasses.replace(counts, records=len(filled[0]), joint=record_counts.joint(*filled))
-            written = write(bare, rows)
-            yield Built(written.data, written.sizes, counts)
+            for written in write.parts(bare, rows):
+                yield Built(written.data, written.sizes, counts)
+                counts = record_counts.Counts()
 
 
 @dataclasses.dataclass(frozen=True)

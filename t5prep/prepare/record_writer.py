@@ -1,5 +1,6 @@
 """Write features as framed tf.train.Example records: padded to fixed lengths, ragged, or several examples in one."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ try:
 except ImportError:  # no compiler
     write_packed = write_records = None  # type: ignore[assignment]
 
+# Rows that are packed and written at a time: some megabytes.
+ROWS_A_PART = 1024
 # Ids of several rows, int32[total], and where each row's begin, int64[rows + 1].
 Lists = tuple[np.ndarray, np.ndarray]
 
@@ -163,29 +166,33 @@ class PackedWriter:
         self._room = settings.input_length, settings.target_length
         self._pads = pad_id, tfrecord.IGNORED_LABEL
 
-    def __call__(self, examples: Bare, rows: np.ndarray) -> Records:
-        """Return framed records; `rows`, int64[examples], are the rows that examples stand in (packing.first_fit).
+    def parts(self, examples: Bare, rows: np.ndarray) -> Iterator[Records]:
+        """Yield framed records, at most ROWS_A_PART at a time, so that one part's memory serves the next.
 
-        A row's `id` holds those of its examples, in the order of its segments.
+        `rows`, int64[examples], are the rows that examples stand in (packing.first_fit). A row's `id` holds those of its
+        examples, in the order of its segments.
         """
         order = np.argsort(rows, kind="stable")
-        edges = np.searchsorted(rows[order], np.arange(int(rows.max(initial=-1)) + 2))
+        count = int(rows.max(initial=-1)) + 1
+        edges = np.searchsorted(rows[order], np.arange(count + 1))
         if write_packed is None:
-            return Records.of(self._write(examples, order, edges))
+            yield Records.of(self._write(examples, order, edges))
+            return
         names, inputs, labels = examples
-        data, sizes = write_packed(
-            names.data,
-            names.starts,
-            np.ascontiguousarray(inputs.ids, np.int32),
-            np.ascontiguousarray(inputs.starts, np.int64),
-            np.ascontiguousarray(labels.ids, np.int32),
-            np.ascontiguousarray(labels.starts, np.int64),
-            np.ascontiguousarray(order, np.int64),
-            np.ascontiguousarray(edges, np.int64),
-            self._room,
-            self._pads,
-        )
-        return Records(data, np.frombuffer(sizes, np.uint32))
+        for first in range(0, max(count, 1), ROWS_A_PART):
+            data, sizes = write_packed(
+                names.data,
+                names.starts,
+                np.ascontiguousarray(inputs.ids, np.int32),
+                np.ascontiguousarray(inputs.starts, np.int64),
+                np.ascontiguousarray(labels.ids, np.int32),
+                np.ascontiguousarray(labels.starts, np.int64),
+                np.ascontiguousarray(order, np.int64),
+                np.ascontiguousarray(edges[first : first + ROWS_A_PART + 1], np.int64),
+                self._room,
+                self._pads,
+            )
+            yield Records(data, np.frombuffer(sizes, np.uint32))
 
     def _write(self, examples: Bare, order: np.ndarray, edges: np.ndarray) -> list[bytes]:
         pairs = list(zip(examples.inputs.apart(), examples.labels.apart(), strict=True))

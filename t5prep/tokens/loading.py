@@ -1,6 +1,7 @@
 """Find a tokenizer by the name that the user gives: `sample:`, a file, a directory, a Hub name."""
 
 import difflib
+import functools
 import json
 from pathlib import Path
 
@@ -37,9 +38,10 @@ def load(name: str) -> Tokenizer:
         content = path.read_bytes()
     except OSError as error:
         raise TokenizerError(f"{path} cannot be read ({error.strerror}).") from error
-    return Tokenizer(unigram_json.convert(content, name=name) if path.suffix == ".json" else content, name=name)
+    return of_content(unigram_json.convert(content, name=name) if path.suffix == ".json" else content, name=name)
 
 
+@functools.lru_cache(maxsize=1)  # a run reads again what it has staged for its workers
 def of_content(content: bytes, *, name: str) -> Tokenizer:
     """Return the tokenizer of `Tokenizer.model`, as a run or a worker keeps it. Raises TokenizerError."""
     return (EncoderTokenizer if content.startswith(b"{") else Tokenizer)(content, name=name)

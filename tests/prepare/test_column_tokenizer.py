@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from fuzzed_texts import fuzzed
 
 from t5prep.dataset.settings import Settings
+from t5prep.prepare import column_tokenizer
 from t5prep.prepare.block_tokenizer import BlockTokenizer
 from t5prep.reading import blocks, formats
 from t5prep.sources import RawFile
@@ -148,6 +150,10 @@ def test_columns_are_what_rows_are(tmp_path: Path, task: str, kind: str, policy:
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.schema == theirs.schema
         assert ours.to_pylist() == theirs.to_pylist()
+
+
+def test_all_white_space_of_python_is_known() -> None:
+    assert [one for one in map(chr, range(sys.maxunicode + 1)) if one.isspace()] == column_tokenizer._SPACES
 
 
 def test_most_rows_are_made_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,21 +15,57 @@ static const Names LABELS = {"labels", "label_positions", "label_segment_ids"};
 
 enum { IDS, POSITIONS, SEGMENTS };
 
-/* Write one feature of a row: ids, positions or segment ids of a side, over the length of a row. `scratch` has room for them. */
-static uint8_t *put_side(uint8_t *at, const char *name, const Packing *packing, const Lists *side, size_t row, int kind, uint8_t *scratch) {
-  uint8_t *value = scratch;
+/* What all rows share: room for one feature, and the varints of 0, 1, 2, ..., one after the other, with the end of each. */
+typedef struct {
+  uint8_t *feature, *positions;
+  size_t *position_ends;
+} Scratch;
+
+static void free_scratch(Scratch *scratch) {
+  free(scratch->feature);
+  free(scratch->positions);
+  free(scratch->position_ends);
+}
+
+static int make_scratch(Scratch *scratch, size_t length) {
+  scratch->feature = malloc(LONGEST_VARINT * length + 1);
+  scratch->positions = malloc(LONGEST_VARINT * length + 1);
+  scratch->position_ends = malloc((length + 1) * sizeof *scratch->position_ends);
+  if (!scratch->feature || !scratch->positions || !scratch->position_ends) return NO_MEMORY;
+  uint8_t *at = scratch->positions;
+  for (size_t i = 0; i <= length; i++) {
+    scratch->position_ends[i] = (size_t)(at - scratch->positions);
+    if (i < length) at = put_varint(at, i);
+  }
+  return OK;
+}
+
+static uint8_t *put_again(uint8_t *at, uint64_t value, int64_t count) {
+  if (value <= 0x7f) {
+    memset(at, (int)value, (size_t)count);
+    return at + count;
+  }
+  while (count-- > 0) at = put_varint(at, value);
+  return at;
+}
+
+/* Write one feature of a row: ids, positions or segment ids of a side, over the length of a row. */
+static uint8_t *put_side(uint8_t *at, const char *name, const Packing *packing, const Lists *side, size_t row, int kind, const Scratch *scratch) {
+  uint8_t *value = scratch->feature;
   int64_t missing = side->length;
   uint64_t segment = 0;
   for (int64_t i = packing->row_starts[row]; i < packing->row_starts[row + 1]; i++) {
-    const int64_t *starts = side->starts + packing->batch.order[i];
+    const int64_t *starts = side->starts + packing->batch.order[i], tokens = starts[1] - starts[0];
     segment++;
-    missing -= starts[1] - starts[0];
-    for (int64_t token = starts[0]; token < starts[1]; token++)
-      value = put_varint(value, kind == IDS ? (uint32_t)side->values[token] : kind == POSITIONS ? (uint64_t)(token - starts[0]) : segment);
+    missing -= tokens;
+    if (kind == POSITIONS) value = put_bytes(value, scratch->positions, scratch->position_ends[tokens]);
+    else if (kind == SEGMENTS) value = put_again(value, segment, tokens);
+    else
+      for (int64_t token = starts[0]; token < starts[1]; token++) value = put_varint(value, (uint32_t)side->values[token]);
   }
-  while (missing-- > 0) value = put_varint(value, kind == IDS ? (uint64_t)side->pad : 0);
-  at = put_head(at, name, NUMBERS, (uint64_t)(value - scratch));
-  return put_bytes(at, scratch, (size_t)(value - scratch));
+  value = put_again(value, kind == IDS ? (uint64_t)side->pad : 0, missing);
+  at = put_head(at, name, NUMBERS, (uint64_t)(value - scratch->feature));
+  return put_bytes(at, scratch->feature, (size_t)(value - scratch->feature));
 }
 
 static uint64_t id_size(const Packing *packing, int64_t i) {
@@ -61,7 +97,7 @@ static int valid(const Packing *packing, size_t row, uint64_t *ids) {
   return 1;
 }
 
-static int write_row(const Packing *packing, size_t row, uint8_t *scratch, Buffer *out, uint32_t *size) {
+static int write_row(const Packing *packing, size_t row, const Scratch *scratch, Buffer *out, uint32_t *size) {
   const Batch *batch = &packing->batch;
   uint64_t ids;
   if (!valid(packing, row, &ids)) return BAD_OFFSETS;
@@ -85,10 +121,10 @@ static int write_row(const Packing *packing, size_t row, uint8_t *scratch, Buffe
 
 int pack_write(const Packing *packing, Buffer *out, uint32_t *sizes) {
   int64_t inputs = packing->batch.inputs.length, labels = packing->batch.labels.length;
-  uint8_t *scratch = malloc(LONGEST_VARINT * (size_t)(inputs > labels ? inputs : labels) + 1);
-  int status = scratch ? OK : NO_MEMORY;
-  for (size_t row = 0; row < packing->rows && status == OK; row++) status = write_row(packing, row, scratch, out, &sizes[row]);
-  free(scratch);
+  Scratch scratch;
+  int status = make_scratch(&scratch, (size_t)(inputs > labels ? inputs : labels));
+  for (size_t row = 0; row < packing->rows && status == OK; row++) status = write_row(packing, row, &scratch, out, &sizes[row]);
+  free_scratch(&scratch);
   return status;
 }
 

@@ -9,12 +9,6 @@
 #define FRAME_HEAD 12
 #define FRAME_TAIL 4
 
-uint8_t *put_varint(uint8_t *at, uint64_t value) {
-  for (; value > 0x7f; value >>= 7) *at++ = (uint8_t)(value | 0x80);
-  *at++ = (uint8_t)value;
-  return at;
-}
-
 size_t varint_size(uint64_t value) {
   size_t size = 1;
   for (; value > 0x7f; value >>= 7) size++;

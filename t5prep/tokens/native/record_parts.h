@@ -18,9 +18,14 @@ typedef struct {
 } Buffer;
 
 /* The functions that put something return where the next byte goes. */
-uint8_t *put_varint(uint8_t *at, uint64_t value);
 uint8_t *put_bytes(uint8_t *at, const void *bytes, size_t size);
 size_t varint_size(uint64_t value);
+
+static inline uint8_t *put_varint(uint8_t *at, uint64_t value) {
+  for (; value > 0x7f; value >>= 7) *at++ = (uint8_t)(value | 0x80);
+  *at++ = (uint8_t)value;
+  return at;
+}
 
 /* Write the bytes before the content of a feature's list: the map's entry, its name, the feature, and `list`, the list's tag. */
 uint8_t *put_list_head(uint8_t *at, const char *name, uint8_t list, uint64_t inner);

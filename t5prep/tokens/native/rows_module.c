@@ -164,30 +164,32 @@ static PyObject *read_records(PyObject *module, PyObject *args) {
   (void)module;
   if (!PyArg_ParseTuple(args, "y*y*", &data, &sizes)) return NULL;
   size_t count = (size_t)sizes.len / 4, size = (size_t)data.len, starts = 8 * (count + 1);
-  void *room[6] = {malloc(size + 1), malloc(4 * size + 1), malloc(4 * size + 1), malloc(starts), malloc(starts), malloc(starts)};
-  Read read = {room[0], room[1], room[2], room[3], room[4], room[5]};
-  int status = room[0] && room[1] && room[2] && room[3] && room[4] && room[5] ? BAD_OFFSETS : NO_MEMORY;
-  if (status != NO_MEMORY && holds(&sizes, 4)) {
+  size_t most[6] = {size, 4 * size, 4 * size, starts, starts, starts};
+  void *room[6];
+  PyObject *all = PyTuple_New(6);
+  for (int i = 0; all && i < 6; i++) {
+    PyObject *one = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)most[i]);
+    if (!one || PyTuple_SetItem(all, i, one)) Py_CLEAR(all);
+    else room[i] = PyByteArray_AsString(one);
+  }
+  int status = all ? BAD_OFFSETS : NO_MEMORY;
+  if (all && holds(&sizes, 4)) {
+    Read read = {room[0], room[1], room[2], room[3], room[4], room[5]};
     Py_BEGIN_ALLOW_THREADS
     status = records_read(data.buf, size, sizes.buf, count, &read);
     Py_END_ALLOW_THREADS
-  }
-  PyObject *all = NULL;
-  if (status == OK) {
-    Py_ssize_t of[6] = {(Py_ssize_t)read.id_starts[count], 4 * (Py_ssize_t)read.input_starts[count],
-                        4 * (Py_ssize_t)read.label_starts[count], (Py_ssize_t)starts, (Py_ssize_t)starts, (Py_ssize_t)starts};
-    all = PyTuple_New(6);
-    for (int i = 0; all && i < 6; i++) {
-      PyObject *one = PyByteArray_FromStringAndSize(room[i], of[i]);
-      if (!one || PyTuple_SetItem(all, i, one)) Py_CLEAR(all);
+    if (status == OK) {
+      Py_ssize_t of[3] = {(Py_ssize_t)read.id_starts[count], 4 * (Py_ssize_t)read.input_starts[count],
+                          4 * (Py_ssize_t)read.label_starts[count]};
+      for (int i = 0; i < 3; i++)
+        if (PyByteArray_Resize(PyTuple_GetItem(all, i), of[i])) status = NO_MEMORY;
     }
-  } else {
-    failed(status);
   }
-  for (int i = 0; i < 6; i++) free(room[i]);
   PyBuffer_Release(&data);
   PyBuffer_Release(&sizes);
-  return all;
+  if (status == OK) return all;
+  Py_XDECREF(all);
+  return failed(status);
 }
 
 PyDoc_STRVAR(spans_doc,
