@@ -6,6 +6,7 @@ reader is used, which says what is wrong with which row.
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
@@ -28,8 +29,7 @@ def table(data: bytes, *, wanted: Sequence[str]) -> pa.Table | None:
     if not lines:
         return None
     try:
-        if not data.isascii():
-            data.decode()  # Arrow does not look
+        _check_utf8(data)  # the reader of JSON does not
         parsed = pyarrow.json.read_json(
             pa.BufferReader(data),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -38,8 +38,14 @@ def table(data: bytes, *, wanted: Sequence[str]) -> pa.Table | None:
                 unexpected_field_behavior="ignore",
             ),
         )
-    except (UnicodeDecodeError, pa.ArrowException):
+    except pa.ArrowException:
         return None
     if parsed.num_rows != lines or any(column.null_count for column in parsed.columns):
         return None
     return parsed.select(list(wanted)).combine_chunks()
+
+
+def _check_utf8(data: bytes) -> None:
+    """Raise ArrowInvalid for what Python does not decode either, in a tenth of its time."""
+    edges = pa.py_buffer(np.array([0, len(data)], np.int64))
+    pa.Array.from_buffers(pa.large_binary(), 1, [None, edges, pa.py_buffer(data)]).cast(pa.large_string())

@@ -144,7 +144,9 @@ def test_packed_records_hold_the_rows_padded(in_c, examples):
             patch.setattr(record_writer, "write_packed", None)
         patch.setattr(record_writer, "ROWS_A_PART", 3)
         parts = list(record_writer.PackedWriter(settings(layout="packed"), pad_id=3).parts(bare, rows["example_rows"]))
-    written = record_writer.Records(b"".join(part.data for part in parts), np.concatenate([part.sizes for part in parts]))
+    written = record_writer.Records(
+        b"".join(part.data for part in parts), np.concatenate([part.sizes for part in parts])
+    )
     records = list(tfrecord.read(io.BytesIO(written.data)))
     assert [len(record) + tfrecord.FRAME_BYTES for record in records] == written.sizes.tolist()
     for record, row in zip(records, range(len(names)), strict=True):
