@@ -39,9 +39,10 @@ def verify(
     _check_rows(data, dataset)
     if dataset.index:
         block_index.read(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
-    for name in dataset.lengths.records if dataset.lengths else ():
-        counts = [shard.records for shard in dataset.splits[name].shards]
-        record_lengths.read(data, dataset.lengths, split=name, counts=counts)
+    if lengths := dataset.lengths:
+        for name in lengths.records:
+            counts = [shard.records for shard in dataset.splits[name].shards]
+            record_lengths.read(data, lengths, split=name, counts=counts)
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, progress=progress)
     return dataset
