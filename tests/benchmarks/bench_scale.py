@@ -22,13 +22,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from t5prep.dataset import tfrecord
 from t5prep.io import byte_sizes
-from t5prep.prepare import placement
-from t5prep.prepare.block_sorter import SortedSpill
-from t5prep.prepare.block_tokenizer import TokenizedBlock
-from t5prep.prepare.sorted_runs import INDEX_ENTRY
-from t5prep.reading.blocks import Block
 from tests.benchmarks import processor_time
 from tests.benchmarks.bench_memory import resident, tree
 
@@ -99,21 +93,6 @@ def watched(command: list[str]) -> tuple[float, Peak]:
     return processor_time.of_usage(usage) + processor_time.of_orphans(), Peak(first, worker, together)
 
 
-def spill_of(block: Block, *, record: bytes) -> SortedSpill:
-    """Return a spill of a block without reading it: each row is the same record at a position of its own."""
-    rows = range(block.first_row, block.first_row + block.rows)
-    entries = np.zeros(block.rows, INDEX_ENTRY)
-    digests = placement.digests((f"{block.file.name}:{row}" for row in rows), seed=0)
-    entries["high"], entries["row"] = np.sort(placement.positions(digests)["high"]), rows
-    entries["size"], entries["begin"] = len(record), len(record) * np.arange(block.rows)
-    entries["inputs"] = entries["tokens"] = entries["targets"] = entries["target_tokens"] = 2
-    splits, size = {"train": (0, block.rows)}, block.rows * len(record)
-    data = entries.tobytes() + block.rows * record
-    return SortedSpill(
-        block.file.name, block.first_row, block.rows, block.rows, splits, {"train": size}, b"", {}, data=data
-    )
-
-
 def prepare(
     out: Path,
     *,
@@ -128,7 +107,6 @@ def prepare(
 ) -> None:
     """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
     from pipelines import prepare as preparing
-    from pipelines import worker_steps
     from t5prep import sources
     from t5prep.prepare import memory_budget, task_settings
     from t5prep.tasks import registry
@@ -144,15 +122,7 @@ def prepare(
         "dedup": dedup,
     }
     if sort_only:
-        ids = tfrecord.bytes_feature("id", [b"r0000000000"])
-        values = [
-            tfrecord.int64_feature(name, tfrecord.varints(np.array([9, 1]))[0]) for name in ("input_ids", "labels")
-        ]
-        record = tfrecord.frame(
-            tfrecord.example(b"".join([ids, *values, tfrecord.bytes_feature("text", [bytes(100)])]))
-        )
-        none, sort = TokenizedBlock(None, False), functools.partial(spill_of, record=record)
-        worker_steps._loaded = lambda _: (lambda block: none, lambda _, block: sort(block))
+        sorted_only_by_all()
     settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
     results = [] if runner == "local" else remembered_results()
     preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))
@@ -163,6 +133,15 @@ def prepare(
     if runner != "local":
         size = sum(file.bytes for file in resolved.files)
         print(f"{'':>10} {' '.join(pieces(results[0], name, size) for name in ('range_bytes', 'shard_bytes'))}")
+
+
+def sorted_only_by_all() -> None:
+    """Let this process, and workers that begin from now on, sort blocks without tokenizing them."""
+    from pipelines import pool
+    from tests.benchmarks import sort_only
+
+    preload = pool.multiprocessing.set_forkserver_preload
+    pool.multiprocessing.set_forkserver_preload = lambda names: preload([*names, sort_only.__name__])
 
 
 def remembered_results() -> list[Any]:
@@ -195,7 +174,7 @@ def pieces(result: Any, name: str, source_bytes: int) -> str:
 @click.option("--shards", default=0, help="Shards; 0: one for 64 blocks, as blocks of 2 MiB have, at most 16,384.")
 @click.option("--workers", default=2)
 @click.option("--runner", default="local", help="An engine instead of this machine's processes: prism, flink.")
-@click.option("--sort-only", is_flag=True, help="Do not tokenize; one process.")
+@click.option("--sort-only", is_flag=True, help="Do not tokenize.")
 @click.option("--near", is_flag=True, help="Search near-duplicates too.")
 @click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
@@ -223,7 +202,7 @@ def main(
             row_bytes = corpus(Path(folder) / "rows", rows=count * rows, words=near_words if near else few_words)
             how = {
                 "out": f"{folder}/out", "source": f"{folder}/rows", "block_bytes": rows * row_bytes,
-                "shards": shards or min(16_384, -(-count // 64)), "workers": 0 if sort_only else workers,
+                "shards": shards or min(16_384, -(-count // 64)), "workers": workers,
                 "cache": f"{folder}/cache" if kept else "", "sort_only": sort_only, "runner": runner,
                 "dedup": "near" if near else "none",
             }  # fmt: skip
