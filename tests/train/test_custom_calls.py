@@ -10,7 +10,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
 
 from t5prep.train.model import custom_calls  # noqa: E402
-from t5prep.train.model.step_operations import OwnOperations, StepOperations, operations_for  # noqa: E402
+from t5prep.train.model.step_operations import OwnOperations, StepOperations  # noqa: E402
 from t5prep.train.runtime.embedding import embed  # noqa: E402
 from t5prep.train.runtime.lowered import lower  # noqa: E402
 
@@ -84,9 +84,3 @@ def test_a_step_is_the_one_of_tensorflow(size: int) -> None:
     arrays = (query, one, keys, bias, mask, np.int32(4))
     ours, theirs = (_run(lambda *x, k=kind: [step(k(), *x)], *arrays) for kind in (OwnOperations, StepOperations))
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-
-
-def test_where_they_are_used() -> None:
-    assert isinstance(operations_for(platform="cpu", devices=1, dtype=tf.float32), OwnOperations)
-    for platform, devices, dtype in (("tpu", 1, tf.float32), ("cpu", 2, tf.float32), ("cpu", 1, tf.bfloat16)):
-        assert type(operations_for(platform=platform, devices=devices, dtype=dtype)) is StepOperations

@@ -78,12 +78,6 @@ class OwnOperations(StepOperations):
         return _own_attention(query, key, value, biases=biases, count=tf.constant(key.shape[2]))
 
 
-def operations_for(*, platform: str, devices: int, dtype: tf.DType) -> StepOperations:
-    """Return the fastest operations for a program in `dtype` on so many devices of a platform ("cpu", "tpu", "cuda")."""
-    own = platform == "cpu" and devices == 1 and dtype == tf.float32 and custom_calls.usable()
-    return OwnOperations() if own else StepOperations()
-
-
 def _attend(
     query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor | None, mask: tf.Tensor
 ) -> tf.Tensor:

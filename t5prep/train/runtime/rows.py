@@ -1,10 +1,8 @@
 """Run functions of rows on the devices: scores and answers, one batch at a time, compiled once for each batch shape."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
@@ -25,17 +23,15 @@ def on_rows(
     shape: Config,
     layout: Layout,
     place: str = "",
-    least: int = 0,
 ) -> OnRows:
     """Return `function(weights, batch)` on the devices: a call starts the work, and its results can be read later.
 
     Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
-    `place`: the folder of compiled programs (`kept_programs.place_of`). `least`: the fewest rows that a core of a CPU
-    takes alone; with it, the cores compute parts of the batch at the same time (`parts_of`), each as if it were a batch.
+    `place`: the folder of compiled programs (`kept_programs.place_of`).
     """
     compiled: dict[tuple[Any, ...], Any] = {}
 
-    def start(weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+    def call(weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
         key = tuple((column, rows.shape) for column, rows in sorted(batch.items()))
         if key not in compiled:
             specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
@@ -44,30 +40,7 @@ def on_rows(
         results: dict[str, Any] = compiled[key](dict(weights), put_whole_rows(batch, layout))
         return results
 
-    def in_parts(weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
-        number = len(next(iter(batch.values())))
-        size = number // parts_of(number, least=least, cores=_cores())
-        if size == number:
-            return start(weights, batch)
-        cuts = [{column: rows[i : i + size] for column, rows in batch.items()} for i in range(0, number, size)]
-        begun = [start(weights, cut) for cut in cuts]  # all of them run at the same time
-        return {column: jnp.concatenate([one[column] for one in begun]) for column in begun[0]}
-
-    return in_parts if least and layout.platform == "cpu" and len(layout.devices) == 1 else start
-
-
-def parts_of(rows: int, *, least: int, cores: int) -> int:
-    """Return in how many equal parts of at least `least` rows the cores of a CPU can compute so many rows.
-
-    >>> parts_of(32, least=8, cores=2), parts_of(32, least=8, cores=64), parts_of(7, least=8, cores=2)
-    (2, 4, 1)
-    """
-    return max(parts for parts in range(1, cores + 1) if parts == 1 or (rows % parts == 0 and rows // parts >= least))
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return call
 
 
 def each(
