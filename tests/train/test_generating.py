@@ -31,10 +31,10 @@ def test_parts_give_the_answers_of_the_whole_batch(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(generating, "search", search)
     weights = random_weights(CONFIG, seed=0)
-    weights["shared"] *= 3  # else each row says one token for ever
+    weights["shared"] *= 3
     placed = put_weights(weights, CONFIG, layout)
     batch = {"input_ids": np.random.default_rng(0).integers(2, 40, (24, 5)).astype(np.int32)}
-    options, answers = Generation(max_length=6, min_length=3, scores=True), []
+    options, answers = Generation(max_length=6, min_length=3, no_repeat_ngram=1, scores=True), []
     for cores in (1, 3, 5):
         monkeypatch.setattr(generating, "_cores", lambda cores=cores: cores)
         run = generating.answers_on_rows(CONFIG, options, layout=layout, dtype=tf.float32, place=str(tmp_path))
