@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
 
 from t5prep.train.model.sums import ONES
 
@@ -16,6 +17,34 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
     wide = tf.cast(x, tf.float32)
     wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
     return tf.cast(wide * tf.cast(scale, tf.float32), x.dtype)
+
+
+def forked_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return x, and its `rms_norm`, for a layer that adds to x what it computes from the norm.
+
+    The gradients of both are added up here: first what needs no sum over the vector, which a TPU does in the product that
+    makes the gradient of the norm, and then x times that sum.
+    """
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(x: tf.Tensor, scale: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
+        wide = tf.cast(x, tf.float32)
+        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
+
+        def gradient(of_x: tf.Tensor, of_normed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            wide, of_scaled = tf.cast(x, tf.float32), tf.cast(of_normed, tf.float32)
+            of_scale = tf.reduce_sum(of_scaled * wide * inverse, axis=[0, 1])
+            of_scaled *= scale
+            common = tf.reduce_mean(of_scaled * wide, axis=-1, keepdims=True) * inverse**3
+            first = tf.cast(tf.cast(of_x, tf.float32) + of_scaled * inverse, x.dtype)
+            if x.dtype != tf.float32:
+                (first,) = xla.optimization_barrier(first)
+            return tf.cast(tf.cast(first, tf.float32) - wide * common, x.dtype), of_scale
+
+        return (tf.identity(x), tf.cast(wide * inverse * scale, x.dtype)), gradient
+
+    one, normed = run(x, tf.cast(scale, tf.float32))
+    return one, normed
 
 
 def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, *, epsilon: float) -> tf.Tensor:

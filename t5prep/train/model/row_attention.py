@@ -37,7 +37,7 @@ def attend_by_rows(
             # As in `attend_together`, divide the upstream gradient and not the exponentials of the scores.
             wide = tf.cast(upstream, tf.float32) * _inverse(sums)
             common = tf.transpose(tf.reduce_sum(wide * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])
-            drops = None if dropped is None else tf.transpose(dropped[..., 0], [0, 2, 1])
+            drops = None if dropped is None else dropped[..., 0]
             loop = _Backward(biases, mask, tf.cast(wide, query.dtype), highest, common, drops)
             sums_of_biases, (of_query, of_key, of_value) = loop.run(query, key, value, of_biases)
             return of_query, of_key, of_value, *sums_of_biases
@@ -63,7 +63,7 @@ def _forward(
         return n + 1, *(array.write(n, x) for array, x in zip(arrays, own, strict=True))
 
     shape = [together, query.shape[2], query.shape[1]]
-    small = [tf.TensorArray(tf.float32, size=rows // together, element_shape=shape) for _ in range(2)]
+    small = [array_of(unfilled([rows // together, *shape], tf.float32)) for _ in range(2)]
     begin = (0, array_of(unfilled(queries.shape, queries.dtype)), *small)
     _, *arrays = tf.while_loop(lambda n, *_: n < rows // together, turn, begin, maximum_iterations=rows // together)
     attended, highest, sums = (array.stack() for array in arrays)
@@ -103,7 +103,7 @@ class _Backward:
     """Compute the gradients of attention, `TURN` rows a turn.
 
     upstream: the gradient of the attended values, divided by the sums; highest, common: float32[rows, heads, queries],
-    the highest score of each query, and what the softmax's gradient subtracts; dropped: [rows, heads, keys], or None.
+    the highest score of each query, and what the softmax's gradient subtracts; dropped: [rows, keys, heads], or None.
     """
 
     biases: Sequence[tf.Tensor]
@@ -157,7 +157,7 @@ class _Backward:
         of_query = tf.cast(product("hqk,khd->qhd", of_scores, key), query.dtype)
         of_value = tf.cast(product("hqk,qhd->khd", raised, upstream), query.dtype)
         if dropped is not None:
-            of_value *= tf.transpose(dropped)[..., None]
+            of_value *= dropped[..., None]
         return of_scores, of_query, of_key, of_value
 
 
