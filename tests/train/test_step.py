@@ -139,6 +139,9 @@ def test_the_step_lowers_without_gathers_of_the_bias_or_many_arguments():
     assert len(weights) + slots + 1 < 60
     # The two embeddings are looked up, and their gradients scattered; nothing else is.
     assert text.count('"stablehlo.gather"') == text.count('"stablehlo.scatter"') == 2
+    # The gradient of the output table is one product over all rows, not one table for each row.
+    assert f"tensor<4x{CONFIG.vocab_size}x{CONFIG.d_model}x" not in text
+    assert f"tensor<4x{CONFIG.d_model}x{CONFIG.vocab_size}x" not in text
     # Nor are the buckets of all pairs of positions written into the program: 32 x 512 x 512 would be 8 MB of it.
     long = batch_specs(1, input_length=512, target_length=4)
     assert len(lower(step.gradients, weights, long, number).module) < 2**20

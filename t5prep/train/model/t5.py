@@ -181,7 +181,10 @@ def embed(weights: Weights, ids: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
 
 def logits(weights: Weights, config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
     """Return scores of the whole vocabulary, float32[..., vocab_size], for decoder outputs [..., d_model]."""
-    return tf.matmul(before_logits(config, decoded), output_table(weights, config), transpose_b=True)
+    # As one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
+    flat = tf.reshape(before_logits(config, decoded), [-1, decoded.shape[-1]])
+    scores = tf.matmul(flat, output_table(weights, config), transpose_b=True)
+    return tf.reshape(scores, [*decoded.shape[:-1], scores.shape[-1]])
 
 
 def before_logits(config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
