@@ -1,5 +1,6 @@
 """Run functions of rows on the devices: scores and answers, one batch at a time, compiled once for each batch shape."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -30,13 +31,15 @@ def on_rows(
     `place`: the folder of compiled programs (`kept_programs.place_of`).
     """
     compiled: dict[tuple[Any, ...], Any] = {}
+    compiling = threading.Lock()
 
     def call(weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
         key = tuple((column, rows.shape) for column, rows in sorted(batch.items()))
-        if key not in compiled:
-            specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
-            program = rows_program(name, function, shape=shape, layout=layout, batch=specs)
-            compiled[key] = compile_program(program, place=place)
+        with compiling:  # threads that call at the same time wait for one compilation
+            if key not in compiled:
+                specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
+                program = rows_program(name, function, shape=shape, layout=layout, batch=specs)
+                compiled[key] = compile_program(program, place=place)
         results: dict[str, Any] = compiled[key](dict(weights), put_whole_rows(batch, layout))
         return results
 
