@@ -83,7 +83,7 @@ def train_batches(
         )
     shares = _shares(opened, rates, global_batch)
     if _indexed(opened):
-        decoder = None if with_ids else features.decoder(opened)
+        decoder = None if with_ids else features.decoder(opened, masks=masks)
         finish = features.finisher(opened[0], masks=masks)
         records = block_rows.rows(opened, shares=shares, decoder=decoder, finish=finish, **place)
         if decoder:

@@ -36,12 +36,24 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str], masks:
     return batch
 
 
-def decoder(datasets: Sequence[Opened]) -> RecordDecoder | None:
-    """Return a reader in C of the features that `parser` reads, without masks and texts; None where it is not built."""
+def decoder(datasets: Sequence[Opened], *, masks: bool = True) -> RecordDecoder | None:
+    """Return a reader in C of the features that `parser` reads, without texts; None where it is not built.
+
+    Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`.
+    """
     if not record_decoder.available:
         return None
+    dataset = datasets[0].manifest
+    padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
+    plain = masks and padding.separator is None and not packed
     parse = tf.function(_parser(datasets, text=()), input_signature=[tf.TensorSpec([None], tf.string)])
-    return RecordDecoder(lengths=_lengths(datasets), fills=_fills(datasets), exact=not _ragged(datasets), parse=parse)
+    return RecordDecoder(
+        lengths=_lengths(datasets),
+        fills=_fills(datasets),
+        exact=not _ragged(datasets),
+        parse=parse,
+        pad_id=padding.pad_id if plain else None,
+    )
 
 
 def finisher(opened: Opened, *, masks: bool = True) -> Any:

@@ -19,7 +19,8 @@ class RecordDecoder:
 
     `lengths` and `fills` are by the features' names: a row's ids, and what it is filled up with. Where `exact`, a record
     must have as many ids as a row. `parse` reads records that are not as `prepare` writes them: `string[n]` → tensors by
-    name, with the same values, or an error that says what is wrong.
+    name, with the same values, or an error that says what is wrong. With a `pad_id`, the `attention_mask` is added, as
+    `model.token_mask` computes it for rows that are neither packed nor pairs.
     """
 
     def __init__(
@@ -29,9 +30,11 @@ class RecordDecoder:
         fills: Mapping[str, int],
         exact: bool,
         parse: Callable[[Any], Mapping[str, Any]],
+        pad_id: int | None = None,
     ) -> None:
-        self.names = tuple(lengths)
-        self.lengths = tuple(lengths.values())
+        mask = {} if pad_id is None else {"attention_mask": lengths["input_ids"]}
+        self.names, self.lengths = (*lengths, *mask), (*lengths.values(), *mask.values())
+        self._own, self._pad_id = tuple(lengths), pad_id
         self._encoded = tuple(name.encode() for name in lengths)
         self._fills = tuple(fills.get(name, 0) for name in lengths)
         self._exact, self._parse = exact, parse
@@ -39,12 +42,15 @@ class RecordDecoder:
     def __call__(self, records: np.ndarray | Sequence[bytes]) -> list[np.ndarray]:
         """Return one array for each feature from serialized records. Raises tf.errors.OpError for a damaged record."""
         serialized = records.tolist() if isinstance(records, np.ndarray) else list(records)
-        arrays = tuple(_aligned(len(serialized), length) for length in self.lengths)
-        read = decode_records(serialized, self._encoded, arrays, self.lengths, self._fills, self._exact)
-        if read == len(serialized):
+        own = self.lengths[: len(self._own)]
+        arrays = tuple(_aligned(len(serialized), length) for length in own)
+        if decode_records(serialized, self._encoded, arrays, own, self._fills, self._exact) != len(serialized):
+            parsed = self._parse(serialized)
+            arrays = tuple(np.asarray(parsed[name]) for name in self._own)
+        if self._pad_id is None:
             return list(arrays)
-        parsed = self._parse(serialized)
-        return [np.asarray(parsed[name]) for name in self.names]
+        ids = arrays[self._own.index("input_ids")]
+        return [*arrays, np.not_equal(ids, self._pad_id, out=_aligned(*ids.shape))]
 
 
 def _aligned(rows: int, length: int) -> np.ndarray:
