@@ -33,11 +33,11 @@ class Optimizer(Protocol):
         learning_rate: tf.Tensor,
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
-        sized: tf.Tensor | None = None,
+        rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
         """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient.
 
-        sized: the weight, or its copy in bfloat16, from which its size is read where that may wait; None: the weight.
+        rounded: the weight in bfloat16, where there is such a copy, from which its size may be read.
         """
 
 
@@ -77,7 +77,7 @@ class Adafactor:
         learning_rate: tf.Tensor,
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
-        sized: tf.Tensor | None = None,
+        rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
         """Make one update; see `Optimizer`."""
         decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
@@ -103,11 +103,10 @@ class Adafactor:
         if self.clipping_threshold is not None:
             change /= tf.maximum(1.0, scale * root_mean(size, layout) / self.clipping_threshold)
         if self.multiply_by_parameter_scale:
-            if self.factored(layout):
-                squared = tf.square(tf.cast(weight if sized is None else sized, tf.float32))
-                size = tf.reduce_sum(row_sums(squared), axis=-1)
-            else:
+            if rounded is None:
                 size = sum_of_squares(weight, stacked_axes=layout.stacked_axes)
+            else:
+                size = tf.reduce_sum(row_sums(tf.square(tf.cast(rounded, tf.float32))), axis=-1)
             change *= tf.maximum(root_mean(size, layout), self.epsilon_parameter)
         return weight - change * direction, state
 
@@ -138,7 +137,7 @@ class AdamW:
         learning_rate: tf.Tensor,
         step: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
-        sized: tf.Tensor | None = None,
+        rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
         """Make one update; see `Optimizer`."""
         steps = tf.cast(step, tf.float32) + 1.0

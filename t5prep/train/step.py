@@ -13,7 +13,6 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.train.loss import Sums, summed_loss
 from t5prep.train.model.architecture import Config
-from t5prep.train.model.compiler_tricks import after
 from t5prep.train.model.forward import forward
 from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.model.sums import row_sums
@@ -143,9 +142,6 @@ class TrainStep:
             factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))
         new_weights, new_slots = dict(weights), {}
         for name, layout in trained_layouts(self.config).items():
-            # Sizes of weights are read where the compiler has time to fetch them: at the begin of the step it has none. The
-            # embeddings' are read beside the logits, whose product reads them too.
-            sized = after(copies[name], norm) if name in copies else after(weights[name], sums.loss) if copies else None
             new_weights[name], new_slots[name] = self.optimizer.update(
                 weights[name],
                 gradients[name],
@@ -154,7 +150,7 @@ class TrainStep:
                 learning_rate=learning_rate,
                 step=step,
                 scale=factor,
-                sized=sized,
+                rounded=copies.get(name),
             )
         metrics = {
             "loss": sums.loss / targets,

@@ -8,17 +8,12 @@ np = pytest.importorskip("numpy")
 tf = pytest.importorskip("tensorflow", reason="needs the extra train")
 pytest.importorskip("jax", reason="needs the extra train")
 
-from t5prep.train.loss import Sums  # noqa: E402
-from t5prep.train.model.compiler_tricks import FILLER, after, gradients_in_turn, unfilled  # noqa: E402
+from t5prep.train.model.compiler_tricks import FILLER, gradients_in_turn, unfilled  # noqa: E402
 from t5prep.train.model.encoder import classify  # noqa: E402
 from t5prep.train.model.encoder_config import EncoderConfig  # noqa: E402
 from t5prep.train.model.encoder_layout import encoder_layouts  # noqa: E402
-from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
-from t5prep.train.model.weight_layout import t5_layouts  # noqa: E402
-from t5prep.train.optimizer import Adafactor  # noqa: E402
 from t5prep.train.runtime import embedding  # noqa: E402
-from t5prep.train.runtime.lowered import lower, specs  # noqa: E402
-from t5prep.train.step import StepOptions, TrainStep  # noqa: E402
+from t5prep.train.runtime.lowered import lower  # noqa: E402
 
 
 def filled_by_a_loop(x: tf.Tensor) -> tf.Tensor:
@@ -109,24 +104,3 @@ def test_an_encoder_in_bfloat16_makes_its_gradients_in_turn():
     for dtype, barriers in ((tf.float32, 0), (tf.bfloat16, 2 * (1 + 2))):
         text = text_of(functools.partial(gradients, dtype=dtype), weights, ids)
         assert text.count("optimization_barrier") == barriers
-
-
-@pytest.mark.parametrize(("dtype", "waits"), [(tf.float32, False), (tf.bfloat16, True)])
-def test_the_sizes_of_weights_are_read_late_in_bfloat16(dtype, waits):
-    config = ModelConfig(vocab_size=32, d_model=8, d_kv=4, d_ff=16, num_layers=1, num_decoder_layers=1, num_heads=2)
-    step = TrainStep(config, Adafactor(min_dim_size_to_factor=4), StepOptions(dtype=dtype))
-    weights = specs({name: own.shape for name, own in t5_layouts(config).items()})
-    slots = specs({name: step.optimizer.slot_shapes(own) for name, own in t5_layouts(config).items()})
-    copies = {name: tf.TensorSpec(weights[name].shape, dtype) for name in step.rounded}
-    number = tf.TensorSpec([], tf.float32)
-    text = text_of(
-        step.update, weights, slots, weights, Sums(number, number, number), tf.TensorSpec([], tf.int32), number, copies
-    )
-    assert bool(copies) == waits
-    assert text.count("optimization_barrier") >= len(copies) + waits  # the copies, and the embeddings
-    assert ("optimization_barrier" in text) == waits
-
-
-def test_after_returns_its_first_argument():
-    run = tf.function(lambda x, what: after(2 * x, what), jit_compile=True)
-    assert run(tf.constant([1.0, 2.0]), tf.constant(0.0)).numpy().tolist() == [2, 4]

@@ -111,7 +111,7 @@ class _Descent:
     def slot_shapes(self, layout):
         return {}
 
-    def update(self, weight, gradient, slots, *, layout, learning_rate, step, scale, sized):
+    def update(self, weight, gradient, slots, *, layout, learning_rate, step, scale, rounded):
         return weight - learning_rate * scale * gradient, {}
 
 

@@ -23,12 +23,6 @@ def unfilled(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
     return tf.fill(shape, tf.constant(FILLER, dtype))
 
 
-def after(x: tf.Tensor, what: tf.Tensor) -> tf.Tensor:
-    """Return x, which a TPU does not read before it has computed `what`. It is for programs of XLA alone."""
-    x, _ = xla.optimization_barrier(x, what)
-    return x
-
-
 def gradients_in_turn(layer: Callable[[tf.Tensor, Any], tf.Tensor], x: tf.Tensor, weights: Any) -> tf.Tensor:
     """Return layer(x, weights). In bfloat16 its backward pass makes all gradients of matrices before it gives on that of x.
 
