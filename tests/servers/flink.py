@@ -6,6 +6,7 @@ Beam's Python runs in a worker pool beside it, as on a cluster whose task manage
 import contextlib
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -164,6 +165,9 @@ def cluster(folder: Path, *, task_managers: int = 2, slots: int = 2) -> Iterator
 
 
 def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("localhost", 0))
-        return int(listening.getsockname()[1])
+    """Return a port below those that outgoing connections are given: one of these might take it before Flink does."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as listening, contextlib.suppress(OSError):
+            listening.bind(("localhost", port))
+            return port
