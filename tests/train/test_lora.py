@@ -85,7 +85,7 @@ def batches() -> list[dict[str, np.ndarray]]:
         mask = np.arange(12) < rng.integers(3, 13, (8, 1))
         labels = rng.integers(2, 128, (8, 6))
         labels[np.arange(6) >= rng.integers(1, 7, (8, 1))] = -100
-        batch = {"input_ids": rng.integers(2, 128, (8, 12)) * mask, "labels": labels}
+        batch = {"input_ids": rng.integers(2, 128, (8, 12)) * mask, "attention_mask": mask, "labels": labels}
         made.append({name: value.astype(np.int32) for name, value in batch.items()})
     return made * (STEPS // 2)
 
@@ -109,7 +109,8 @@ def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> l
     )
     found = []
     for batch in batches():
-        *state, metrics = step(*variables, put_rows(batch, layout), np.float32(RATE))
+        sent = {name: ids for name, ids in batch.items() if name != "attention_mask"}  # the step computes it
+        *state, metrics = step(*variables, put_rows(sent, layout), np.float32(RATE))
         variables = Variables(*state)
         found.append(float(np.asarray(metrics)[METRICS.index("loss")]))
     for name in variable_layouts(shape):

@@ -54,7 +54,7 @@ def batches() -> list[dict[str, np.ndarray]]:
         labels = rng.integers(2, 128, (ROWS, TARGET))
         labels[np.arange(TARGET) >= rng.integers(0, TARGET + 1, (ROWS, 1))] = -100
         labels[0, 0] = 3
-        batch = {"input_ids": rng.integers(2, 128, (ROWS, INPUT)) * mask, "labels": labels}
+        batch = {"input_ids": rng.integers(2, 128, (ROWS, INPUT)) * mask, "attention_mask": mask, "labels": labels}
         made.append({name: value.astype(np.int32) for name, value in batch.items()})
     return made
 
@@ -73,7 +73,8 @@ def losses(shape: ModelConfig, layout: Layout, config: TrainConfig = CONFIG, *, 
     for number, batch in enumerate(batches()):
         if number == resumed:
             step = StepWithCopies(compiled, made.copies_from(kept_programs.compile_program))
-        *state, metrics = step(*variables, put_rows(batch, layout), np.float32(RATE))
+        sent = {name: ids for name, ids in batch.items() if name != "attention_mask"}  # the step computes it
+        *state, metrics = step(*variables, put_rows(sent, layout), np.float32(RATE))
         variables = Variables(*state)
         found.append(float(np.asarray(metrics)[METRICS.index("loss")]))
     assert int(variables.step) == STEPS
