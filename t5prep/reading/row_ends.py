@@ -12,9 +12,9 @@ import numpy as np
 from t5prep.reading import csv_rows
 
 try:
-    from t5prep.reading import _native
+    from t5prep.reading._native import csv_rows as _ends_in_c
 except ImportError:  # no compiler: numpy does it
-    _native = None  # type: ignore[assignment]
+    _ends_in_c = None  # type: ignore[assignment]
 
 _END = re.compile(rb"\r\n|\r|\n")
 
@@ -40,7 +40,7 @@ def count(data: bytes) -> int:
 def of_buffer(buffer: bytes, *, quoted: bool, final: bool) -> Ends:
     """Return the whole rows at the beginning of a buffer. `final`: nothing follows, so the last row is whole."""
     if quoted and b'"' in buffer:
-        match = _by_quotes(buffer, final=final) if _native is None else _native.csv_rows(buffer, final)
+        match = _by_quotes(buffer, final=final) if _ends_in_c is None else _ends_in_c(buffer, final)
         return Ends(*match, True) if match is not None else Ends(*csv_rows.ends(buffer, final=final), False)
     if final:
         return Ends(len(buffer), count(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted)
