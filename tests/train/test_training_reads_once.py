@@ -50,7 +50,7 @@ def test_answers_of_one_token_are_not_generated(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("one forward pass has the answers")
 
-    monkeypatch.setattr(evaluation, "search", refuse)
+    monkeypatch.setattr(evaluation, "answers_on_rows", lambda *_, **__: refuse)
     result = trainer.train(training.config(data, shape, toys / "classes-once", steps=1, eval_every=1))
     assert reads == {"manifests": 1, "splits": 2}
     assert result.evaluation
