@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from t5prep.dataset import checked_file
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -90,16 +91,7 @@ def read(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Shard]])
 
     Raises DatasetError where the file is missing, altered, or not the index of these shards; OutputError.
     """
-    path = paths.at(data, index.name)
-    again = "Prepare the dataset again, or copy this file again from where it was made."
-    try:
-        content = paths.read(path)
-    except OSError as error:
-        why = error.strerror or "not found"
-        raise DatasetError(f"{path} cannot be read ({why}), but the manifest names it. {again}") from error
-    sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 != index.sha256:
-        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {index.sha256[:12]}…. {again}")
+    content, path = checked_file.read(data, index), paths.at(data, index.name)
     ordered = [(split, shard) for split in sorted(splits) for shard in splits[split]]
     counts = [-(-shard.records // index.every.get(split, 1)) for split, shard in ordered]
     sizes, ends = np.frombuffer(content, "<u4", len(content) // 4), list(itertools.accumulate(counts, initial=0))
@@ -107,6 +99,6 @@ def read(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Shard]])
     for (split, shard), begin, end in zip(ordered, ends, ends[1:], strict=False):
         blocks = sizes[begin:end]
         if len(sizes) != ends[-1] or int(blocks.sum(dtype=np.int64)) != shard.bytes:
-            raise DatasetError(f"{path} is not the index of {shard.name}. {again}")
+            raise DatasetError(f"{path} is not the index of {shard.name}. {checked_file.AGAIN}")
         read[split].append(blocks)
     return read

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from t5prep.dataset import checked_file
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
@@ -59,19 +60,10 @@ def read(data: str | Path, lengths: Lengths, *, split: str, counts: Sequence[int
     `counts` are the records of its shards. Raises DatasetError where the file is missing, altered, or of other shards;
     OutputError.
     """
-    path = paths.at(data, lengths.name)
-    again = "Prepare the dataset again, or copy this file again from where it was made."
-    try:
-        content = paths.read(path)
-    except OSError as error:
-        why = error.strerror or "not found"
-        raise DatasetError(f"{path} cannot be read ({why}), but the manifest names it. {again}") from error
-    sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 != lengths.sha256:
-        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {lengths.sha256[:12]}…. {again}")
+    content, path = checked_file.read(data, lengths), paths.at(data, lengths.name)
     total, own = sum(lengths.records.values()), lengths.records[split]
     if own != sum(counts) or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
-        raise DatasetError(f"{path} does not have the lengths of the split {split}. {again}")
+        raise DatasetError(f"{path} does not have the lengths of the split {split}. {checked_file.AGAIN}")
     numbers = np.dtype(f"<u{len(content) // (2 * total)}")
     before = sum(records for name, records in lengths.records.items() if name < split)
     part = np.frombuffer(content, numbers, 2 * own, offset=2 * before * numbers.itemsize)
