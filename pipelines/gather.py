@@ -21,12 +21,12 @@ from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates.sketch import Sketch
 from t5prep.prepare.sorted_runs import Run
 
-# Runs that are merged into one: a file each is open, and a range is read from each.
-FAN_IN = 256
+# Runs that are merged into one: a range is read from each. Less than a gigabyte of text is never merged.
+FAN_IN = 512
 # Runs that are left in the end: every shard reads a slice of each.
-MOST_RUNS = 64
+MOST_RUNS = 512
 # Records that are merged at a time: some tens of kilobytes of each run.
-MERGED_BYTES = 4 << 20
+MERGED_BYTES = 8 << 20
 # Inside the scratch folder: the rejected rows of all blocks, and where those of each file are among them.
 REJECTED, SEGMENTS = "rejected-of-blocks", "rejected-of-blocks.json"
 

@@ -28,6 +28,9 @@ from t5prep.errors import T5prepError
 
 # Twice as many elements on their way as workers: none waits, and no more than these are in memory.
 IN_FLIGHT = 2
+# So many for each worker may have been given out behind the first that is not done: workers go on beside one that hashes a
+# large file or merges runs.
+AHEAD = 32
 # An element that kills its worker this often is itself the reason (out of memory, a bug in native code).
 MOST_DEATHS = 3
 
@@ -71,7 +74,7 @@ class Here:
 
 
 class Window:
-    """Keep elements on their way through a pool, in order: once it is full, each result taken makes room."""
+    """Keep elements on their way through a pool, and give their results in order: once it is full, each that is done makes room."""
 
     def __init__(self, pool: str, work: Callable[[Any], Any]) -> None:
         self._pool = named(pool)
@@ -82,10 +85,18 @@ class Window:
         ] = []  # lost with a worker, to be given out when the first of them is done
 
     def put(self, element: Any) -> Iterator[Any]:
-        """Put an element in, and yield results while more than the window holds are on their way."""
+        """Put an element in, and yield results, in order; wait while more than the window holds are on their way."""
         self._submit(element, deaths=0)
-        while len(self._pending) > IN_FLIGHT * self._pool.workers:
-            yield self._next()
+        while True:
+            while self._pending and self._pending[0][1].done():
+                yield self._next()
+            unfinished = [future for _, future, _ in self._pending if not future.done()]
+            if len(self._pending) > AHEAD * self._pool.workers:
+                yield self._next()
+            elif len(unfinished) > IN_FLIGHT * self._pool.workers:
+                concurrent.futures.wait(unfinished, return_when=concurrent.futures.FIRST_COMPLETED)
+            else:
+                return
 
     def drain(self) -> Iterator[Any]:
         """Yield the results that are still to come."""

@@ -1,6 +1,7 @@
 """What can happen to the processes and the disk of a local run: it goes on, or says in a sentence why it cannot."""
 
 import collections
+import functools
 import os
 import shutil
 import signal
@@ -89,6 +90,21 @@ def test_a_worker_that_is_killed_is_replaced_and_its_work_done_again(two: pool.P
     assert through(two, twice, range(60)) == [2 * element for element in range(60)]
     stop.set()
     killer.join()
+
+
+def patient(folder: Path, element: int) -> bool:
+    """Let the first element wait for one that is far behind it."""
+    (folder / str(element)).touch()
+    for _ in range(1500):
+        if element or (folder / "30").exists():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_long_element_lets_others_go_on_behind_it_and_results_stay_in_order(two: pool.Pool, tmp_path: Path) -> None:
+    assert through(two, functools.partial(patient, tmp_path), range(40)) == [True] * 40
+    assert through(two, twice, range(90)) == [2 * element for element in range(90)]
 
 
 def slow_beside_deadly(element: int) -> int:
