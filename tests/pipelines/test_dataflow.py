@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from preparing import prepared, questions, write_csv
-from servers.dataflow import dataflow
+from servers.dataflow import FAILED, dataflow
 
 from pipelines import engines
 from pipelines.prepare import prepare
@@ -113,7 +114,7 @@ def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(c
     with dataflow(work) as service:
         arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
         how: dict[str, Any] = {"tokenizer": str(SAMPLE), "runner": "dataflow", "arguments": arguments}
-        with pytest.raises(T5prepError, match="--runner dataflow failed"):
+        with pytest.raises(T5prepError, match=f"(?s)--runner dataflow failed.*{re.escape(FAILED)}"):
             prepare(choices, source=source, out=f"{cloud}/out", **how)
     assert len(service.request) < 1_000_000
     assert sizes[0] < 1_000_000

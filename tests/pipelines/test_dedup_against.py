@@ -123,11 +123,18 @@ def test_what_cannot_be_compared_is_a_sentence(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dedup", ["exact", "near"])
-def test_engines_and_workers_reject_the_same_rows(dedup: str, corpus: Path, last: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dedup", "engines"), [("exact", ["workers", "prism"]), ("near", ["workers", "prism", "flink"])]
+)
+def test_engines_and_workers_reject_the_same_rows(
+    dedup: str, engines: list[str], corpus: Path, last: str, tmp_path: Path
+) -> None:
     how = {"tokenizer": "sample:", "dedup": dedup, "dedup_against": (last,), **CHOICES}
-    prepared(corpus, tmp_path / "out", **how)
-    for engine in ("workers", "prism", "flink"):
+    with open(corpus, "a") as file:  # and nearly one of the new texts
+        file.write(json.dumps({"id": "twin", "text": _changed(_text(100)), "label": "yes"}) + "\n")
+    made = prepared(corpus, tmp_path / "out", **how)
+    assert sum(made.rejected.values()) == (3 if dedup == "exact" else 6)
+    for engine in engines:
         if engine != "workers":
             require(engine)
         more = {"workers": 2, "memory": 700 << 20} if engine == "workers" else {"runner": engine}

@@ -99,17 +99,17 @@ def test_kept_tokens_are_used_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_any_number_of_workers_gives_the_same_bytes(workers: int, tmp_path: Path) -> None:
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
     source = _write(tmp_path / "rows.jsonl", _rows(3000))
     first = _near(source, tmp_path / "out")
-    assert _near(source, tmp_path / "again", workers=workers, memory=700 << 20) == first
+    for workers in (1, 2, 4):
+        assert _near(source, tmp_path / f"by {workers}", workers=workers, memory=700 << 20) == first, workers
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["prism", "flink"])
-def test_any_engine_gives_the_same_bytes(engine: str, tmp_path: Path) -> None:
-    require(engine)
+def test_an_engine_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Flink does in tests/pipelines/test_dedup_against.py, among the rows and in an earlier dataset."""
+    require("prism")
     source = _write(tmp_path / "rows.jsonl", _rows())
     first = _near(source, tmp_path / "out")
-    assert _near(source, tmp_path / "again", runner=engine) == first
+    assert _near(source, tmp_path / "again", runner="prism") == first
