@@ -13,6 +13,9 @@ from pipelines import engines
 # Eight logical devices of the CPU, for what several devices share; it is read when jax is first asked for a device.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
+# The job server and the clusters of Flink live for seconds: Java's second compiler costs them more than it gives.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # Tests give t5prep cache folders of their own; engines stay where `.ci/engines` installed them.
 os.environ.setdefault("T5PREP_ENGINES", str(engines.folder()))
 # Scripts that are run by other tests or by hand, in environments of their own.
@@ -37,18 +40,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+    if listed := os.environ.get("T5PREP_ONLY"):
+        wanted = set(Path(listed).read_text(encoding="utf-8").splitlines())
+        there = {item.nodeid for item in items}
+        # Of a file that is listed as a whole, or with a test that it has no more, all tests are run.
+        whole = {name.partition("::")[0] for name in wanted - there}
+        chosen = [item for item in items if item.nodeid in wanted or _file_of(item) in whole]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """List the files with a skipped test in the file `T5PREP_SKIPPED`; with `T5PREP_NO_SKIPS`, a skip is a failure.
+    """List the tests that were skipped in the file `T5PREP_SKIPPED`; with `T5PREP_NO_SKIPS`, a skip is a failure.
 
-    CI runs the tests as a new user does, installs what a user may lack, and then runs the listed files again: there, a
-    test that skips is a test that never runs.
+    CI runs the tests as a new user does, installs what a user may lack, and then runs the listed tests again, with
+    `T5PREP_ONLY`: there, a test that skips is a test that never runs.
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     if listed := os.environ.get("T5PREP_SKIPPED"):
-        files = sorted({report.nodeid.partition("::")[0] for report in skipped})
-        Path(listed).write_text("".join(f"{file}\n" for file in files), encoding="utf-8")
+        names = sorted({report.nodeid for report in skipped})
+        Path(listed).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
     if os.environ.get("T5PREP_NO_SKIPS") and skipped and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
