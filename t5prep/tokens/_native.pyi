@@ -46,11 +46,15 @@ def hide_spans(
 def copy_lists(
     source: np.ndarray, begins: np.ndarray, target: np.ndarray, places: np.ndarray, lengths: np.ndarray
 ) -> None: ...
-def decode_records(
-    records: list[bytes],
+def cut_blocks(blocks: tuple[bytes, ...], counts: np.ndarray, places: np.ndarray) -> int: ...
+def decode_rows(
+    blocks: tuple[bytes, ...],
+    places: np.ndarray,
     names: tuple[bytes, ...],
     targets: tuple[np.ndarray, ...],
     lengths: tuple[int, ...],
     fills: tuple[int, ...],
     exact: bool,
+    mask: np.ndarray | None,
+    pad: int,
 ) -> int: ...

@@ -147,7 +147,7 @@ def test_shards_are_closed_when_too_many_are_open(data, monkeypatch):
     blocks = np.arange(len(reader.sizes))
     for _ in range(2):
         read = reader.records(blocks, np.zeros_like(blocks))
-        names = [tfrecord.parse(record)["id"] for record in read.tolist()]
+        names = [tfrecord.parse(record)["id"] for record in read.serialized()]
         assert names[:3] == [[b"toy/train/0"], [b"toy/train/4"], [b"toy/train/8"]]
     assert len(reader._open) == 2
 
@@ -179,16 +179,28 @@ def test_what_was_altered_is_one_sentence(tmp_path, every, spoil, message):
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_block_with_a_record_too_few_or_many_is_broken():
+@pytest.mark.parametrize("by_c", [True, False])
+def test_a_block_with_a_record_too_few_or_many_or_altered_is_broken(monkeypatch, by_c):
+    if not by_c:
+        monkeypatch.setattr(record_blocks, "cut_blocks", None)
     framed = [tfrecord.frame(bytes([n]) * n) for n in range(5)]
     counts = np.array([2, 3])
     blocks = [b"".join(framed[:2]), b"".join(framed[2:])]
-    assert record_blocks.records(blocks, counts).tolist() == [bytes([n]) * n for n in range(5)]
+    read = record_blocks.Records(blocks, record_blocks.cut(blocks, counts))
+    assert read.serialized() == [bytes([n]) * n for n in range(5)]
+    altered = [blocks[1][:at] + bytes([blocks[1][at] ^ 1]) + blocks[1][at + 1 :] for at in (0, 13, 15, len(blocks[1]) - 1)]
     for wrong, number in (
         ([blocks[0], blocks[1][:-1]], 1),
         ([blocks[0] + framed[0], blocks[1]], 0),
         ([b"", blocks[1]], 0),
+        *(([blocks[0], block], 1) for block in altered),
     ):
         with pytest.raises(record_blocks.BrokenBlockError) as error:
-            record_blocks.records(wrong, counts)
+            record_blocks.cut(wrong, counts)
         assert error.value.number == number
+
+
+def test_a_record_longer_than_any_block_is_broken():
+    for length in (2**31, 2**63, 2**64 - 1):
+        with pytest.raises(record_blocks.BrokenBlockError):
+            record_blocks.cut([length.to_bytes(8, "little") + bytes(20)], np.array([1]))

@@ -12,8 +12,9 @@ PyObject *failed(int status);
 /* The module's functions of many rows, with an empty one at the end. */
 extern PyMethodDef row_functions[];
 
-/* The function of serialized records, and its help. */
-extern const char decode_doc[];
-PyObject *decode_records(PyObject *module, PyObject *args);
+/* The functions of serialized records, and their help. */
+extern const char cut_doc[], decode_doc[];
+PyObject *cut_blocks(PyObject *module, PyObject *args);
+PyObject *decode_rows(PyObject *module, PyObject *args);
 
 #endif

@@ -218,7 +218,8 @@ static PyObject *hide_spans(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef row_functions[] = {{"decode_records", decode_records, METH_VARARGS, decode_doc},
+PyMethodDef row_functions[] = {{"cut_blocks", cut_blocks, METH_VARARGS, cut_doc},
+                               {"decode_rows", decode_rows, METH_VARARGS, decode_doc},
                                {"write_records", write_records, METH_VARARGS, records_doc},
                                {"write_packed", write_packed, METH_VARARGS, packed_doc},
                                {"read_records", read_records, METH_VARARGS, read_doc},

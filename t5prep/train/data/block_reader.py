@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from t5prep.dataset import block_index, record_blocks
+from t5prep.dataset.record_blocks import Records
 from t5prep.errors import DatasetError
 from t5prep.io import gcs
 from t5prep.train.data.opening import Opened
@@ -38,46 +39,44 @@ class BlockReader:
         for blocks, records in zip(counts, opened.counts, strict=True):
             blocks[-1] = records - every * (len(blocks) - 1)
         self.sizes = np.concatenate(counts)
-        # The blocks of the last call, in rising order, and their records, one block after the other.
-        self._kept_blocks, self._kept = np.zeros(0, np.int64), np.zeros(0, object)
+        # The blocks of the last call by number: their bytes, and where their records lie.
+        self._kept: dict[int, tuple[bytes, np.ndarray]] = {}
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.data) else None
 
     def __del__(self) -> None:
         for handle in self._open.values():
             os.close(handle)
 
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return the records at some places of some blocks: an array of bytes objects of the same shape.
+    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+        """Return the records at some places of some blocks, in the same shape.
 
         Raises DatasetError where a shard is not what it was when it was prepared.
         """
         wanted, inverse = np.unique(blocks, return_inverse=True)
+        numbers = wanted.tolist()
+        read = self._read([number for number in numbers if number not in self._kept])
+        self._kept = {number: self._kept.get(number) or read[number] for number in numbers}
         sizes = self.sizes[wanted]
+        table = np.concatenate([where for _, where in self._kept.values()])
+        table["block"] = np.repeat(np.arange(len(wanted)), sizes)
         begins = np.cumsum(sizes) - sizes
-        kept = np.searchsorted(self._kept_blocks, wanted)
-        old = kept < len(self._kept_blocks)
-        old[old] = self._kept_blocks[kept[old]] == wanted[old]
-        read = np.empty(int(sizes.sum()), object)
-        kept_sizes = self.sizes[self._kept_blocks]
-        kept_begins = np.cumsum(kept_sizes) - kept_sizes
-        read[_ranges(begins[old], sizes[old])] = self._kept[_ranges(kept_begins[kept[old]], sizes[old])]
-        read[_ranges(begins[~old], sizes[~old])] = self._read(wanted[~old])
-        self._kept_blocks, self._kept = wanted, read
-        found: np.ndarray = read[begins[inverse].reshape(blocks.shape) + places]
-        return found
+        return Records([data for data, _ in self._kept.values()], table[begins[inverse].reshape(blocks.shape) + places])
 
-    def _read(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the records of some blocks, one after the other."""
-        numbers = blocks.tolist()
+    def _read(self, numbers: list[int]) -> dict[int, tuple[bytes, np.ndarray]]:
+        """Return the bytes of some blocks, and where their records lie, by number."""
+        if not numbers:
+            return {}
         data = list(self._pool.map(self._bytes_of, numbers) if self._pool else map(self._bytes_of, numbers))
+        counts = self.sizes[numbers]
         try:
-            return record_blocks.records(data, self.sizes[blocks])
+            places = np.split(record_blocks.cut(data, counts), np.cumsum(counts)[:-1])
         except record_blocks.BrokenBlockError as error:
             block = numbers[error.number]
             raise DatasetError(
                 f"{self._paths[self._shard[block]]} was altered after byte {self._begin[block]:,}: its records are not what "
                 f"was prepared. See what else was: t5prep verify {self._data}"
             ) from error
+        return dict(zip(numbers, zip(data, places, strict=True), strict=True))
 
     def _bytes_of(self, block: int) -> bytes:
         """Return the bytes of a block. Raises DatasetError."""
@@ -101,9 +100,3 @@ class BlockReader:
             if hasattr(os, "posix_fadvise"):  # else the system reads up to 128 kB at each place that is new to it
                 os.posix_fadvise(self._open[shard], 0, 0, os.POSIX_FADV_RANDOM)
         return self._open[shard]
-
-
-def _ranges(begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return all numbers of some ranges, one range after the other: int64[sum of sizes]."""
-    behind = np.cumsum(sizes)
-    return np.arange(behind[-1] if len(sizes) else 0) + np.repeat(begins - (behind - sizes), sizes)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
+from t5prep.dataset.record_blocks import Records
 from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import block_order, buckets, order
 from t5prep.train.data.block_order import BlockOrder
@@ -25,8 +26,8 @@ class Reader(Protocol):
 
     sizes: np.ndarray
 
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return bytes objects, in the shape of the arguments."""
+    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+        """Return records in the shape of the arguments."""
 
 
 class Host(NamedTuple):
@@ -62,20 +63,24 @@ class Windows:
             for number, (reader, width) in enumerate(zip(readers, widths, strict=True))
         ]
 
-    def __call__(self, number: int) -> np.ndarray:
-        """Return the rows of all steps of a window: bytes objects [steps, local]. Raises DatasetError."""
+    def __call__(self, number: int) -> Records:
+        """Return the rows of all steps of a window: [steps, local]. Raises DatasetError."""
+        blocks: list[bytes] = []
         parts = []
         for reader, own, share in zip(self._readers, self._orders, self._shares, strict=True):
             index = number * share + np.arange(share)[np.newaxis]
-            parts.append(reader.records(*own.records(self._lanes, index)))
+            read = reader.records(*own.records(self._lanes, index))
+            read.places["block"] += len(blocks)
+            blocks += read.blocks
+            parts.append(read.places)
         table = self.table
         index = number * table.lane_rows + np.arange(table.lane_rows)[np.newaxis]
         # Only a single dataset has epochs that end at a row; in a mixture, each dataset has its own epochs.
         epoch = self._orders[0].deal.epoch(self._lanes, index) if len(parts) == 1 else np.zeros_like(index)
         permuted = order.shuffled(np, self._seed, self._lanes, index, epoch)
-        records = np.take_along_axis(np.concatenate(parts, axis=1), permuted, axis=1)
-        steps = records.reshape(len(self._lanes), table.steps, table.width).swapaxes(0, 1).reshape(table.steps, -1)
-        return np.ascontiguousarray(steps[:, self._begin : self._begin + self.local])
+        places = np.take_along_axis(np.concatenate(parts, axis=1), permuted, axis=1)
+        steps = places.reshape(len(self._lanes), table.steps, table.width).swapaxes(0, 1).reshape(table.steps, -1)
+        return Records(tuple(blocks), np.ascontiguousarray(steps[:, self._begin : self._begin + self.local]))
 
 
 def table(opened: Sequence[Opened], global_batch: int) -> order.Table:
@@ -105,38 +110,53 @@ def rows(
     laid = table(opened, global_batch)
     readers = [BlockReader(one) for one in opened]
     windows = Windows(readers, table=laid, seed=seed, shares=shares, host=Host(host, hosts))
+    batches = _Batches(windows)
     if decoder:
-        return _decoded(windows, decoder, finish, start_step=start_step)
+        return _decoded(batches, decoder, finish, start_step=start_step)
 
-    def read(number: Any) -> Any:
-        return tf.ensure_shape(tf.numpy_function(windows, [number], tf.string), [laid.steps, windows.local])
+    def read(step: Any) -> Any:
+        records = tf.numpy_function(lambda step: _strings(batches(int(step))), [step], tf.string)
+        return tf.ensure_shape(records, [windows.local])
 
-    numbers = tf.data.Dataset.counter(start=start_step // laid.steps, dtype=tf.int64)
-    return numbers.map(read).prefetch(1).unbatch().skip(start_step % laid.steps)
+    return tf.data.Dataset.counter(start=start_step, dtype=tf.int64).map(read).prefetch(_AHEAD)
 
 
-def _decoded(windows: Windows, decoder: RecordDecoder, finish: Callable[..., Any], *, start_step: int) -> Any:
-    """Return the batches of windows, decoded: a window's records are kept, and the next one's are read meanwhile."""
-    pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
-    reading: dict[int, concurrent.futures.Future[np.ndarray]] = {}
+class _Batches:
+    """Give the records of one step after the other: a window's are kept, and the next one's are read meanwhile."""
 
-    def window(number: int) -> "concurrent.futures.Future[np.ndarray]":
-        return reading.get(number) or reading.setdefault(number, pool.submit(windows, number))
+    def __init__(self, windows: Windows) -> None:
+        self.rows, self._windows = windows.local, windows
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
+        self._reading: dict[int, concurrent.futures.Future[Records]] = {}
 
-    def batch(step: int) -> list[np.ndarray]:
-        number, place = divmod(int(step), windows.table.steps)
-        for old in [one for one in reading if one < number]:
-            reading.pop(old, None)
-        arrays = decoder(window(number).result()[place])
-        window(number + 1)  # begun now, so that the first batch waits for its own window alone
-        return arrays
+    def __call__(self, step: int) -> Records:
+        number, place = divmod(step, self._windows.table.steps)
+        for old in [one for one in self._reading if one < number]:
+            del self._reading[old]
+        window = self._window(number).result()
+        self._window(number + 1)  # begun now, so that the first batch waits for its own window alone
+        return Records(window.blocks, window.places[place])
+
+    def _window(self, number: int) -> "concurrent.futures.Future[Records]":
+        return self._reading.get(number) or self._reading.setdefault(number, self._pool.submit(self._windows, number))
+
+
+def _decoded(batches: _Batches, decoder: RecordDecoder, finish: Callable[..., Any], *, start_step: int) -> Any:
+    """Return the batches of steps, decoded in C."""
 
     def read(step: Any) -> dict[str, Any]:
-        arrays = tf.numpy_function(batch, [step], [tf.int32] * len(decoder.names))
-        shapes = [[windows.local, length] for length in decoder.lengths]
+        arrays = tf.numpy_function(lambda step: decoder(batches(int(step))), [step], [tf.int32] * len(decoder.names))
+        shapes = [[batches.rows, length] for length in decoder.lengths]
         return finish(dict(zip(decoder.names, map(tf.ensure_shape, arrays, shapes), strict=True)))
 
     return tf.data.Dataset.counter(start=start_step, dtype=tf.int64).map(read).prefetch(_AHEAD)
+
+
+def _strings(records: Records) -> np.ndarray:
+    """Return records as TensorFlow takes them: an array of bytes objects."""
+    array = np.empty(len(records.places), object)
+    array[:] = records.serialized()
+    return array
 
 
 def bucket_rows(
@@ -167,14 +187,11 @@ def bucket_rows(
         )
         shapes.append(shape)
         sizes.append(len(own))
-    kept: dict[int, tuple[int, np.ndarray]] = {}
+    batches = [_Batches(one) for one in windows]
 
     def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
         ((bucket, turn),) = buckets.turns(sizes, int(step), 1)
-        window, place = divmod(turn, windows[bucket].table.steps)
-        if bucket not in kept or kept[bucket][0] != window:
-            kept[bucket] = window, windows[bucket](window)
-        return kept[bucket][1][place], np.array(shapes[bucket], np.int64)
+        return _strings(batches[bucket](turn)), np.array(shapes[bucket], np.int64)
 
     def read(step: Any) -> Any:
         records, shape = tf.numpy_function(batch, [step], (tf.string, tf.int64))

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.dataset import record_lengths
+from t5prep.dataset.record_blocks import Records
 from t5prep.errors import DatasetError, UsageError
 from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import features, lanes
@@ -116,6 +117,6 @@ class Part:
         self._blocks, self.sizes = np.unique(block, return_counts=True)
         self._first = np.cumsum(self.sizes) - self.sizes
 
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return the records at some places of some blocks: an array of bytes objects of the same shape."""
+    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+        """Return the records at some places of some blocks, in the same shape."""
         return self._reader.records(self._blocks[blocks], self._places[self._first[blocks] + places])

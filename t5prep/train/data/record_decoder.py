@@ -1,17 +1,19 @@
 """Read the ids of serialized records in C; where it is not built, or a record is unusual, TensorFlow's parser does it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from t5prep.dataset.record_blocks import Records
+
 try:
-    from t5prep.tokens._native import decode_records
+    from t5prep.tokens._native import decode_rows
 except ImportError:  # there was no compiler
-    decode_records = None  # type: ignore[assignment]
+    decode_rows = None  # type: ignore[assignment]
 
 ALIGNMENT = 64  # bytes; Eigen's for the widest vectors
-available = decode_records is not None
+available = decode_rows is not None
 
 
 class RecordDecoder:
@@ -19,8 +21,8 @@ class RecordDecoder:
 
     `lengths` and `fills` are by the features' names: a row's ids, and what it is filled up with. Where `exact`, a record
     must have as many ids as a row. `parse` reads records that are not as `prepare` writes them: `string[n]` → tensors by
-    name, with the same values, or an error that says what is wrong. With a `pad_id`, the `attention_mask` is added, as
-    `model.token_mask` computes it for rows that are neither packed nor pairs.
+    name, with the same values, or an error that says what is wrong. With a `pad_id`, the `attention_mask` of the first
+    feature is added, as `model.token_mask` computes it for rows that are neither packed nor pairs.
     """
 
     def __init__(
@@ -32,25 +34,25 @@ class RecordDecoder:
         parse: Callable[[Any], Mapping[str, Any]],
         pad_id: int | None = None,
     ) -> None:
-        mask = {} if pad_id is None else {"attention_mask": lengths["input_ids"]}
+        mask = {} if pad_id is None else {"attention_mask": next(iter(lengths.values()))}
         self.names, self.lengths = (*lengths, *mask), (*lengths.values(), *mask.values())
-        self._own, self._pad_id = tuple(lengths), pad_id
+        self._own = tuple(lengths)
         self._encoded = tuple(name.encode() for name in lengths)
         self._fills = tuple(fills.get(name, 0) for name in lengths)
-        self._exact, self._parse = exact, parse
+        self._exact, self._parse, self._pad_id = exact, parse, pad_id
 
-    def __call__(self, records: np.ndarray | Sequence[bytes]) -> list[np.ndarray]:
+    def __call__(self, records: Records) -> list[np.ndarray]:
         """Return one array for each feature from serialized records. Raises tf.errors.OpError for a damaged record."""
-        serialized = records.tolist() if isinstance(records, np.ndarray) else list(records)
-        own = self.lengths[: len(self._own)]
-        arrays = tuple(_aligned(len(serialized), length) for length in own)
-        if decode_records(serialized, self._encoded, arrays, own, self._fills, self._exact) != len(serialized):
-            parsed = self._parse(serialized)
-            arrays = tuple(np.asarray(parsed[name]) for name in self._own)
-        if self._pad_id is None:
-            return list(arrays)
-        ids = arrays[self._own.index("input_ids")]
-        return [*arrays, np.not_equal(ids, self._pad_id, out=_aligned(*ids.shape))]
+        rows, own = len(records.places), self.lengths[: len(self._own)]
+        arrays = [_aligned(rows, length) for length in self.lengths]
+        ids, masks = tuple(arrays[: len(own)]), arrays[len(own) :]
+        mask, pad = (masks[0] if masks else None), self._pad_id or 0
+        blocks, places = tuple(records.blocks), np.ascontiguousarray(records.places)
+        if decode_rows(blocks, places, self._encoded, ids, own, self._fills, self._exact, mask, pad) == rows:
+            return arrays
+        parsed = self._parse(records.serialized())
+        read = [np.asarray(parsed[name]) for name in self._own]
+        return [*read, *(np.not_equal(read[0], pad, out=mask) for mask in masks)]
 
 
 def _aligned(rows: int, length: int) -> np.ndarray:
