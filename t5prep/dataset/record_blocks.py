@@ -48,6 +48,20 @@ def of(serialized: Sequence[bytes]) -> Records:
     return Records(serialized, places)
 
 
+def joined(parts: Sequence[Records]) -> Records:
+    """Return the records of several parts, one after the other: PLACE[records]. Blocks that parts share stay one."""
+    blocks: list[bytes] = []
+    places, begins = [], {}
+    for part in parts:
+        if id(part.blocks) not in begins:
+            begins[id(part.blocks)] = len(blocks)
+            blocks += part.blocks
+        own = part.places.ravel().copy()
+        own["block"] += begins[id(part.blocks)]
+        places.append(own)
+    return Records(tuple(blocks), np.concatenate(places))
+
+
 def cut(blocks: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
     """Return where the records of all blocks lie, one after the other, with their checksums checked: PLACE[records].
 

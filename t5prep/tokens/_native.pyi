@@ -54,7 +54,7 @@ def decode_rows(
     targets: tuple[np.ndarray, ...],
     lengths: tuple[int, ...],
     fills: tuple[int, ...],
-    exact: bool,
+    counts: tuple[int, ...],
     mask: np.ndarray | None,
     pad: int,
 ) -> int: ...

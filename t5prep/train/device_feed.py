@@ -5,9 +5,8 @@ from typing import Any
 
 from t5prep.train import bucket_lengths
 from t5prep.train.config import TrainConfig
-from t5prep.train.data import buckets, mixing, train_batches
+from t5prep.train.data import buckets, mixing, train_arrays
 from t5prep.train.data.opening import Opened
-from t5prep.train.data.read_errors import arrays
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import put_rows
 
@@ -45,7 +44,7 @@ def device_batches(
 ) -> Iterator[dict[str, Any]]:
     """Yield every batch from `start_step` on, on the devices; each host reads its own rows."""
     host, hosts = layout.row_reader
-    rows = train_batches(
+    rows = train_arrays(
         opened,
         split=config.split,
         global_batch=config.batch,
@@ -55,7 +54,6 @@ def device_batches(
         host=host,
         hosts=hosts,
         buckets=bucket_lengths.parse(config.buckets),
-        masks=False,  # the step computes them
     )
-    for batch in arrays(rows):
+    for batch in rows:
         yield put_rows(batch, layout)

@@ -188,7 +188,9 @@ def test_a_block_with_a_record_too_few_or_many_or_altered_is_broken(monkeypatch,
     blocks = [b"".join(framed[:2]), b"".join(framed[2:])]
     read = record_blocks.Records(blocks, record_blocks.cut(blocks, counts))
     assert read.serialized() == [bytes([n]) * n for n in range(5)]
-    altered = [blocks[1][:at] + bytes([blocks[1][at] ^ 1]) + blocks[1][at + 1 :] for at in (0, 13, 15, len(blocks[1]) - 1)]
+    altered = [
+        blocks[1][:at] + bytes([blocks[1][at] ^ 1]) + blocks[1][at + 1 :] for at in (0, 13, 15, len(blocks[1]) - 1)
+    ]
     for wrong, number in (
         ([blocks[0], blocks[1][:-1]], 1),
         ([blocks[0] + framed[0], blocks[1]], 0),

@@ -91,7 +91,7 @@ def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch,
     made = write(tmp_path, {"train": [250] * 16}, every=8, length=64, measured=True)
     read, pread = [], os.pread
     monkeypatch.setattr(os, "pread", lambda *where: (read.append(where[1]), pread(*where))[1])
-    monkeypatch.setattr(block_rows, "_AHEAD", 1)
+    monkeypatch.setattr(block_rows, "AHEAD", 1)
     monkeypatch.setattr(lanes, "share_of", None)  # reads a split from its beginning
     options = {"global_batch": 32, "seed": 0, "buckets": [(16, 4), (32, 4), (64, 4)]}
     next(iter(train_batches(str(tmp_path), start_step=start, **options).as_numpy_iterator()))

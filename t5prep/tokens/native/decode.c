@@ -37,11 +37,11 @@ static int take(Span *from, uint8_t tag, Span *content) {
   return 1;
 }
 
-/* Read varints as ids, many bytes at a time where they are there. Return how many, or -1 for more than `most`. */
-static int64_t take_ids(Span from, int32_t *ids, int64_t most) {
+/* Read up to `most` varints as ids, many bytes at a time where they are there. Return how many, or -1 for a broken one. */
+static int64_t take_ids(Span *values, int32_t *ids, int64_t most) {
+  Span from = *values;
   int64_t count = 0;
-  while (from.at < from.end) {
-    if (count == most) return -1;
+  while (from.at < from.end && count < most) {
     if (from.end - from.at >= 8) {
       uint64_t bytes = eight_bytes(from.at);
       if (!(bytes & CONTINUES) && most - count >= 8) {
@@ -65,6 +65,14 @@ static int64_t take_ids(Span from, int32_t *ids, int64_t most) {
     if (!take_varint(&from, &value)) return -1;
     ids[count++] = (int32_t)(uint32_t)value;
   }
+  *values = from;
+  return count;
+}
+
+/* Return how many varints there are. A broken one at the end does not count. */
+static int64_t count_values(Span values) {
+  int64_t count = 0;
+  while (values.at < values.end) count += *values.at++ < 0x80;
   return count;
 }
 
@@ -74,8 +82,8 @@ static int read_values(Span feature, const Wanted *wanted, size_t row) {
   if (list.at == list.end) packed = list; /* no values */
   else if (!take(&list, FIRST, &packed) || list.at != list.end) return 0;
   int32_t *ids = wanted->values + row * (size_t)wanted->length;
-  int64_t count = take_ids(packed, ids, wanted->length);
-  if (count < 0 || (wanted->exact && count != wanted->length)) return 0;
+  int64_t count = take_ids(&packed, ids, wanted->length);
+  if (count < 0 || (wanted->count < 0 ? packed.at < packed.end : count + count_values(packed) != wanted->count)) return 0;
   for (; count < wanted->length; count++) ids[count] = wanted->fill;
   return 1;
 }

@@ -5,14 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A feature to read: `length` values a row, the rest of a row filled with `fill`. Where `exact`, a record must have `length`. */
+/* A feature to read: the first `length` values of a record a row, the rest of a row filled with `fill`. A record must have
+   `count` values; at most `length` where that is -1. */
 typedef struct {
   const char *name;
   size_t name_size;
   int32_t *values;
   int64_t length;
   int32_t fill;
-  int exact;
+  int64_t count;
 } Wanted;
 
 /* Where a record lies: its bytes are [begin, begin + size) of a block. t5prep/dataset/record_blocks.py has the same fields. */

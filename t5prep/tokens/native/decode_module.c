@@ -81,12 +81,12 @@ static int64_t decode_all(const Block *blocks, int64_t given, const Place *place
 }
 
 const char decode_doc[] =
-             "decode_rows(blocks, places, names, targets, lengths, fills, exact, mask, pad)\n--\n\n"
+             "decode_rows(blocks, places, names, targets, lengths, fills, counts, mask, pad)\n--\n\n"
              "Read ids of serialized records, and return how many were read before the first that is not as this project\n"
              "writes it. `blocks` is a tuple of bytes, and `places` says where the records lie: int64[records, 3].\n\n"
-             "For each of the names (bytes) a row of `lengths[i]` ids is written into `targets[i]`, int32[records, length]; what a\n"
-             "record lacks of a row is filled with `fills[i]`, except where it must be `exact`. These are tuples. A `mask` is None or\n"
-             "of the shape of the first target: it gets 0 where that has the id `pad`, else 1.";
+             "For each of the names (bytes) the first `lengths[i]` ids are written into `targets[i]`, int32[records, length]; what\n"
+             "a record lacks of a row is filled with `fills[i]`. It must have `counts[i]` ids, at most the length where that is -1.\n"
+             "These are tuples. A `mask` is None or of the shape of the first target: it gets 0 where that has the id `pad`, else 1.";
 
 /* Whether a buffer holds int32[rows, length]. */
 static int is_rows(const Py_buffer *buffer, int64_t rows, int64_t length) {
@@ -94,12 +94,12 @@ static int is_rows(const Py_buffer *buffer, int64_t rows, int64_t length) {
 }
 
 PyObject *decode_rows(PyObject *module, PyObject *args) {
-  PyObject *tuple, *names, *targets, *lengths, *fills, *mask, *result = NULL;
-  int exact, pad;
+  PyObject *tuple, *names, *targets, *lengths, *fills, *counts, *mask, *result = NULL;
+  int pad;
   Py_buffer places, buffers[MOST_WANTED], masked = {0};
   (void)module;
-  if (!PyArg_ParseTuple(args, "O!y*O!O!O!O!pOi", &PyTuple_Type, &tuple, &places, &PyTuple_Type, &names, &PyTuple_Type, &targets,
-                        &PyTuple_Type, &lengths, &PyTuple_Type, &fills, &exact, &mask, &pad))
+  if (!PyArg_ParseTuple(args, "O!y*O!O!O!O!O!Oi", &PyTuple_Type, &tuple, &places, &PyTuple_Type, &names, &PyTuple_Type, &targets,
+                        &PyTuple_Type, &lengths, &PyTuple_Type, &fills, &PyTuple_Type, &counts, &mask, &pad))
     return NULL;
   Py_ssize_t count = PyTuple_Size(names), held = 0;
   int64_t rows = (int64_t)((size_t)places.len / sizeof(Place)), read;
@@ -107,7 +107,7 @@ PyObject *decode_rows(PyObject *module, PyObject *args) {
   Block *blocks = blocks_of(tuple);
   if (!blocks) goto end;
   if (count < 1 || count > MOST_WANTED || PyTuple_Size(targets) != count || PyTuple_Size(lengths) != count || PyTuple_Size(fills) != count ||
-      (uintptr_t)places.buf % 8) {
+      PyTuple_Size(counts) != count || (uintptr_t)places.buf % 8) {
     failed(BAD_OFFSETS);
     goto end;
   }
@@ -115,10 +115,11 @@ PyObject *decode_rows(PyObject *module, PyObject *args) {
     char *name;
     Py_ssize_t size;
     long long length = PyLong_AsLongLong(PyTuple_GetItem(lengths, held)), fill = PyLong_AsLongLong(PyTuple_GetItem(fills, held));
+    long long values = PyLong_AsLongLong(PyTuple_GetItem(counts, held));
     if (PyErr_Occurred() || PyBytes_AsStringAndSize(PyTuple_GetItem(names, held), &name, &size) ||
         PyObject_GetBuffer(PyTuple_GetItem(targets, held), &buffers[held], PyBUF_WRITABLE))
       goto end;
-    wanted[held] = (Wanted){name, (size_t)size, buffers[held].buf, length, (int32_t)fill, exact};
+    wanted[held] = (Wanted){name, (size_t)size, buffers[held].buf, length, (int32_t)fill, values};
     if (!is_rows(&buffers[held++], rows, length)) {
       failed(BAD_OFFSETS);
       goto end;

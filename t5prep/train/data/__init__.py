@@ -4,18 +4,19 @@ Batches are `{input_ids, attention_mask, labels}`, int32 of static shape. They h
 any number of replicas and hosts, and can start at any step: `t5prep.train.data.order` defines the order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.bucket_lengths import Lengths
-from t5prep.train.data import block_rows, features, lanes, order
+from t5prep.train.data import array_batches, block_rows, features, lanes, order, read_errors, record_decoder, windows
 from t5prep.train.data import buckets as bucketing
 from t5prep.train.data.opening import Opened, open_all, open_split
 
-__all__ = ["eval_batches", "steps_per_epoch", "train_batches"]
+__all__ = ["eval_batches", "steps_per_epoch", "train_arrays", "train_batches"]
 
 
 def train_batches(
@@ -70,12 +71,12 @@ def train_batches(
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
     parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [], masks=masks)
-    place = {"seed": seed, "global_batch": global_batch, "start_step": start_step, "host": host, "hosts": hosts}
+    own = windows.Host(host, hosts)
     if buckets:
         bucketing.check(opened, buckets)
-        of_buckets = block_rows.bucket_rows(opened[0], buckets, **place)
+        of_buckets = windows.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
         return _served(
-            of_buckets.map(
+            block_rows.serialized_in_buckets(of_buckets, rows=global_batch // hosts, start_step=start_step).map(
                 lambda records, shape: features.shortened(parse(records), shape),
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
@@ -85,17 +86,74 @@ def train_batches(
     if _indexed(opened):
         decoder = None if with_ids else features.decoder(opened, masks=masks)
         finish = features.finisher(opened[0], masks=masks)
-        records = block_rows.rows(opened, shares=shares, decoder=decoder, finish=finish, **place)
+        batches = windows.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own)
         if decoder:
-            return _served(records)
-        batch = parse
+            return _served(block_rows.decoded(batches, decoder, finish, start_step=start_step))
+        records, batch = block_rows.serialized(batches, start_step=start_step), parse
     else:
-        records = lanes.rows(opened, shares=shares, **place)
+        records = lanes.rows(
+            opened,
+            seed=seed,
+            global_batch=global_batch,
+            start_step=start_step,
+            shares=shares,
+            host=host,
+            hosts=hosts,
+        )
 
         def batch(window: Any, at: Any) -> dict[str, Any]:
             return parse(tf.gather(window, at))
 
     return _served(records.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
+
+
+def train_arrays(
+    data: Sequence[Opened],
+    *,
+    split: str = "train",
+    global_batch: int,
+    seed: int,
+    start_step: int = 0,
+    rates: Sequence[float] | None = None,
+    host: int = 0,
+    hosts: int = 1,
+    buckets: Sequence[Lengths] = (),
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the batches of `train_batches` without masks, as numpy arrays: the trainer's way, past TensorFlow.
+
+    TensorFlow reads datasets without an index, and all where the package was built without a C compiler. Raises
+    DatasetError and UsageError.
+    """
+    opened = open_all(data, split=split)
+    if not (_indexed(opened) and record_decoder.available):
+        return read_errors.arrays(
+            train_batches(
+                opened,
+                split=split,
+                global_batch=global_batch,
+                seed=seed,
+                start_step=start_step,
+                rates=rates,
+                host=host,
+                hosts=hosts,
+                buckets=buckets,
+                masks=False,
+            )
+        )
+    _check_rows(global_batch, host=host, hosts=hosts)
+    own = windows.Host(host, hosts)
+    if buckets:
+        bucketing.check(opened, buckets)
+        of_buckets = windows.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
+        batch = array_batches.decoded_in_buckets(of_buckets, opened[0], buckets)
+    else:
+        decoder = features.decoder(opened, masks=False)
+        assert decoder is not None
+        shares = _shares(opened, rates, global_batch)
+        batch = array_batches.decoded(
+            windows.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own), decoder
+        )
+    return read_errors.explained(array_batches.read_ahead(batch, start_step=start_step))
 
 
 def eval_batches(
@@ -146,7 +204,7 @@ def _indexed(opened: Sequence[Opened]) -> bool:
 def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, global_batch: int) -> list[int]:
     """Return how many rows each dataset gives to a lane's window."""
     table = (
-        block_rows.table(opened, global_batch)
+        windows.table(opened, global_batch)
         if _indexed(opened)
         else order.table(global_batch, min(len(one.counts) for one in opened))
     )

@@ -1,155 +1,101 @@
-"""Read serialized records in training order from datasets with an index: windows of lanes, each host's rows of a batch."""
+"""Give the rows of datasets with an index to TensorFlow: each host's rows of every global batch, from any step on."""
 
-import concurrent.futures
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+import atexit
+import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from t5prep.dataset import record_blocks
 from t5prep.dataset.record_blocks import Records
-from t5prep.train.bucket_lengths import Lengths
-from t5prep.train.data import block_order, buckets, order
-from t5prep.train.data.block_order import BlockOrder
-from t5prep.train.data.block_reader import BlockReader
-from t5prep.train.data.opening import Opened
 from t5prep.train.data.record_decoder import RecordDecoder
+from t5prep.train.data.windows import Batches, BucketBatches
 
-# A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
-_FINENESS = 512
-# Batches that are read ahead.
-_AHEAD = 8
-
-
-class Reader(Protocol):
-    """Read records by their block and their place in it; `sizes` are the records of each block."""
-
-    sizes: np.ndarray
-
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
-        """Return records in the shape of the arguments."""
+# Batches that are read ahead, and that one call from TensorFlow into Python makes: a call takes as long as 20 rows.
+AHEAD = TOGETHER = 8
 
 
-class Host(NamedTuple):
-    """Say which rows of a global batch this host reads: part `number` of `hosts` equal ones."""
+class _Calls:
+    """Count the calls from TensorFlow's threads into Python, and end them before Python ends.
 
-    number: int
-    hosts: int
-
-
-class Windows:
-    """Compute the rows of the steps of a window, on one host, from one dataset or from several that are mixed."""
-
-    def __init__(
-        self,
-        readers: Sequence[Reader],
-        *,
-        table: order.Table,
-        seed: int,
-        shares: Sequence[int],
-        host: Host,
-        stream: int = 0,
-    ) -> None:
-        """Take `shares` rows of a lane's window from each reader; `stream` is the number of the first one's order."""
-        self.table, self._readers, self._seed, self._shares = table, readers, seed, shares
-        self.local = table.lanes * table.width // host.hosts
-        first = host.number * self.local // table.width
-        last = ((host.number + 1) * self.local - 1) // table.width
-        self._begin = host.number * self.local - first * table.width
-        self._lanes = np.arange(first, last + 1)[:, np.newaxis]
-        widths = shares if len(readers) > 1 else [table.width]
-        self._orders = [
-            BlockOrder(reader.sizes, seed, table.lanes, width, stream + number)
-            for number, (reader, width) in enumerate(zip(readers, widths, strict=True))
-        ]
-
-    def __call__(self, number: int) -> Records:
-        """Return the rows of all steps of a window: [steps, local]. Raises DatasetError."""
-        blocks: list[bytes] = []
-        parts = []
-        for reader, own, share in zip(self._readers, self._orders, self._shares, strict=True):
-            index = number * share + np.arange(share)[np.newaxis]
-            read = reader.records(*own.records(self._lanes, index))
-            read.places["block"] += len(blocks)
-            blocks += read.blocks
-            parts.append(read.places)
-        table = self.table
-        index = number * table.lane_rows + np.arange(table.lane_rows)[np.newaxis]
-        # Only a single dataset has epochs that end at a row; in a mixture, each dataset has its own epochs.
-        epoch = self._orders[0].deal.epoch(self._lanes, index) if len(parts) == 1 else np.zeros_like(index)
-        permuted = order.shuffled(np, self._seed, self._lanes, index, epoch)
-        places = np.take_along_axis(np.concatenate(parts, axis=1), permuted, axis=1)
-        steps = places.reshape(len(self._lanes), table.steps, table.width).swapaxes(0, 1).reshape(table.steps, -1)
-        return Records(tuple(blocks), np.ascontiguousarray(steps[:, self._begin : self._begin + self.local]))
-
-
-def table(opened: Sequence[Opened], global_batch: int) -> order.Table:
-    """Return the layout of a global batch of datasets that all have an index."""
-    every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
-    least = _FINENESS if len(opened) > 1 else 1
-    return block_order.table(global_batch, records=sum(sum(one.counts) for one in opened), every=every, least=least)
-
-
-def rows(
-    opened: Sequence[Opened],
-    *,
-    seed: int,
-    global_batch: int,
-    start_step: int,
-    shares: Sequence[int],
-    host: int,
-    hosts: int,
-    decoder: RecordDecoder | None = None,
-    finish: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-) -> Any:
-    """Return this host's rows of every global batch from `start_step` on, without end: a dataset of `string[rows]`.
-
-    With a `decoder`, it is a dataset of what `finish` returns for ids by name, int32[rows, length]. Each dataset of a
-    mixture gives its share of a lane's rows in a window, and the permutation mixes them.
+    Python never gives its lock to a thread that waits for it when the process ends. An iterator that is still there then
+    waits for its thread, and the process for the iterator, for ever.
     """
-    laid = table(opened, global_batch)
-    readers = [BlockReader(one) for one in opened]
-    windows = Windows(readers, table=laid, seed=seed, shares=shares, host=Host(host, hosts))
-    batches = _Batches(windows)
-    if decoder:
-        return _decoded(batches, decoder, finish, start_step=start_step)
+
+    def __init__(self) -> None:
+        self._made, self._ending = 0, False
+        atexit.register(self._end)
+
+    def __call__(self, function: Callable[[int], Any]) -> Callable[[Any], Any]:
+        """Return a function for `tf.numpy_function` that calls another one with a whole number."""
+
+        def call(number: Any) -> Any:
+            self._made += 1
+            if self._ending:
+                raise StopIteration
+            return function(int(number))
+
+        return call
+
+    def _end(self) -> None:
+        """Let the threads run until none calls any more: what they read ahead is full of failed calls then."""
+        self._ending, before = True, -1
+        while before != self._made:
+            before = self._made
+            time.sleep(0.05)
+
+
+_from_tensorflow = _Calls()
+
+
+def decoded(
+    batches: Batches, decoder: RecordDecoder, finish: Callable[[dict[str, Any]], dict[str, Any]], *, start_step: int
+) -> Any:
+    """Return a dataset of what `finish` returns for the ids of each batch by name, int32[rows, length]."""
+
+    together = min(TOGETHER, batches.steps)  # else the first batch would wait for many windows
+
+    def decode(number: int) -> list[np.ndarray]:
+        first = start_step + number * together
+        return decoder(record_blocks.joined([batches(step) for step in range(first, first + together)]))
+
+    def read(number: Any) -> dict[str, Any]:
+        arrays = tf.numpy_function(_from_tensorflow(decode), [number], [tf.int32] * len(decoder.names))
+        shapes = [[together, batches.rows, length] for length in decoder.lengths]
+        return dict(zip(decoder.names, map(tf.reshape, arrays, shapes), strict=True))
+
+    several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(1)
+    return several.unbatch().map(finish)
+
+
+def serialized(batches: Batches, *, start_step: int) -> Any:
+    """Return a dataset of the records of each batch: `string[rows]`."""
 
     def read(step: Any) -> Any:
-        records = tf.numpy_function(lambda step: _strings(batches(int(step))), [step], tf.string)
-        return tf.ensure_shape(records, [windows.local])
+        records = tf.numpy_function(_from_tensorflow(lambda step: _strings(batches(step))), [step], tf.string)
+        return tf.ensure_shape(records, [batches.rows])
 
-    return tf.data.Dataset.counter(start=start_step, dtype=tf.int64).map(read).prefetch(_AHEAD)
-
-
-class _Batches:
-    """Give the records of one step after the other: a window's are kept, and the next one's are read meanwhile."""
-
-    def __init__(self, windows: Windows) -> None:
-        self.rows, self._windows = windows.local, windows
-        self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
-        self._reading: dict[int, concurrent.futures.Future[Records]] = {}
-
-    def __call__(self, step: int) -> Records:
-        number, place = divmod(step, self._windows.table.steps)
-        for old in [one for one in self._reading if one < number]:
-            del self._reading[old]
-        window = self._window(number).result()
-        self._window(number + 1)  # begun now, so that the first batch waits for its own window alone
-        return Records(window.blocks, window.places[place])
-
-    def _window(self, number: int) -> "concurrent.futures.Future[Records]":
-        return self._reading.get(number) or self._reading.setdefault(number, self._pool.submit(self._windows, number))
+    return _steps(start_step).map(read).prefetch(AHEAD)
 
 
-def _decoded(batches: _Batches, decoder: RecordDecoder, finish: Callable[..., Any], *, start_step: int) -> Any:
-    """Return the batches of steps, decoded in C."""
+def serialized_in_buckets(batches: BucketBatches, *, rows: int, start_step: int) -> Any:
+    """Return a dataset of the records of each batch and of its bucket's lengths: `string[rows], int64[2]`."""
 
-    def read(step: Any) -> dict[str, Any]:
-        arrays = tf.numpy_function(lambda step: decoder(batches(int(step))), [step], [tf.int32] * len(decoder.names))
-        shapes = [[batches.rows, length] for length in decoder.lengths]
-        return finish(dict(zip(decoder.names, map(tf.ensure_shape, arrays, shapes), strict=True)))
+    def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
+        records, lengths = batches(step)
+        return _strings(records), np.array(lengths, np.int64)
 
-    return tf.data.Dataset.counter(start=start_step, dtype=tf.int64).map(read).prefetch(_AHEAD)
+    def read(step: Any) -> Any:
+        records, lengths = tf.numpy_function(_from_tensorflow(batch), [step], (tf.string, tf.int64))
+        return tf.ensure_shape(records, [rows]), tf.ensure_shape(lengths, [2])
+
+    return _steps(start_step).map(read).prefetch(AHEAD)
+
+
+def _steps(first: int) -> Any:
+    return tf.data.Dataset.counter(start=first, dtype=tf.int64)
 
 
 def _strings(records: Records) -> np.ndarray:
@@ -157,44 +103,3 @@ def _strings(records: Records) -> np.ndarray:
     array = np.empty(len(records.places), object)
     array[:] = records.serialized()
     return array
-
-
-def bucket_rows(
-    opened: Opened,
-    lengths: Sequence[Lengths],
-    *,
-    seed: int,
-    global_batch: int,
-    start_step: int,
-    host: int,
-    hosts: int,
-) -> Any:
-    """Return this host's rows of every global batch, each of one bucket: a dataset of `string[rows], int64[2]`.
-
-    The second tensor is the bucket's lengths. Each bucket has an order of its own, as a dataset has; their batches take
-    turns. A bucket that holds no record has no turn. Raises UsageError where a record fits into no bucket.
-    """
-    of_record = buckets.assign(buckets.lengths(opened), lengths)
-    windows, shapes, sizes = [], [], []
-    for number, shape in enumerate(lengths):
-        own = np.flatnonzero(of_record == number)
-        if not len(own):
-            continue
-        part = buckets.Part(BlockReader(opened), own)
-        laid = block_order.table(global_batch, records=len(own), every=int(part.sizes.max()))
-        windows.append(
-            Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=Host(host, hosts), stream=number)
-        )
-        shapes.append(shape)
-        sizes.append(len(own))
-    batches = [_Batches(one) for one in windows]
-
-    def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
-        ((bucket, turn),) = buckets.turns(sizes, int(step), 1)
-        return _strings(batches[bucket](turn)), np.array(shapes[bucket], np.int64)
-
-    def read(step: Any) -> Any:
-        records, shape = tf.numpy_function(batch, [step], (tf.string, tf.int64))
-        return tf.ensure_shape(records, [global_batch // hosts]), tf.ensure_shape(shape, [2])
-
-    return tf.data.Dataset.counter(start=start_step, dtype=tf.int64).map(read).prefetch(_AHEAD)

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.dataset import tfrecord
+from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import record_decoder
 from t5prep.train.data.opening import Opened
 from t5prep.train.data.record_decoder import RecordDecoder
@@ -36,10 +37,11 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str], masks:
     return batch
 
 
-def decoder(datasets: Sequence[Opened], *, masks: bool = True) -> RecordDecoder | None:
+def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths | None = None) -> RecordDecoder | None:
     """Return a reader in C of the features that `parser` reads, without texts; None where it is not built.
 
-    Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`.
+    Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`. Rows have the lengths of a
+    `bucket` where one is given.
     """
     if not record_decoder.available:
         return None
@@ -47,10 +49,11 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True) -> RecordDecoder 
     padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
     plain = masks and padding.separator is None and not packed
     parse = tf.function(_parser(datasets, text=()), input_signature=[tf.TensorSpec([None], tf.string)])
+    lengths = _lengths(datasets)
     return RecordDecoder(
-        lengths=_lengths(datasets),
+        lengths=dict(zip(("input_ids", "labels"), bucket, strict=True)) if bucket else lengths,
         fills=_fills(datasets),
-        exact=not _ragged(datasets),
+        counts={} if _ragged(datasets) else lengths,
         parse=parse,
         pad_id=padding.pad_id if plain else None,
     )

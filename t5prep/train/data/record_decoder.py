@@ -19,10 +19,11 @@ available = decode_rows is not None
 class RecordDecoder:
     """Read features of records as int32[records, length of the feature], in the order of `lengths`.
 
-    `lengths` and `fills` are by the features' names: a row's ids, and what it is filled up with. Where `exact`, a record
-    must have as many ids as a row. `parse` reads records that are not as `prepare` writes them: `string[n]` → tensors by
-    name, with the same values, or an error that says what is wrong. With a `pad_id`, the `attention_mask` of the first
-    feature is added, as `model.token_mask` computes it for rows that are neither packed nor pairs.
+    `lengths` and `fills` are by the features' names: a row's ids, and what it is filled up with. `counts` are the ids that
+    a record must have, of which a row takes the first ones; a feature that it does not name has at most a row's. `parse`
+    reads records that are not as `prepare` writes them: `string[n]` → tensors by name, with the same values, or an error
+    that says what is wrong. With a `pad_id`, the `attention_mask` of the first feature is added, as `model.token_mask`
+    computes it for rows that are neither packed nor pairs.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class RecordDecoder:
         *,
         lengths: Mapping[str, int],
         fills: Mapping[str, int],
-        exact: bool,
+        counts: Mapping[str, int],
         parse: Callable[[Any], Mapping[str, Any]],
         pad_id: int | None = None,
     ) -> None:
@@ -39,7 +40,8 @@ class RecordDecoder:
         self._own = tuple(lengths)
         self._encoded = tuple(name.encode() for name in lengths)
         self._fills = tuple(fills.get(name, 0) for name in lengths)
-        self._exact, self._parse, self._pad_id = exact, parse, pad_id
+        self._counts = tuple(counts.get(name, -1) for name in lengths)
+        self._parse, self._pad_id = parse, pad_id
 
     def __call__(self, records: Records) -> list[np.ndarray]:
         """Return one array for each feature from serialized records. Raises tf.errors.OpError for a damaged record."""
@@ -48,10 +50,10 @@ class RecordDecoder:
         ids, masks = tuple(arrays[: len(own)]), arrays[len(own) :]
         mask, pad = (masks[0] if masks else None), self._pad_id or 0
         blocks, places = tuple(records.blocks), np.ascontiguousarray(records.places)
-        if decode_rows(blocks, places, self._encoded, ids, own, self._fills, self._exact, mask, pad) == rows:
+        if decode_rows(blocks, places, self._encoded, ids, own, self._fills, self._counts, mask, pad) == rows:
             return arrays
         parsed = self._parse(records.serialized())
-        read = [np.asarray(parsed[name]) for name in self._own]
+        read = [np.asarray(parsed[name])[:, :length] for name, length in zip(self._own, own, strict=True)]
         return [*read, *(np.not_equal(read[0], pad, out=mask) for mask in masks)]
 
 
