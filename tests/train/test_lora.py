@@ -133,10 +133,8 @@ def test_every_layout_makes_the_losses_of_peft(model: str, tmp_path: Path) -> No
     theirs, trained = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert trained == sum(np.prod(layout.shape) for layout in adapter_layouts(shape).values())
     assert theirs[-2] < theirs[0]
-    names = (
-        list(LAYOUTS) if model == "t5" else ["one", "both"]
-    )  # a layout takes ten seconds; the steps' tests run them all
-    for name in names:
+    # A layout takes ten seconds. All of them are run here, though not for each model; the tests of steps run them all, too.
+    for name in ("one", "both") if model == "t5" else ("replicas", "split"):
         replicas, shard = LAYOUTS[name]
         ours = losses(base, open_layout(replicas=replicas, shard=shard))
         assert ours == pytest.approx(theirs, abs=1e-5), name

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import training
+from click.testing import CliRunner
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
+from t5prep import cli
 from t5prep.errors import UsageError
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train.runtime import host_watch, hosts
@@ -53,17 +55,9 @@ def ended(processes: list[subprocess.Popen]) -> list[str]:
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> None:
     data, shape = training.classes(tmp_path / "classes"), training.shape(tmp_path / "shape")
-    subprocess.run(command(data, shape, tmp_path / "one"), check=True)
-    expected = training.losses(tmp_path / "one")
-
-    together = start(command(data, shape, tmp_path / "two"))
-    said = ended(together)
-    assert [one.returncode for one in together] == [0, 0], said
-    assert training.losses(tmp_path / "two") == pytest.approx(expected, abs=1e-5)
-
-    killed = start(command(data, shape, tmp_path / "killed", steps=2000))
+    killed = start(command(data, shape, tmp_path / "two", steps=2000))
     deadline = time.monotonic() + SECONDS
-    while not checkpoints.last(str(tmp_path / "killed")):
+    while not checkpoints.last(str(tmp_path / "two")):
         assert time.monotonic() < deadline
         assert all(one.poll() is None for one in killed), ended(killed)
         time.sleep(0.1)
@@ -73,12 +67,19 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
     assert time.monotonic() - began < 60
     assert killed[0].returncode == 1
     assert host_watch.SENTENCE in said[0]
-    newest = checkpoints.last(str(tmp_path / "killed"))
+
+    newest = checkpoints.last(str(tmp_path / "two"))
     assert newest
-    again = start(command(data, shape, tmp_path / "killed", steps=newest[1].step + 2))
+    steps = newest[1].step + 4
+    again = start(command(data, shape, tmp_path / "two", steps=steps))
     said = ended(again)
     assert [one.returncode for one in again] == [0, 0], said
     assert "Going on with" in said[0]
+    one = CliRunner().invoke(cli.main, command(data, shape, tmp_path / "one", steps=steps)[3:], catch_exceptions=False)
+    assert one.exit_code == 0, one.output
+    expected = training.losses(tmp_path / "one")
+    assert sorted(expected) == list(range(1, steps + 1))
+    assert training.losses(tmp_path / "two") == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_directory_of_one_of_several_machines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

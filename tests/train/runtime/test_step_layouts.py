@@ -111,8 +111,10 @@ def losses_of_torch(shape: ModelConfig, place: Path) -> list[float]:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_layout_makes_the_losses_of_one_device_and_of_pytorch(model: str, tmp_path: Path) -> None:
     shape = MODELS[model]
+    # Each layout takes seconds to compile: the third model, which differs from the second in one matrix, is run in two.
+    layouts = {name: LAYOUTS[name] for name in (LAYOUTS if model != "tied gated" else ("one", "both"))}
     found = {
-        name: losses(shape, open_layout(replicas=replicas, shard=shard)) for name, (replicas, shard) in LAYOUTS.items()
+        name: losses(shape, open_layout(replicas=replicas, shard=shard)) for name, (replicas, shard) in layouts.items()
     }
     if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
         found["torch"] = losses_of_torch(shape, tmp_path)
