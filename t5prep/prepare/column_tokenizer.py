@@ -151,16 +151,21 @@ def _visible(texts: pa.LargeStringArray) -> np.ndarray:
 
 def _visible_ends(texts: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
     """Return which texts begin, and which end, with a character that str.strip leaves there: each bool[rows]."""
-    _, offsets, data = texts.buffers()
-    edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    edges, characters = _bytes_of(texts)
     begins, ends = edges[:-1], edges[1:]
     first, last = begins < ends, begins < ends
-    characters = np.frombuffer(data or b"\0", np.uint8)
     for size, spaces in _SPACES_OF_BYTES.items():
         holds = ends - begins >= size
         first = first & ~(holds & np.isin(_numbers(characters, begins, size), spaces))
         last = last & ~(holds & np.isin(_numbers(characters, ends - size, size), spaces))
     return first, last
+
+
+def _bytes_of(texts: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where texts begin, and the last one ends, int64[rows + 1], in some bytes, uint8[at least one]."""
+    _, offsets, data = texts.buffers()
+    edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return edges, np.frombuffer(data or b"\0", np.uint8)
 
 
 def _numbers(characters: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
@@ -175,9 +180,16 @@ def _markup(fields: list[pa.LargeStringArray]) -> np.ndarray:
     """Return which rows hold an HTML tag in one of their fields, bool[rows]."""
     marked = np.zeros(len(fields[0]), bool)
     for field in fields:
-        for i in np.flatnonzero(pc.match_substring(field, "<").to_numpy(zero_copy_only=False) & ~marked).tolist():
-            marked[i] = MARKUP.search(field[i].as_py()) is not None
+        for i in _holding(field, ord("<")).tolist():
+            marked[i] = marked[i] or MARKUP.search(field[i].as_py()) is not None
     return marked
+
+
+def _holding(texts: pa.LargeStringArray, byte: int) -> np.ndarray:
+    """Return the rows of texts that hold a byte, int64[n], in order. Arrow looks at one byte after the other."""
+    edges, characters = _bytes_of(texts)
+    places = np.flatnonzero(characters[edges[0] : edges[-1]] == byte) + edges[0]
+    return np.unique(np.searchsorted(edges, places, side="right") - 1)
 
 
 def _lists(lists: Ragged) -> pa.ListArray:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -93,7 +94,7 @@ def find(folder: Path, name: str) -> pa.Table | None:
     with contextlib.suppress(OSError, pa.ArrowInvalid), pa.OSFile(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
         os.utime(path)
-        return _cast(table, _NARROW, _WIDE)
+        return _widened(table)
     return None
 
 
@@ -101,7 +102,7 @@ def keep(folder: Path, name: str, table: pa.Table) -> None:
     """Keep a table, unless there is no room: then the run goes on without."""
     if (folder / _FULL).exists():
         return
-    table = _cast(table, _WIDE, _NARROW)
+    table = _narrowed(table)
     with (
         contextlib.suppress(OutputError),
         atomic_files.scratch(_path(folder, name)) as temporary,
@@ -111,12 +112,22 @@ def keep(folder: Path, name: str, table: pa.Table) -> None:
         writer.write_table(table)
 
 
-def _cast(table: pa.Table, old: pa.DataType, new: pa.DataType) -> pa.Table:
-    """Return the table with each column of the old type in the new one, where all of its values fit."""
+def _narrowed(table: pa.Table) -> pa.Table:
+    """Return the table with each column of ids as _NARROW, where all of its ids fit."""
     for place, field in enumerate(table.schema):
-        if field.type == old:
-            with contextlib.suppress(pa.ArrowInvalid):
-                table = table.set_column(place, field.name, table.column(place).cast(new))
+        if field.type != _WIDE:
+            continue
+        ids = [lists.values.to_numpy().view(np.uint32) for lists in table.column(place).chunks]
+        if all(some.max(initial=0) < 1 << 16 for some in ids):  # known: Arrow would look at each id again
+            table = table.set_column(place, field.name, table.column(place).cast(_NARROW, safe=False))
+    return table
+
+
+def _widened(table: pa.Table) -> pa.Table:
+    """Return the table with each column of _NARROW ids as it was before."""
+    for place, field in enumerate(table.schema):
+        if field.type == _NARROW:
+            table = table.set_column(place, field.name, table.column(place).cast(_WIDE))
     return table
 
 

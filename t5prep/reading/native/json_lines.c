@@ -31,6 +31,7 @@ static const uint8_t *string_end(const uint8_t *at, const uint8_t *end, int *esc
     if (*at == '\\') {
       *escaped = 1;
       if (++at == end || *at == '\n') return NULL;
+      if (end - at >= 5 && !memcmp(at, "u0000", 5)) return NULL;
     }
   }
   return NULL;

@@ -61,7 +61,7 @@ static uint8_t *put_side(uint8_t *at, const char *name, const Packing *packing, 
     if (kind == POSITIONS) value = put_bytes(value, scratch->positions, scratch->position_ends[tokens]);
     else if (kind == SEGMENTS) value = put_again(value, segment, tokens);
     else
-      for (int64_t token = starts[0]; token < starts[1]; token++) value = put_varint(value, (uint32_t)side->values[token]);
+      for (const int32_t *id = side->values + starts[0], *end = id + tokens; id < end; id++) value = put_id(value, (uint32_t)*id);
   }
   value = put_again(value, kind == IDS ? (uint64_t)side->pad : 0, missing);
   at = put_head(at, name, NUMBERS, (uint64_t)(value - scratch->feature));

@@ -27,6 +27,15 @@ static inline uint8_t *put_varint(uint8_t *at, uint64_t value) {
   return at;
 }
 
+/* Write a token id without a branch for its size. Four bytes are written, also where fewer belong to it. */
+static inline uint8_t *put_id(uint8_t *at, uint32_t id) {
+  if (id > 0x1fffff) return put_varint(at, id);
+  uint32_t two = id > 0x7f, three = id > 0x3fff;
+  uint32_t bytes = (id & 0x7f) | (id << 1 & 0x7f00) | (id << 2 & 0x7f0000) | two << 7 | three << 15;
+  for (int i = 0; i < 4; i++) at[i] = (uint8_t)(bytes >> 8 * i); /* compilers turn this into one store */
+  return at + 1 + two + three;
+}
+
 /* Write the bytes before the content of a feature's list: the map's entry, its name, the feature, and `list`, the list's tag. */
 uint8_t *put_list_head(uint8_t *at, const char *name, uint8_t list, uint64_t inner);
 

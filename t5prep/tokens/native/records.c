@@ -25,7 +25,7 @@ static uint8_t *put_ids(uint8_t *at, const Lists *lists, size_t row) {
     size += 1 + (id > 0x7f) + (id > 0x3fff) + (id > 0x1fffff) + (id > 0xfffffff);
   }
   at = put_head(at, lists->name, NUMBERS, size + (uint64_t)missing * pad_size);
-  for (; value < end; value++) at = put_varint(at, (uint32_t)*value);
+  for (; value < end; value++) at = put_id(at, (uint32_t)*value);
   if (pad_size == 1) {
     memset(at, pad[0], (size_t)missing);
     return at + missing;

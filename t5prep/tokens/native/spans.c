@@ -26,32 +26,43 @@ static void sink(uint64_t *heap, size_t size, size_t top) {
   heap[top] = moved;
 }
 
-static int ascending(const void *one, const void *other) {
-  uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-  return (a > b) - (a < b);
+/* Draw numbers whose low bits are their place, and keep those below `bound`, in the order of their places. Return how many. */
+static size_t draw_below(uint64_t bound, uint64_t low, uint64_t key, size_t first, size_t numbers, uint64_t *kept) {
+  size_t count = 0;
+  for (size_t i = 0; i < numbers; i++) {
+    kept[count] = (draw(key, first + i) & ~low) | i;
+    count += kept[count] < bound;
+  }
+  return count;
 }
 
-/* Cut `items` into `parts` runs: ends[i] is where run i ends. The cuts are behind the places of the smallest numbers drawn,
-   whose low bits are their place. */
-static void cut(uint64_t key, size_t first, size_t items, size_t parts, uint64_t *ends) {
-  size_t cuts = parts - 1, numbers = items - 1;
+/* Return the greatest of the `size` smallest numbers. */
+static uint64_t greatest_of_smallest(const uint64_t *numbers, size_t count, uint64_t *heap, size_t size) {
+  memcpy(heap, numbers, size * sizeof *heap);
+  for (size_t top = size / 2 + 1; top-- > 0;) sink(heap, size, top);
+  for (size_t i = size; i < count; i++) {
+    if (numbers[i] >= heap[0]) continue;
+    heap[0] = numbers[i];
+    sink(heap, size, 0);
+  }
+  return heap[0];
+}
+
+/* Cut `items` into `parts` runs: ends[i] is where run i ends. The cuts are behind the places of the smallest numbers drawn.
+   Those are looked for among the numbers below a bound that few others are below; where it is too low, among all. */
+static void cut(uint64_t key, size_t first, size_t items, size_t parts, uint64_t *kept, uint64_t *heap, uint64_t *ends) {
+  size_t cuts = parts - 1, numbers = items - 1, out = 0;
+  ends[cuts] = items;
+  if (!cuts) return;
   uint64_t low = 1;
   while (low <= items) low <<= 1;
   low--;
-  for (size_t i = 0; i < numbers && cuts; i++) {
-    uint64_t tagged = (draw(key, first + i) & ~low) | i;
-    if (i < cuts) {
-      ends[i] = tagged;
-      if (i + 1 == cuts)
-        for (size_t top = cuts / 2 + 1; top-- > 0;) sink(ends, cuts, top);
-    } else if (tagged < ends[0]) {
-      ends[0] = tagged;
-      sink(ends, cuts, 0);
-    }
-  }
-  for (size_t i = 0; i < cuts; i++) ends[i] = (ends[i] & low) + 1;
-  qsort(ends, cuts, sizeof *ends, ascending);
-  ends[cuts] = items;
+  size_t wanted = cuts + cuts / 4 + 8;
+  size_t count = wanted < numbers ? draw_below(UINT64_MAX / numbers * wanted, low, key, first, numbers, kept) : 0;
+  if (count < cuts) count = draw_below(UINT64_MAX, low, key, first, numbers, kept);
+  uint64_t greatest = greatest_of_smallest(kept, count, heap, cuts);
+  for (size_t i = 0; i < count; i++)
+    if (kept[i] <= greatest) ends[out++] = (kept[i] & low) + 1;
 }
 
 static int32_t *copied(int32_t *out, const int32_t *from, size_t count) {
@@ -61,12 +72,13 @@ static int32_t *copied(int32_t *out, const int32_t *from, size_t count) {
 
 int spans_hide(const Rows *rows, int32_t *inputs, int32_t *targets) {
   size_t visible = rows->length - rows->hidden;
-  uint64_t *ends = malloc(2 * rows->spans * sizeof *ends), *hidden_ends = ends ? ends + rows->spans : NULL;
+  uint64_t *ends = malloc((3 * rows->spans + rows->length) * sizeof *ends);
   if (!ends) return NO_MEMORY;
+  uint64_t *hidden_ends = ends + rows->spans, *heap = hidden_ends + rows->spans, *kept = heap + rows->spans;
   for (size_t row = 0; row < rows->rows; row++) {
     const int32_t *token = rows->tokens + row * rows->length;
-    cut(rows->keys[row], rows->hidden - 1, visible, rows->spans, ends);
-    cut(rows->keys[row], 0, rows->hidden, rows->spans, hidden_ends);
+    cut(rows->keys[row], rows->hidden - 1, visible, rows->spans, kept, heap, ends);
+    cut(rows->keys[row], 0, rows->hidden, rows->spans, kept, heap, hidden_ends);
     uint64_t seen = 0, hid = 0;
     for (size_t i = 0; i < rows->spans; i++) {
       int32_t sentinel = rows->first_sentinel - (int32_t)i;
