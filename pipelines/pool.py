@@ -28,8 +28,8 @@ from t5prep.errors import T5prepError
 
 # Twice as many elements on their way as workers: none waits, and no more than these are in memory.
 IN_FLIGHT = 2
-# So many for each worker may have been given out behind the first that is not done: workers go on beside one that hashes a
-# large file or merges runs.
+# So many more may be done and wait behind the first that is not: workers go on beside one that hashes a large file or merges
+# runs. Not more, because the rows of a packed file are in the element itself.
 AHEAD = 32
 # An element that kills its worker this often is itself the reason (out of memory, a bug in native code).
 MOST_DEATHS = 3
@@ -91,7 +91,7 @@ class Window:
             while self._pending and self._pending[0][1].done():
                 yield self._next()
             unfinished = [future for _, future, _ in self._pending if not future.done()]
-            if len(self._pending) > AHEAD * self._pool.workers:
+            if len(self._pending) > IN_FLIGHT * self._pool.workers + AHEAD:
                 yield self._next()
             elif len(unfinished) > IN_FLIGHT * self._pool.workers:
                 concurrent.futures.wait(unfinished, return_when=concurrent.futures.FIRST_COMPLETED)
