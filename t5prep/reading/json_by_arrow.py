@@ -13,9 +13,9 @@ import pyarrow.json
 from t5prep.reading import nested
 
 try:
-    from t5prep.reading._native import json_lines
-except ImportError:  # no compiler: Python's reader reads all
-    json_lines = None  # type: ignore[assignment]
+    from t5prep.reading._native import plain_json_lines
+except ImportError:  # no compiler, or an extension that does not look for NUL escapes: Python reads all
+    plain_json_lines = None  # type: ignore[assignment]
 
 
 def table(data: bytes, *, wanted: Sequence[str]) -> pa.Table | None:
@@ -23,9 +23,9 @@ def table(data: bytes, *, wanted: Sequence[str]) -> pa.Table | None:
 
     >>> table(b'{"text": "a"}\n{"text": 7}', wanted=["text"])
     """
-    if json_lines is None or not wanted or any(map(nested.is_path, wanted)) or b"\0" in data:
+    if plain_json_lines is None or not wanted or any(map(nested.is_path, wanted)) or b"\0" in data:
         return None
-    lines = json_lines(data)
+    lines = plain_json_lines(data)
     if not lines:
         return None
     try:

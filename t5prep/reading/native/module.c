@@ -7,7 +7,7 @@
 #include "json_lines.h"
 
 PyDoc_STRVAR(json_doc,
-             "json_lines(data)\n--\n\n"
+             "plain_json_lines(data)\n--\n\n"
              "Return the number of lines where each is an object that all readers of JSON see in one way, if it is JSON; else 0.");
 
 static PyObject *lines_of_json(PyObject *module, PyObject *args) {
@@ -41,7 +41,7 @@ static PyObject *rows_of_csv(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {{"csv_rows", rows_of_csv, METH_VARARGS, csv_doc},
-                                  {"json_lines", lines_of_json, METH_VARARGS, json_doc},
+                                  {"plain_json_lines", lines_of_json, METH_VARARGS, json_doc},
                                   {NULL, NULL, 0, NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, functions, NULL, NULL, NULL, NULL};
 
