@@ -117,9 +117,12 @@ def peak(command: list[str]) -> tuple[int, float]:
 @click.option("--memory", default="2GiB")
 @click.option("--tokenizer", default="sample:")
 @click.option("--rows-of", default="")
+@click.option("--layout", default="padded", help="With ragged records, twenty gigabytes of long documents take two.")
 @click.option("--linked", "as_links", is_flag=True, help="Files after the first gigabyte are links to those.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
-def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, as_links: bool, scratch: str) -> None:
+def main(
+    sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, layout: str, as_links: bool, scratch: str
+) -> None:
     """Prints a line for each size."""
     rows = rows_to_repeat(rows_of)
     budget = byte_sizes.parse(memory, name="--memory")
@@ -133,7 +136,7 @@ def main(sizes: tuple[str, ...], memory: str, tokenizer: str, rows_of: str, as_l
             out = str(Path(folder) / "out")
             task = ["text2text", "--inputs-column", "Body", "--targets-column", "Y"] if as_links else ["so_quality"]
             command = [sys.executable, "-m", "t5prep.cli", "prepare", *task, "--source", f"{folder}/rows"]
-            command += ["--tokenizer", tokenizer, "--out", out, "--memory", memory]
+            command += ["--tokenizer", tokenizer, "--out", out, "--memory", memory, "--layout", layout]
             most, seconds = peak(command)
             there = load(out)
             assert sum(split.records for split in there.splits.values()) + sum(there.rejected.values()) == made
