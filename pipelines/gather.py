@@ -15,7 +15,7 @@ from pipelines import pool
 from pipelines.worker_steps import RUNS, Hashed, PrepareBlock
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
-from t5prep.prepare import sorted_runs
+from t5prep.prepare import shard_plan, sorted_runs
 from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates.sketch import Sketch
@@ -23,8 +23,10 @@ from t5prep.prepare.sorted_runs import Run
 
 # Runs that are merged into one: a range is read from each. Less than a gigabyte of text is never merged.
 FAN_IN = 512
-# Runs that are left in the end: every shard reads a slice of each.
-MOST_RUNS = 512
+# Runs that are left in the end: every shard reads a slice of each. Where a shard would read less than SLICE_BYTES of a run,
+# fewer are left: another merge takes less time than so many reads.
+FEW_RUNS, MOST_RUNS = 64, 512
+SLICE_BYTES = 64 << 10
 # Records that are merged at a time: some tens of kilobytes of each run.
 MERGED_BYTES = 8 << 20
 # Inside the scratch folder: the rejected rows of all blocks, and where those of each file are among them.
@@ -74,7 +76,7 @@ class Gathering:
 
     def __init__(self, work: SortBlock, pool_name: str, *, fan_in: int = FAN_IN) -> None:
         self._window = pool.window(pool_name, work)
-        self._folder, self._fan_in = Path(work.work.spool), fan_in
+        self._folder, self._fan_in, self._settings = Path(work.work.spool), fan_in, work.work.job.settings
         self._levels: dict[int, list[Run]] = {}
         self._merges = 0
         self._totals = BlockTotals()
@@ -88,7 +90,7 @@ class Gathering:
     def finish(self) -> Iterator[Hashed | Sketch | BlockTotals]:
         """Yield what is still to come, and at last the totals. The runs that are left are few, whatever the corpus."""
         yield from self._drained()
-        most = min(self._fan_in, MOST_RUNS)
+        most = self._most_runs()
         while len(runs := sorted((run for level in self._levels.values() for run in level), key=_size)) > most:
             smallest = runs[: min(self._fan_in, len(runs) - most + 1)]
             self._levels = {0: runs[len(smallest) :]}
@@ -97,6 +99,13 @@ class Gathering:
         sorted_runs.save(self._folder / RUNS, runs)
         self._rejected.close()
         yield self._totals
+
+    def _most_runs(self) -> int:
+        """Return how many runs may be left when all blocks are counted."""
+        records, sizes, settings = self._totals.records, self._totals.sizes, self._settings
+        shards = len(shard_plan.plan_shards(records, sizes, shards=settings.shards, drawn=settings.drawn_by_id))
+        slices = sum(sizes.values()) // (max(shards, 1) * SLICE_BYTES)
+        return min(self._fan_in, MOST_RUNS, max(FEW_RUNS, slices))
 
     def _drained(self) -> Iterator[Hashed | Sketch]:
         for result in self._window.drain():
