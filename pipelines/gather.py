@@ -21,7 +21,7 @@ from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates.sketch import Sketch
 from t5prep.prepare.sorted_runs import Run
 
-# Runs that are merged into one: a range is read from each. Less than a gigabyte of text is never merged.
+# Runs that are merged into one: a range is read from each.
 FAN_IN = 512
 # Runs that are left in the end: every shard reads a slice of each. Where a shard would read less than SLICE_BYTES of a run,
 # fewer are left: another merge takes less time than so many reads.

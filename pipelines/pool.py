@@ -26,7 +26,7 @@ from typing import Any
 
 from t5prep.errors import T5prepError
 
-# Twice as many elements on their way as workers: none waits, and no more than these are in memory.
+# Twice as many elements are being worked on, or wait for a worker, as there are workers: none of these waits.
 IN_FLIGHT = 2
 # So many more may be done and wait behind the first that is not: workers go on beside one that hashes a large file or merges
 # runs. Not more, because the rows of a packed file are in the element itself.

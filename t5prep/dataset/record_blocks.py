@@ -40,14 +40,6 @@ class BrokenBlockError(ValueError):
         self.number = number
 
 
-def of(serialized: Sequence[bytes]) -> Records:
-    """Return records that are not framed: each is a block of its own."""
-    places = np.zeros(len(serialized), PLACE)
-    places["block"] = np.arange(len(serialized))
-    places["size"] = [len(record) for record in serialized]
-    return Records(serialized, places)
-
-
 def joined(parts: Sequence[Records]) -> Records:
     """Return the records of several parts, one after the other: PLACE[records]. Blocks that parts share stay one."""
     blocks: list[bytes] = []

@@ -90,21 +90,23 @@ def test_a_reader_that_is_given_up_stops_reading():
 def test_threads_of_tensorflow_stop_before_python_ends():
     calls = block_rows._Calls()
     call = calls(lambda number: number)
-    answers = []
+    answers, answered = [], threading.Event()
 
     def thread():
         try:
-            for number in range(1000):
+            for number in itertools.count():
                 answers.append(call(number))
-                time.sleep(0.01)
+                if number:
+                    answered.set()
+                time.sleep(0.001)
         except StopIteration:
             answers.append("stopped")
 
     running = threading.Thread(target=thread)
     running.start()
-    time.sleep(0.03)
+    assert answered.wait(60)
     calls._end()
-    running.join(5)
+    running.join(60)
     assert answers[:2] == [0, 1]
     assert answers[-1] == "stopped"
 

@@ -7,7 +7,7 @@ from toy_dataset import write
 pytest.importorskip("tensorflow", reason="needs the extra train")
 import tensorflow as tf
 
-from t5prep.dataset import record_blocks
+from t5prep.dataset.record_blocks import PLACE, Records
 from t5prep.train.data import record_decoder, train_batches
 from t5prep.train.data.record_decoder import RecordDecoder
 
@@ -21,6 +21,12 @@ LENGTHS = {"a": 4, "b": 2}
 def serialized(**features: list[int]) -> bytes:
     lists = {name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids)) for name, ids in features.items()}
     return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString(deterministic=True)
+
+
+def unframed(records: list[bytes]) -> Records:
+    """Records that are not framed: each is a block of its own."""
+    places = np.array([(number, 0, len(record)) for number, record in enumerate(records)], PLACE)
+    return Records(records, places)
 
 
 def refuse(records: object) -> dict:
@@ -42,14 +48,14 @@ def test_ids_of_all_sizes_are_those_of_tensorflow(most: int) -> None:
     lengths = {"a": 61, "b": 9}
     spec = {name: tf.io.FixedLenFeature([length], tf.int64) for name, length in lengths.items()}
     records = [serialized(a=draw(61), b=draw(9), id=draw(3)) for _ in range(40)]
-    read = RecordDecoder(lengths=lengths, fills={}, counts=lengths, parse=refuse)(record_blocks.of(records))
+    read = RecordDecoder(lengths=lengths, fills={}, counts=lengths, parse=refuse)(unframed(records))
     for ids, expected in zip(read, tf.io.parse_example(records, spec).values(), strict=True):
         assert np.array_equal(ids, tf.cast(expected, tf.int32))
 
 
 def test_short_rows_are_filled_up() -> None:
     decoder = RecordDecoder(lengths=LENGTHS, fills={"b": -100}, counts={}, parse=refuse)
-    a, b = decoder(record_blocks.of([serialized(a=[7], b=[]), serialized(a=[1, 2, 3, 4], b=[-1, 300])]))
+    a, b = decoder(unframed([serialized(a=[7], b=[]), serialized(a=[1, 2, 3, 4], b=[-1, 300])]))
     assert a.tolist() == [[7, 0, 0, 0], [1, 2, 3, 4]]
     assert b.tolist() == [[-100, -100], [-1, 300]]
 
@@ -57,7 +63,7 @@ def test_short_rows_are_filled_up() -> None:
 def test_a_record_that_another_program_wrote_is_read_by_tensorflow() -> None:
     """Merged protocol buffers: the later list replaces the earlier one, as a map's entries do."""
     records = [serialized(a=[1, 2, 3, 4], b=[1, 2]), serialized(a=[1, 2, 3, 4], b=[1, 2]) + serialized(a=[5, 6, 7, 8])]
-    a, b = exact(by_tensorflow)(record_blocks.of(records))
+    a, b = exact(by_tensorflow)(unframed(records))
     assert a.tolist() == by_tensorflow(records)["a"].numpy().tolist()
     assert b.tolist() == [[1, 2], [1, 2]]
 
@@ -76,7 +82,7 @@ def test_a_record_that_another_program_wrote_is_read_by_tensorflow() -> None:
 )
 def test_a_wrong_record_is_tensorflows_error(record: bytes) -> None:
     with pytest.raises(tf.errors.OpError):
-        exact(by_tensorflow)(record_blocks.of([serialized(a=[1, 2, 3, 4], b=[1, 2]), record]))
+        exact(by_tensorflow)(unframed([serialized(a=[1, 2, 3, 4], b=[1, 2]), record]))
 
 
 def test_no_bytes_make_it_read_outside_a_record() -> None:
@@ -88,7 +94,7 @@ def test_no_bytes_make_it_read_outside_a_record() -> None:
         record = changed[: random.integers(len(changed) - 3, len(changed) + 1)].tobytes()
         asked: list[bytes] = []
         decoder = exact(lambda records, asked=asked: asked.extend(records) or dict.fromkeys("ab", np.zeros((1, 4))))
-        read = decoder(record_blocks.of([record]))
+        read = decoder(unframed([record]))
         if not asked:
             assert all(np.array_equal(ids, by_tensorflow([record])[name]) for name, ids in zip("ab", read, strict=True))
 

@@ -54,7 +54,6 @@ def decoded(
     batches: Batches, decoder: RecordDecoder, finish: Callable[[dict[str, Any]], dict[str, Any]], *, start_step: int
 ) -> Any:
     """Return a dataset of what `finish` returns for the ids of each batch by name, int32[rows, length]."""
-
     together = min(TOGETHER, batches.steps)  # else the first batch would wait for many windows
 
     def decode(number: int) -> list[np.ndarray]:
