@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 from t5prep.errors import SourceError
 from t5prep.sources.archives import open_member
-from t5prep.sources.limits import Limits, limits
+from t5prep.sources.limits import limits
 from t5prep.sources.raw import RawFile
 from t5prep.sources.redact import quiet_logs
 
@@ -44,14 +44,12 @@ def open_stream(file: RawFile) -> BinaryIO:
 
     Raises SourceError, here or while reading, when the file is damaged or unpacks to more than the limits allow.
     """
-    raw = _open_path(file, ahead=_AHEAD)
-    packed = file.bytes
-    if file.member:
-        raw, packed = open_member(raw, file.member, file.name)
+    whole = _open_path(file, ahead=_AHEAD)
     unpack = next((how for suffix, how in _UNPACK.items() if file.name.lower().endswith(suffix)), None)
     if not unpack and not file.member:
-        return raw
-    stream = _Bounded(unpack(raw) if unpack else raw, name=file.name, packed=packed, bounds=limits())
+        return whole
+    raw, packed = _stored(whole, file)
+    stream = _Bounded(unpack(raw) if unpack else raw, whole, name=file.name, packed=packed)
     return cast(BinaryIO, io.BufferedReader(stream, _BUFFER))
 
 
@@ -74,13 +72,23 @@ def sha256(file: RawFile) -> str:
     """Return the SHA-256 (hex) of the file's own bytes (packed, for a .gz); for a remote file the known one or ""."""
     if file.sha256 or "://" in file.path:
         return file.sha256
-    raw = _open_path(file)
-    stream = open_member(raw, file.member, file.name)[0] if file.member else raw
+    whole = _open_path(file)
     digest = hashlib.sha256()
-    with _Bounded(stream, name=file.name, packed=file.bytes, bounds=limits()) as bounded:
+    with _Bounded(_stored(whole, file)[0], whole, name=file.name, packed=file.bytes) as bounded:
         while chunk := bounded.read(_BUFFER):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _stored(whole: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
+    """Return the file's own bytes as a stream, and how many bytes are stored, given the file or archive at its path."""
+    if not file.member:
+        return whole, file.bytes
+    try:
+        return open_member(whole, file.member, file.name)
+    except BaseException:
+        whole.close()
+        raise
 
 
 def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
@@ -145,10 +153,10 @@ class _Zstd:
 
 
 class _Bounded(io.RawIOBase):
-    """Count the bytes of an unpacking stream, and raise SourceError above the limits."""
+    """Count the bytes of a stream that unpacks the file `whole`, and raise SourceError above the limits."""
 
-    def __init__(self, stream: BinaryIO, *, name: str, packed: int, bounds: Limits):
-        self._stream, self._name, self._packed, self._bounds = stream, name, packed, bounds
+    def __init__(self, stream: BinaryIO, whole: BinaryIO, *, name: str, packed: int):
+        self._stream, self._whole, self._name, self._packed, self._bounds = stream, whole, name, packed, limits()
         self._count = 0
 
     def readable(self) -> bool:
@@ -159,6 +167,10 @@ class _Bounded(io.RawIOBase):
             data = self._stream.read(len(buffer))
         except _DAMAGE as error:
             raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
+        except OSError as error:
+            if error.errno is None:  # bz2 says so what is wrong with its bytes
+                raise SourceError(f"{self._name} is damaged ({error}). Fetch it again.") from error
+            raise SourceError(f"{self._name} cannot be read ({error.strerror}).") from error
         self._count += len(data)
         self._bounds.check(self._name, packed=self._packed, unpacked=self._count)
         buffer[: len(data)] = data
@@ -167,4 +179,5 @@ class _Bounded(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._stream.close()
+            self._whole.close()  # the streams of Python's unpackers do not close what they are given
         super().close()

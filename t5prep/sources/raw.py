@@ -83,8 +83,17 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
 def checked(
     files: Iterable[RawFile], uri: str, *, include: Sequence[str], offered: Sequence[str]
 ) -> tuple[RawFile, ...]:
-    """Return the files in the order of their names. Raises SourceError when there is none, or when two share a name."""
+    """Return the files in the order of their names.
+
+    Raises SourceError when there is none, when two share a name, and for a name that is not UTF-8.
+    """
     ordered = tuple(sorted(files, key=lambda file: file.name))
+    for name in (uri, *(file.name for file in ordered)):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            shown = name.encode(errors="backslashreplace").decode()
+            raise SourceError(f"{shown} has a name that is not UTF-8, which no manifest can hold. Rename it.") from None
     if not ordered:
         sought = f"no file like {', '.join(include)}" if include else "no file that rows could be read from"
         some = f" It has {', '.join(sorted(offered)[:5])}{', …' if len(offered) > 5 else ''}." if offered else ""

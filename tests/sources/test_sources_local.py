@@ -2,6 +2,7 @@
 
 import bz2
 import contextlib
+import dataclasses
 import gzip
 import io
 import lzma
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t5prep.errors import SourceError, UsageError
-from t5prep.sources import open_random, open_stream, resolve, sha256
+from t5prep.sources import open_random, open_stream, opening, resolve, sha256
 from t5prep.sources.grammar import EXAMPLES, parse
 
 
@@ -128,6 +129,42 @@ def test_a_packed_file_that_was_cut_is_said_to_be_damaged(suffix: str, tmp_path:
     (file,) = resolve(str(tmp_path)).files
     with pytest.raises(SourceError, match="damaged"):
         open_stream(file).read()
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+def test_a_file_that_is_not_packed_as_its_name_says_is_said_to_be_damaged(suffix: str, tmp_path: Path):
+    (tmp_path / f"a.{suffix}").write_bytes(b"text that nobody packed, but for the ending of its name")
+    (file,) = resolve(str(tmp_path)).files
+    with pytest.raises(SourceError, match=f"a.{suffix} is damaged"):
+        open_stream(file).read()
+
+
+def test_what_is_unpacked_is_closed_with_its_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"text"))
+    (tmp_path / "b.bz2").write_bytes(bz2.compress(b"text"))
+    zip_file(tmp_path / "c.zip", ("d.txt", b"text"))
+    files, opened = resolve(str(tmp_path)).files, []
+    open_path = opening._open_path
+    monkeypatch.setattr(
+        opening, "_open_path", lambda *what, **how: opened.append(open_path(*what, **how)) or opened[-1]
+    )
+    for file in files:
+        with open_stream(file) as stream:
+            assert stream.read() == b"text"
+        sha256(file)
+    with pytest.raises(SourceError, match="no member"):
+        open_stream(dataclasses.replace(files[2], member="gone"))
+    assert [one.closed for one in opened] == [True] * 7
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.csv", b"caf\xe9/a.csv"])
+def test_a_name_that_is_not_utf8_is_refused(name: bytes, tmp_path: Path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("a,b\n1,2\n")
+    for source in (tmp_path, path):
+        with pytest.raises(SourceError, match=r"caf\\udce9.* has a name that is not UTF-8"):
+            resolve(str(source))
 
 
 def zip_file(path: Path, *members: tuple[str | zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
