@@ -60,14 +60,26 @@ def read(data: str | Path, lengths: Lengths, *, split: str, counts: Sequence[int
     `counts` are the records of its shards. Raises DatasetError where the file is missing, altered, or of other shards;
     OutputError.
     """
-    content, path = checked_file.read(data, lengths), paths.at(data, lengths.name)
-    total, own = sum(lengths.records.values()), lengths.records[split]
-    if own != sum(counts) or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
-        raise DatasetError(f"{path} does not have the lengths of the split {split}. {checked_file.AGAIN}")
-    numbers = np.dtype(f"<u{len(content) // (2 * total)}")
+    numbers, content = _checked(data, lengths, {split: sum(counts)})
+    own = lengths.records[split]
     before = sum(records for name, records in lengths.records.items() if name < split)
     part = np.frombuffer(content, numbers, 2 * own, offset=2 * before * numbers.itemsize)
     return part.astype(np.int32).reshape(own, 2)
+
+
+def check(data: str | Path, lengths: Lengths, *, records: Mapping[str, int]) -> None:
+    """Read the file once, and raise what `read` raises for one of the splits in it; `records` are those of every split."""
+    _checked(data, lengths, {split: records[split] for split in lengths.records})
+
+
+def _checked(data: str | Path, lengths: Lengths, records: Mapping[str, int]) -> tuple[np.dtype, bytes]:
+    """Return the type of the numbers in the file, and its bytes. Raises DatasetError where splits have other `records`."""
+    content, path = checked_file.read(data, lengths), paths.at(data, lengths.name)
+    total = sum(lengths.records.values())
+    for split, own in records.items():
+        if own != lengths.records[split] or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
+            raise DatasetError(f"{path} does not have the lengths of the split {split}. {checked_file.AGAIN}")
+    return np.dtype(f"<u{len(content) // (2 * total)}"), content
 
 
 def _numbers(longest: int) -> np.dtype:

@@ -40,9 +40,8 @@ def verify(
     if dataset.index:
         block_index.read(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
     if lengths := dataset.lengths:
-        for name in lengths.records:
-            counts = [shard.records for shard in dataset.splits[name].shards]
-            record_lengths.read(data, lengths, split=name, counts=counts)
+        records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
+        record_lengths.check(data, lengths, records=records)
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, progress=progress)
     return dataset

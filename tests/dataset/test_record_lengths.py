@@ -10,6 +10,7 @@ from t5prep.dataset import manifest, record_lengths
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
+from t5prep.io import paths
 from t5prep.prepare import memory_budget
 from t5prep.prepare.memory_budget import Budget
 
@@ -88,6 +89,22 @@ def test_lengths_of_other_shards_are_refused(tmp_path: Path) -> None:
     assert record_lengths.read(tmp_path, written, split="a", counts=[1, 2]).tolist() == [[1, 1]] * 3
     with pytest.raises(DatasetError, match="does not have the lengths of the split a"):
         record_lengths.read(tmp_path, written, split="a", counts=[1, 1])
+
+
+def test_verifying_reads_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(prepare(tmp_path / "out").splits) == 2
+    read: list[str] = []
+    monkeypatch.setattr(paths, "read", lambda path: read.append(Path(path).name) or Path(path).read_bytes())
+    verify(tmp_path / "out")
+    assert read.count(record_lengths.NAME) == 1
+
+
+def test_lengths_of_another_split_are_found_when_all_are_checked(tmp_path: Path) -> None:
+    shards = {name: [record_lengths.compressed(np.ones((3, 2)))] for name in ("a", "b")}
+    written = record_lengths.write(str(tmp_path), shards, longest=9)
+    record_lengths.check(tmp_path, written, records={"a": 3, "b": 3, "packed": 1})
+    with pytest.raises(DatasetError, match="does not have the lengths of the split b"):
+        record_lengths.check(tmp_path, written, records={"a": 3, "b": 2})
 
 
 @pytest.mark.parametrize("longest", [255, 256, 1 << 16])
