@@ -42,4 +42,5 @@ def explained(engine: str, *, out: str) -> Iterator[None]:
         if engine == "local":
             raise
         last = (_LAST.findall(str(error)) or [str(error).strip() or type(error).__name__])[-1]
-        raise T5prepError(f"--runner {engine} failed: {_WHERE.sub('', last)[:_LONGEST]}") from error
+        line = " ".join(_WHERE.sub("", last).split())
+        raise T5prepError(f"--runner {engine} failed: {line[:_LONGEST]}") from error

@@ -114,7 +114,7 @@ def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(c
     with dataflow(work) as service:
         arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
         how: dict[str, Any] = {"tokenizer": str(SAMPLE), "runner": "dataflow", "arguments": arguments}
-        with pytest.raises(T5prepError, match=f"(?s)--runner dataflow failed.*{re.escape(FAILED)}"):
+        with pytest.raises(T5prepError, match=rf"^--runner dataflow failed.*{re.escape(FAILED)}[^\n]*\Z"):
             prepare(choices, source=source, out=f"{cloud}/out", **how)
     assert len(service.request) < 1_000_000
     assert sizes[0] < 1_000_000

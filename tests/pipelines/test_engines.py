@@ -1,6 +1,8 @@
 """One corpus, many engines: every shard and the manifest have the same bytes, whatever prepared them."""
 
+import contextlib
 import dataclasses
+import os
 import re
 import threading
 from pathlib import Path
@@ -56,6 +58,18 @@ def test_workers_of_every_engine_get_a_task_of_the_users_own_file(corpus: Path, 
     assert (made.settings.task, made.task.file) == ("mine", "mine.py")
     prepared(corpus, tmp_path / "far", runner=engine, workers=2, **choices)
     assert bytes_of(tmp_path / "far") == bytes_of(tmp_path / "near")
+    assert not [command for command in own_processes() if b"--artifacts-dir" in command], "Flink's job server lives on"
+
+
+def own_processes() -> list[bytes]:
+    """The command lines of the processes that this one has started and that have not ended."""
+    commands = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if parent == str(os.getpid()):
+                commands.append((folder / "cmdline").read_bytes())
+    return commands
 
 
 @pytest.mark.slow
