@@ -26,12 +26,16 @@ class TrainingLoop:
     signals: Signals
 
     def run(self) -> None:
-        """Make steps until the last one, until no evaluation is better for a while, or until a signal; then all is saved."""
+        """Make steps until the last one, until no evaluation is better for a while, or until a signal; then all is saved.
+
+        A signal that comes while a step is waited for is seen after the next step: a run never ends without saving.
+        """
         stepper, due = self.stepper, self.due
         if self.state.step and due.evaluate(self.state.step) and not self.state.metrics:
             self._evaluate(saved_already=True)  # the run stopped between saving and evaluating
         self.log.restart(stepper.number)
-        while stepper.number < due.steps and not self.stopped_early and not self.signals.stop(stepper.number):
+        saved_for_signal = False
+        while stepper.number < due.steps and not self.stopped_early and not saved_for_signal:
             stepper.begin()
             now = stepper.number
             self.profile.step(now, stepper.variables.step)
@@ -39,7 +43,7 @@ class TrainingLoop:
             pausing = due.save(now) or due.evaluate(now) or now == due.steps or self.signals.stop(now)
             self._log_ended(all_of_them=pausing)
             if pausing:
-                self._save_and_evaluate()
+                saved_for_signal = self._save_and_evaluate()
                 self.log.restart(now)
         self.profile.finish(stepper.variables.step)
 
@@ -63,8 +67,11 @@ class TrainingLoop:
                 loss, learning_rate = done.metrics["loss"], done.metrics["learning_rate"]
                 self.log.line(done.number, loss=loss, learning_rate=learning_rate, waited=self.stepper.take_waited())
 
-    def _save_and_evaluate(self) -> None:
-        """Save, and evaluate if it is due. Saving comes first: an evaluation may take longer than a preemption allows."""
+    def _save_and_evaluate(self) -> bool:
+        """Save, and evaluate if it is due. Return whether it was saved, and not evaluated, because of a signal.
+
+        Saving comes first: an evaluation may take longer than a preemption allows.
+        """
         now = self.stepper.number
         self.state = dataclasses.replace(self.state, step=now, value=None, metrics={})
         stopping = self.signals.stop(now)
@@ -73,6 +80,7 @@ class TrainingLoop:
             self._save()
         if self.due.evaluate(now) and not stopping:
             self._evaluate(saved_already=saving)
+        return stopping
 
     def _save(self) -> None:
         self.log.flush()
