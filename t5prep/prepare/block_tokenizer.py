@@ -27,7 +27,7 @@ from t5prep.reading.rows import Row
 from t5prep.tasks import columns as task_columns
 from t5prep.tasks import task_file
 from t5prep.tasks.chosen_task import ChosenTask
-from t5prep.tasks.example import Example, problem, text_of
+from t5prep.tasks.example import Example, not_utf8, problem, text_of
 from t5prep.tokens.encoder import DocumentEncoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -108,6 +108,13 @@ class BlockTokenizer:
     def _by_rows(self, block: Block, rows: list[Row]) -> pa.Table:
         """Return the table of some rows of a block, made one by one by the task's own function."""
         examples = self._without_evaluation_texts([self._example(row, block) for row in rows])
+        try:
+            return self._of_examples(block, rows, examples)
+        except UnicodeEncodeError:  # a task or a filter of the user's made what is no text
+            return self._of_examples(block, rows, [_text_or_reason(one) for one in examples])
+
+    def _of_examples(self, block: Block, rows: list[Row], examples: list[Filtered | str]) -> pa.Table:
+        """Return the table of rows with these examples, or reasons. Raises UnicodeEncodeError for half a surrogate pair."""
         encoded = iter(self._encode([one.example for one in examples if isinstance(one, Filtered)]))
         made = [next(encoded) if isinstance(one, Filtered) else one for one in examples]
         return self._table(block, rows, examples, made)
@@ -229,6 +236,13 @@ class BlockTokenizer:
 
 _NOTHING = Features([], np.zeros(0, np.int32), 0, 0, False)
 _NO_EXAMPLE = Filtered(Example(None, "", ""))
+
+
+def _text_or_reason(one: Filtered | str) -> Filtered | str:
+    """Return an example whose texts are UTF-8, or why it makes none; a reason is written so that it is UTF-8 itself."""
+    if isinstance(one, Filtered):
+        return not_utf8(one.example) or one
+    return one.encode(errors="backslashreplace").decode()
 
 
 def _lists(pieces: list[list[np.ndarray]]) -> pa.ListArray:

@@ -73,3 +73,18 @@ def problem(example: Any) -> str:
             if not isinstance(value, kinds):
                 return f"the {name} of its Example hold a value of type {type(value).__name__}, not str"
     return ""
+
+
+def not_utf8(example: Example) -> str:
+    r"""Return why the texts of an example cannot be written in UTF-8, as the reason of a rejected row; "" where they can.
+
+    >>> not_utf8(Example(None, "half \ud83d", "yes")), not_utf8(Example(None, "whole", "yes"))
+    ('no text: half of a surrogate pair (U+D83D)', '')
+    """
+    texts = (example.id, text_of(example.inputs), example.targets, *example.references, example.split)
+    for text in filter(None, texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return f"no text: half of a surrogate pair (U+{ord(text[error.start]):04X})"
+    return ""
