@@ -119,3 +119,12 @@ def test_a_missing_library_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(UsageError, match=r"pip install -e '.*\[language\]'"):
         grammar.parse("language")
     language._identifier.cache_clear()
+
+
+def test_c4_reads_a_list_of_bad_words_again_for_the_next_run(tmp_path: Path) -> None:
+    """A program may prepare twice, and the list may have grown in between."""
+    words = tmp_path / "bad.txt"
+    words.write_text("darn\n")
+    assert _reason(f"c4:bad_words={words}", SENTENCES + "\nThat is a heck of a day.") == ""
+    words.write_text("darn\nheck of\n")
+    assert _reason(f"c4:bad_words={words}", SENTENCES + "\nThat is a heck of a day.") == "bad word"

@@ -29,8 +29,13 @@ class Filter:
     bad_words: str = option("", "a file with a word or phrase in each line; pages with one of them are rejected")
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a list of words that cannot be read."""
-        _bad_words(self.bad_words)
+        """Read the list of words. Raises UsageError where it cannot be read."""
+        _ = self._bad
+
+    @functools.cached_property
+    def _bad(self) -> re.Pattern[str] | None:
+        """Return an expression that finds each bad word; None where there are none."""
+        return _bad_words(self.bad_words) if self.bad_words else None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -62,16 +67,13 @@ class Filter:
             raise Reject("curly bracket: the page holds code")
         if any(phrase in lower for phrase in _POLICY):
             return ""
-        if (bad := _bad_words(self.bad_words)) and (found := bad.search(lower)):
+        if self._bad and (found := self._bad.search(lower)):
             raise Reject(f"bad word: {found[0]}")
         return line
 
 
-@functools.lru_cache
 def _bad_words(path: str) -> re.Pattern[str] | None:
-    """Return an expression that finds each word of a file, standing alone. Raises UsageError."""
-    if not path:
-        return None
+    """Return an expression that finds each word of a file, standing alone; None for a file without words. Raises UsageError."""
     try:
         lines = user_files.read(path).decode().splitlines()
     except (OSError, UnicodeError) as error:
