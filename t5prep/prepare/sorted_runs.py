@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 
 # One record of a run. `high`, `low` are its position; `begin`, `size` where it stands; `file`, `row` where it comes from
@@ -92,7 +93,7 @@ class Run:
         if not len(picked):
             return None
         origin, size = _moved_to_zero(picked)
-        data = os.pread(file, size, self.records * INDEX_ENTRY.itemsize + origin)
+        data = _bytes_at(file, size, self.records * INDEX_ENTRY.itemsize + origin)
         return Slice(picked, memoryview(data))
 
 
@@ -216,8 +217,22 @@ def _read_entries(file: int, first: int, last: int, start: int, stop: int) -> np
     if last - first > _READ_ENTRIES:
         first, last = _place(file, first, last, start), last if stop >= END else _place(file, first, last, stop)
         last = max(first, last)
-    index = os.pread(file, (last - first) * INDEX_ENTRY.itemsize, first * INDEX_ENTRY.itemsize)
+    index = _bytes_at(file, (last - first) * INDEX_ENTRY.itemsize, first * INDEX_ENTRY.itemsize)
     return _within(np.frombuffer(index, INDEX_ENTRY), start, stop).copy()
+
+
+def _bytes_at(file: int, size: int, at: int) -> bytes:
+    """Return so many bytes of a file from a place on. Raises OutputError where it has fewer."""
+    data = os.pread(file, size, at)
+    while len(data) < size:  # one call reads at most 2 GiB
+        more = os.pread(file, size - len(data), at + len(data))
+        if not more:
+            raise OutputError(
+                "a file of sorted records is shorter than it was written: something changes files that this run still needs. "
+                "Stop that, and start it again: what was tokenized is kept."
+            )
+        data += more
+    return data
 
 
 def _place(file: int, first: int, last: int, position: int) -> int:

@@ -1,6 +1,7 @@
 """Sorted runs: any range of them is read, and several are merged into one."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,18 @@ def test_an_entry_has_the_file_and_row_that_its_record_came_from() -> None:
     merged = sorted_runs.merged_in_memory([spill.run() for spill in files])
     entries = np.frombuffer(merged.data, INDEX_ENTRY, merged.records)
     assert entries[["file", "row"]].tolist() == [(2, 4), (0, 9)]
+
+
+def test_a_run_is_read_in_as_many_calls_as_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux reads 2 GiB at a time, and records with one id lie together, however many they are."""
+    run, pread = on_disk(run_of(*range(9)), tmp_path / "run"), os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, at: pread(file, min(size, 100), at))
+    assert texts(run, "train") == [f"record{n}" for n in range(9)]
+
+
+def test_a_run_that_has_become_shorter_is_a_sentence(tmp_path: Path) -> None:
+    run = on_disk(run_of(1, 2), tmp_path / "run")
+    with open(run.path, "r+b") as file:
+        file.truncate((tmp_path / "run").stat().st_size - 6)  # the record of the split z has five bytes
+    with pytest.raises(OutputError, match="shorter than it was written"):
+        run.slice("train", 0, END)
