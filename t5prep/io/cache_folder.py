@@ -1,7 +1,9 @@
 """Find the folder where t5prep keeps files that it may need again, show its size, and clear it."""
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,9 +55,17 @@ def show() -> list[Kept]:
     kept = []
     for kind, what in KINDS.items():
         folder = root() / kind
-        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        sizes = list(_sizes(folder))
         kept.append(Kept(kind, what, len(sizes), sum(sizes), folder))
     return kept
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Yield the bytes of each file below a folder; one that another process removes meanwhile is passed over."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                yield os.stat(os.path.join(place, name)).st_size
 
 
 def clear(kinds: list[str]) -> list[Kept]:

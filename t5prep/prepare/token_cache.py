@@ -145,11 +145,12 @@ def bound(folder: Path, *, limit: int, began: float) -> float:
     if total > limit and unused:
         total = _remove(folder, unused, total=total, limit=limit, began=began)
     full = folder / _FULL
-    if total > limit:
-        full.touch()
-        return math.inf
-    full.unlink(missing_ok=True)
-    return limit - total
+    with contextlib.suppress(OSError):  # a folder that cannot be written keeps what it has
+        if total <= limit:
+            full.unlink(missing_ok=True)
+        else:
+            full.touch()
+    return limit - total if total <= limit else math.inf
 
 
 def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit: int, began: float) -> int:
@@ -160,8 +161,9 @@ def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit
         left -= unused[latest]
     for path, status in _blocks(folder):
         if total > limit and status.st_mtime < began and int(status.st_mtime) <= latest:
-            path.unlink(missing_ok=True)
-            total -= status.st_size
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+                total -= status.st_size
     return total
 
 
@@ -171,7 +173,7 @@ def _path(folder: Path, name: str) -> Path:
 
 def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Yield every kept block and its stat, and remove leftovers of killed workers."""
-    for path in folder.glob("??/*"):
+    for path in (path for part in _listed(folder) if len(part.name) == 2 for path in _listed(part)):
         with contextlib.suppress(OSError):
             status = path.stat()
             if path.name.startswith(atomic_files.UNFINISHED):
@@ -179,3 +181,11 @@ def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
                     path.unlink()
                 continue
             yield path, status
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing where it is gone, because anyone may clear a cache."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []

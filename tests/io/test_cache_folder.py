@@ -1,5 +1,6 @@
 """Everything that t5prep keeps lies in one folder, wherever the user puts it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,26 @@ def test_the_sample_is_not_written_anew_under_a_run_that_reads_it(
 ) -> None:
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
     assert sources.resolve("sample:") == sources.resolve("sample:")
+
+
+def test_a_file_that_goes_while_the_cache_is_looked_at_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
+    (tmp_path / "plan").mkdir()
+    for name in ("gone", "there"):
+        (tmp_path / "plan" / name).write_text("four")
+    stat, asked = os.stat, list[str]()
+
+    def going(path: object, **how: object) -> os.stat_result:
+        """The first look at the file finds it, as that of `is_file` does."""
+        if Path(str(path)).name == "gone":
+            asked.append(str(path))
+        if asked[1:] and asked[-1] == str(path):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return stat(path, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", going)
+    cache_folder.show()
+    (kept,) = (kept for kept in cache_folder.show() if kept.kind == "plan")
+    assert (kept.files, kept.bytes) == (1, 4)

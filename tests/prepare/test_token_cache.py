@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -146,6 +147,33 @@ def test_the_longest_unused_go_first_and_what_this_run_used_stays(tmp_path: Path
     token_cache.bound(tmp_path, limit=9 * size, began=time.time())
     token_cache.keep(tmp_path, "99zz", table)
     assert len(files_of(tmp_path)) == 2
+
+
+def test_a_cache_that_cannot_be_written_or_is_cleared_meanwhile_stops_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token_cache.keep(tmp_path, "00ab", pa.table({"a": list(range(1000))}))
+    token_cache.keep(tmp_path, "01ab", pa.table({"a": list(range(1000))}))
+
+    def refuse(self: Path, **_: object) -> None:
+        raise OSError(30, "Read-only file system", str(self))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        patch.setattr(Path, "touch", refuse)
+        assert token_cache.bound(tmp_path, limit=1 << 20, began=time.time()) < 1 << 20
+        assert token_cache.bound(tmp_path, limit=1, began=time.time() + 9) == math.inf
+    scandir, listdir = os.scandir, os.listdir
+
+    def gone(path: object, listed: Any) -> Any:
+        if Path(str(path)).name == "00":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", lambda path: gone(path, scandir))
+    monkeypatch.setattr(os, "listdir", lambda path: gone(path, listdir))
+    left = token_cache.bound(tmp_path, limit=1 << 20, began=time.time())
+    assert left == (1 << 20) - (tmp_path / "01" / "01ab.arrow").stat().st_size
 
 
 def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
