@@ -17,8 +17,9 @@ def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[st
     found: dict[str, tuple[str, ...]] = {}
     for feature in (named[0].get("features") if named else None) or []:
         kind = feature.get("dtype") if isinstance(feature, Mapping) else None
-        names = (kind.get("class_label") or {}).get("names") if isinstance(kind, Mapping) else None
-        if isinstance(names, Mapping):
+        label = kind.get("class_label") if isinstance(kind, Mapping) else None
+        names = label.get("names") if isinstance(label, Mapping) and "name" in feature else None
+        if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):
             ordered = sorted(names.items(), key=lambda item: int(item[0]))
             found[str(feature["name"])] = tuple(str(name) for _, name in ordered)
         elif isinstance(names, list):

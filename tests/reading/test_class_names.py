@@ -72,6 +72,18 @@ def test_a_card_names_the_classes_of_a_config() -> None:
     assert hub_card.class_names({"dataset_info": "broken"}) == {}
 
 
+@pytest.mark.parametrize(
+    "feature",
+    [
+        {"name": "label", "dtype": {"class_label": {"names": {"neg": "0", "pos": "1"}}}},
+        {"name": "label", "dtype": {"class_label": ["neg", "pos"]}},
+        {"dtype": {"class_label": {"names": ["neg", "pos"]}}},
+    ],
+)
+def test_a_card_that_somebody_wrote_otherwise_names_none(feature: dict) -> None:
+    assert hub_card.class_names({"dataset_info": {"features": [feature]}}) == {}
+
+
 def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     source = tmp_path / "source"
     source.mkdir()
