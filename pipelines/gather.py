@@ -1,7 +1,8 @@
 """Sort a corpus on one machine: each block becomes a sorted run, and runs are merged as soon as there are many of them.
 
-No more runs than FAN_IN of each size are ever there, and each record is copied once for each FAN_IN-fold of blocks and at
-most once in the end, so the work is linear in bytes and memory does not depend on the corpus. Nothing here imports Beam.
+There are never more than FAN_IN runs of one level. A record is copied once more each time that there are FAN_IN times as
+many blocks, and once in the end, so the work is about linear in bytes, and memory does not depend on the corpus. Nothing here
+imports Beam.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from t5prep.prepare import shard_plan, sorted_runs
 from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.near_duplicates.sketch import Sketch
+from t5prep.prepare.shard_writer import ShardSpec
 from t5prep.prepare.sorted_runs import Run
 
 # Runs that are merged into one: a range is read from each.
@@ -72,11 +74,15 @@ class SortBlock:
 
 
 class Gathering:
-    """Take the elements of a preparation; leave behind a few sorted runs, the rejected rows, and the totals of all blocks."""
+    """Take the elements of a preparation, and leave a few sorted runs, the rejected rows, and the totals of all blocks.
+
+    `specs` are the shards, once all blocks are counted (`finish`).
+    """
 
     def __init__(self, work: SortBlock, pool_name: str, *, fan_in: int = FAN_IN) -> None:
         self._window = pool.window(pool_name, work)
         self._folder, self._fan_in, self._settings = Path(work.work.spool), fan_in, work.work.job.settings
+        self.specs: list[ShardSpec] = []
         self._levels: dict[int, list[Run]] = {}
         self._merges = 0
         self._totals = BlockTotals()
@@ -88,9 +94,14 @@ class Gathering:
             yield from self._take(result)
 
     def finish(self) -> Iterator[Hashed | Sketch | BlockTotals]:
-        """Yield what is still to come, and at last the totals. The runs that are left are few, whatever the corpus."""
+        """Yield what is still to come, and at last the totals. The runs that are left are few, whatever the corpus.
+
+        Raises UsageError when there are more shards than examples.
+        """
         yield from self._drained()
-        most = self._most_runs()
+        records, sizes, settings = self._totals.records, self._totals.sizes, self._settings
+        self.specs = shard_plan.plan_shards(records, sizes, shards=settings.shards, drawn=settings.drawn_by_id)
+        most = most_runs(sum(sizes.values()), shards=len(self.specs), fan_in=self._fan_in)
         while len(runs := sorted((run for level in self._levels.values() for run in level), key=_size)) > most:
             smallest = runs[: min(self._fan_in, len(runs) - most + 1)]
             self._levels = {0: runs[len(smallest) :]}
@@ -99,13 +110,6 @@ class Gathering:
         sorted_runs.save(self._folder / RUNS, runs)
         self._rejected.close()
         yield self._totals
-
-    def _most_runs(self) -> int:
-        """Return how many runs may be left when all blocks are counted."""
-        records, sizes, settings = self._totals.records, self._totals.sizes, self._settings
-        shards = len(shard_plan.plan_shards(records, sizes, shards=settings.shards, drawn=settings.drawn_by_id))
-        slices = sum(sizes.values()) // (max(shards, 1) * SLICE_BYTES)
-        return min(self._fan_in, MOST_RUNS, max(FEW_RUNS, slices))
 
     def _drained(self) -> Iterator[Hashed | Sketch]:
         for result in self._window.drain():
@@ -135,6 +139,15 @@ class Gathering:
     def _merge(self, level: int, runs: list[Run]) -> Iterator[Hashed | Sketch]:
         self._merges += 1
         yield from self.put(MergeRuns(level, str(self._folder / f"merged-{self._merges:08d}"), tuple(runs)))
+
+
+def most_runs(size: int, *, shards: int, fan_in: int = FAN_IN) -> int:
+    """Return how many runs may be left of so many bytes of records in all, of which each shard reads its slices.
+
+    >>> most_runs(0, shards=4), most_runs(1 << 40, shards=4), most_runs(1 << 30, shards=1 << 14)
+    (64, 512, 64)
+    """
+    return min(fan_in, MOST_RUNS, max(FEW_RUNS, size // (max(shards, 1) * SLICE_BYTES)))
 
 
 class _Rejected:

@@ -4,40 +4,50 @@ Nothing here imports Beam, which takes longer to load than a small corpus to pre
 """
 
 import itertools
+from typing import NamedTuple
 
 from pipelines import earlier_rows, pool, repeat_steps, staging
 from pipelines.finish import Finish, JoinRejected
 from pipelines.gather import Gathering, SortBlock
 from pipelines.worker_steps import Hashed, PrepareBlock, WriteShard, scan
-from t5prep.prepare import shard_plan
 from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.memory_budget import Budget
 from t5prep.prepare.near_duplicates import repeats, search
 from t5prep.prepare.near_duplicates.sketch import Sketch
 from t5prep.prepare.shard_totals import ShardTotals
+from t5prep.prepare.shard_writer import ShardSpec
+
+
+class Sorted(NamedTuple):
+    """Hold what sorting all blocks leaves: their totals, the shards, the hashes of files, the sketches of near-duplicates."""
+
+    totals: BlockTotals
+    specs: list[ShardSpec]
+    hashed: list[Hashed]
+    sketches: list[Sketch]
 
 
 def run(work: PrepareBlock, finish: Finish, *, shared: Budget, pool_name: str = "") -> None:
     """Prepare everything that a job names, in the pool of that name ("" for none). Raises T5prepError."""
-    settings = work.job.settings
-    totals, hashed, sketches = _sorted(work, block_bytes=shared.block_bytes, pool_name=pool_name)
-    specs = shard_plan.plan_shards(totals.records, totals.sizes, shards=settings.shards, drawn=settings.drawn_by_id)
-    alike = search.of_settings(settings)
+    totals, specs, hashed, sketches = sort(work, block_bytes=shared.block_bytes, pool_name=pool_name)
+    alike = search.of_settings(work.job.settings)
     if alike:
         sketches += earlier_rows.sketch_here(work.job, spool=work.spool, pool_name=pool_name)
-    found = repeat_steps.find_here(sketches, alike, spool=work.spool, pool_name=pool_name) if alike else None
+    repeated = repeat_steps.find_here(sketches, alike, spool=work.spool, pool_name=pool_name) if alike else None
     write = WriteShard(work.job, finish.out, shared.range_bytes, work.spool)
     written = ShardTotals()
-    for shard in pool.each(pool_name, write, ((spec, [], repeat_steps.of_shard(spec, found or [])) for spec in specs)):
+    for shard in pool.each(
+        pool_name, write, ((spec, [], repeat_steps.of_shard(spec, repeated or [])) for spec in specs)
+    ):
         written.add(shard)
     del specs  # the manifest comes now, which has a line for each shard
     rejected = JoinRejected(work.spool, finish.out)(written)
-    counted = None if found is None else repeats.merged(found)
+    counted = None if repeated is None else repeats.merged(repeated)
     finish(None, blocks=totals, written=written, hashed=hashed, rejected=rejected, repeats=counted)
 
 
-def _sorted(work: PrepareBlock, *, block_bytes: int, pool_name: str) -> tuple[BlockTotals, list[Hashed], list[Sketch]]:
-    """Sort all blocks into runs; return their totals, the hashes of files, and the sketches of near-duplicates."""
+def sort(work: PrepareBlock, *, block_bytes: int, pool_name: str) -> Sorted:
+    """Sort all blocks into runs. Raises T5prepError."""
     totals, hashed, sketches = BlockTotals(), list[Hashed](), list[Sketch]()
     gathering = Gathering(SortBlock(work), pool_name)
     scanned = (scan(file, job=work.job, block_bytes=block_bytes) for file in staging.limited_files(work.job))
@@ -50,4 +60,4 @@ def _sorted(work: PrepareBlock, *, block_bytes: int, pool_name: str) -> tuple[Bl
             hashed.append(result)
         else:
             sketches.append(result)
-    return totals, hashed, sketches
+    return Sorted(totals, gathering.specs, hashed, sketches)

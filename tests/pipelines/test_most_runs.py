@@ -1,11 +1,13 @@
 """How many sorted runs are left: fewer where each shard would read very little of each."""
 
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
+from preparing import prepared, questions, write_csv
 
 from pipelines import gather
-from pipelines.gather import FEW_RUNS, MOST_RUNS, SLICE_BYTES, Gathering
+from pipelines.gather import FEW_RUNS, MOST_RUNS, SLICE_BYTES
+from t5prep.prepare import shard_plan
 
 
 @pytest.mark.parametrize(
@@ -18,10 +20,12 @@ from pipelines.gather import FEW_RUNS, MOST_RUNS, SLICE_BYTES, Gathering
         (1 << 30, 1 << 14, 512, FEW_RUNS),
     ],
 )
-def test_a_slice_of_a_run_is_worth_a_read(monkeypatch, tmp_path, size, shards, fan_in, left):
-    settings = SimpleNamespace(shards=shards, drawn_by_id=True)
-    work = SimpleNamespace(spool=str(tmp_path), job=SimpleNamespace(settings=settings))
-    monkeypatch.setattr(gather.pool, "window", lambda *_: None)
-    gathering = Gathering(SimpleNamespace(work=work), "", fan_in=fan_in)  # type: ignore[arg-type]
-    gathering._totals.records["train"], gathering._totals.sizes["train"] = 1 << 20, size
-    assert gathering._most_runs() == left
+def test_a_slice_of_a_run_is_worth_a_read(size: int, shards: int, fan_in: int, left: int) -> None:
+    assert gather.most_runs(size, shards=shards, fan_in=fan_in) == left
+
+
+def test_shards_are_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, planned = shard_plan.plan_shards, list[int]()
+    monkeypatch.setattr(shard_plan, "plan_shards", lambda *what, **how: planned.append(1) or plan(*what, **how))
+    prepared(write_csv(tmp_path / "rows.csv", questions(9)), tmp_path / "out", tokenizer="sample:", shards=2)
+    assert planned == [1]
