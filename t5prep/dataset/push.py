@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from t5prep.dataset import manifest
-from t5prep.dataset.upload import beside
+from t5prep.dataset import beside, manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
 from t5prep.io import gcs, hub_upload
@@ -19,6 +18,6 @@ def push(data: str, *, repo: str, private: bool = False) -> str:
         raise DatasetError(f"{data} is in a bucket. Copy it here first: gcloud storage cp -r {data} FOLDER")
     dataset = verify(folder)
     shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
-    names = [*shards, *beside(dataset, Path(folder)), manifest.NAME]
+    names = [*shards, *beside.names(dataset, Path(folder)), manifest.NAME]
     message = f"Dataset prepared by {dataset.created_by}"
     return hub_upload.upload(folder, repo=repo, kind="dataset", private=private, message=message, names=names)

@@ -7,14 +7,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from t5prep.dataset import block_index, card, croissant, manifest, record_lengths, rejected_files, shard_names
+from t5prep.dataset import beside, manifest, shard_names
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import gcs, lock
 from t5prep.io.resumable_upload import Conflict, Upload
-
-# Files that a dataset's directory may hold besides its shards and its manifest.
-_BESIDE = ("report.html", block_index.NAME, record_lengths.NAME, card.NAME, croissant.NAME, manifest.TASK_FILE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +48,7 @@ def upload(
         raise DatasetError(f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}")
     dataset, folder = verify(data), Path(data)
     shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
-    checksums = _checksums(folder, [*shards, *beside(dataset, folder), manifest.NAME])
+    checksums = _checksums(folder, [*shards, *beside.names(dataset, folder), manifest.NAME])
     there = gcs.objects(to)
     sent = _missing(checksums, there)
     stale = shard_names.strays(there, shards)
@@ -80,12 +77,6 @@ def upload(
         deleted=stale if delete_stale else [],
         stale=[] if delete_stale else stale,
     )
-
-
-def beside(dataset: manifest.Manifest, folder: Path) -> list[str]:
-    """Return the names of the files of a dataset that are there besides its shards and its manifest."""
-    rejected = rejected_files.names(dataset.rejected_file.name) if dataset.rejected_file else [rejected_files.NAME]
-    return [name for name in (*rejected, *_BESIDE) if (folder / name).is_file()]
 
 
 def _checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:

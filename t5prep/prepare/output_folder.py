@@ -11,16 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import (
-    block_index,
-    card,
-    croissant,
-    manifest,
-    record_lengths,
-    rejected_files,
-    settings,
-    shard_names,
-)
+from t5prep.dataset import beside, card, manifest, rejected_files, settings, shard_names
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
 from t5prep.io import atomic_files, gcs, lock
@@ -28,10 +19,6 @@ from t5prep.io import atomic_files, gcs, lock
 # Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
 MARKER = lock.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
-_BESIDE = (
-    *("report.html", block_index.NAME, record_lengths.NAME, card.NAME, croissant.NAME),
-    *(manifest.TASK_FILE, manifest.NAME),
-)
 
 
 class Identity(NamedTuple):
@@ -179,7 +166,7 @@ def _records(dataset: manifest.Manifest) -> int:
 
 def is_of_dataset(name: str) -> bool:
     """Return whether a file of this name is part of a dataset."""
-    return shard_names.is_shard(name) or rejected_files.is_rejected(name) or name in _BESIDE
+    return shard_names.is_shard(name) or rejected_files.is_rejected(name) or name in (*beside.NAMES, manifest.NAME)
 
 
 def _sweep(out: Path) -> None:
