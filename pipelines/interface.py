@@ -1,9 +1,10 @@
 """Offer preparing as a public function with plain arguments: `t5prep.prepare`."""
 
+import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,19 @@ from t5prep.tasks.registry import Definition
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+@contextlib.contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Let libraries log nothing while a function runs: what goes wrong is raised. Then the program's own level is set again."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+
+
+@_quiet_libraries()
 def prepare(
     task: str,
     *,
@@ -73,7 +87,6 @@ def prepare(
     from pipelines import cost_estimate
     from pipelines.prepare import prepare as run
 
-    logging.getLogger().setLevel(logging.CRITICAL)  # Beam's warnings are not for users; errors are raised
     definition = registry.get(task)
     settings, options = _parted(definition, choices)
     place = source or definition.task.corpus.source

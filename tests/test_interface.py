@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -47,6 +48,17 @@ def test_a_folder_can_be_called_whatever_was_imported_first(name: str) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith(f"t5prep.{name} True <module 't5prep.{name}.{module}'")
+
+
+def test_preparing_leaves_the_programs_own_log_as_it_was(tmp_path: Path) -> None:
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.INFO)
+    try:
+        t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out=tmp_path / "out", limit=9, workers=0)
+        assert root.level == logging.INFO
+    finally:
+        root.setLevel(level)
 
 
 def test_the_error_and_unknown_names() -> None:
