@@ -80,9 +80,8 @@ class Window:
         self._pool = named(pool)
         self._work = work
         self._pending: collections.deque[tuple[Any, concurrent.futures.Future, int]] = collections.deque()
-        self._to_resubmit: list[
-            tuple[Any, int]
-        ] = []  # lost with a worker, to be given out when the first of them is done
+        # Elements that were lost with a worker; they are given out again when the first element is done.
+        self._to_resubmit: list[tuple[Any, int]] = []
 
     def put(self, element: Any) -> Iterator[Any]:
         """Put an element in, and yield results, in order; wait while more than the window holds are on their way."""
@@ -108,7 +107,11 @@ class Window:
             future = self._pool.submit(self._work, element)
         except BrokenProcessPool:
             self._pool.restart()
-            future = self._pool.submit(self._work, element)
+            try:
+                future = self._pool.submit(self._work, element)
+            except BrokenProcessPool as error:  # workers end as soon as they begin, which `_next` explains
+                future = concurrent.futures.Future()
+                future.set_exception(error)
         self._pending.append((element, future, deaths))
 
     def _next(self) -> Any:
@@ -159,9 +162,10 @@ class Pool:
             self.workers, mp_context=context, initializer=_start_worker, initargs=(dict(os.environ),)
         )
         begin_loading()
-        for _ in range(self.workers):
-            # They load what they need while this process goes on.
-            self.executor.submit(self._warm).add_done_callback(self._note)
+        # They load what they need while this process goes on. One that ends at once is noticed when there is work.
+        with contextlib.suppress(BrokenProcessPool):
+            for _ in range(self.workers):
+                self.executor.submit(self._warm).add_done_callback(self._note)
 
     def _note(self, warmed: concurrent.futures.Future) -> None:
         self.begun |= not warmed.cancelled() and warmed.exception() is None

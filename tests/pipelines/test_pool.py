@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,23 @@ def test_work_that_kills_every_worker_is_said_in_a_sentence(two: pool.Pool) -> N
         through(two, slow_beside_deadly, range(6))
     with pytest.raises(T5prepError, match=r"died 3 times on the same work \(3\)\. If the machine ran out of memory"):
         through(two, deadly, range(6))
+
+
+def test_workers_that_end_before_all_have_begun_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine of many cores the first may have ended before the last is asked for."""
+
+    class Ended:
+        def submit(self, *_: Any) -> None:
+            raise BrokenProcessPool("a worker has ended")
+
+        def shutdown(self, **_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(pool.concurrent.futures, "ProcessPoolExecutor", lambda *_, **__: Ended())
+    workers = pool.Pool(2, warm=int)
+    with pytest.raises(T5prepError, match=r"died 3 times on the same work \(7\)"):
+        list(pool.each(workers.name, twice, [7]))
+    workers.close()
 
 
 def hungry(element: int) -> int:
