@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines import cost_estimate, disk_estimate, engines, failures, job_servers, local_run, pool, staging
+from pipelines import cost_estimate, disk_estimate, engines, failures, local_run, pool, staging
 from pipelines.cost_estimate import Price
 from pipelines.finish import Finish
 from pipelines.local_progress import LocalProgress
@@ -173,9 +173,7 @@ def _run(
     from pipelines import runners
 
     engine = runners.engine(runner, arguments=arguments, workers=workers)
-    # Prism's server is one small process, which later runs use too.
-    ending = job_servers.ended(engine.runner) if runner == "flink" else contextlib.nullcontext()
-    with failures.explained(runner, out=finish.out), ending:
+    with failures.explained(runner, out=finish.out), runners.running(engine):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
         wired(pipeline, work=work, finish=finish, shared=shared, source_bytes=source_bytes)
         pipeline.run().wait_until_finish()

@@ -3,37 +3,37 @@
 What goes wrong in a worker reaches this process as an error; it is not read from what the worker prints.
 """
 
-import atexit
-import functools
+import contextlib
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 
-@functools.cache
-def python_folder() -> str:
-    """Return a folder with a `python` that is this one and prints nothing on stderr. Beam starts workers by that name.
+@contextlib.contextmanager
+def started_quietly() -> Iterator[None]:
+    """Let Beam meanwhile find a `python` that is this one and prints nothing on stderr: it starts workers by that name.
 
-    A worker of Flink prints a traceback of twenty lines when the engine closes its connection at the end of a run.
+    A worker of Flink prints a traceback of twenty lines when the engine closes its connection at the end of a run. What
+    this process starts later finds the `python` that it found before.
     """
-    folder = tempfile.mkdtemp(prefix="t5prep-python-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    script = Path(folder) / "python"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@" 2>/dev/null\n')
-    script.chmod(0o755)
-    return folder
-
-
-def start_workers_quietly() -> None:
-    """Let Beam find that `python` first."""
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    if python_folder() not in folders:
-        os.environ["PATH"] = os.pathsep.join([python_folder(), *folders])
+    before = os.environ.get("PATH")
+    with tempfile.TemporaryDirectory(prefix="t5prep-python-") as folder:
+        script = Path(folder) / "python"
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@" 2>/dev/null\n')
+        script.chmod(0o755)
+        os.environ["PATH"] = os.pathsep.join([folder, *([before] if before else [])])
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PATH"]
+            else:
+                os.environ["PATH"] = before
 
 
 def ignore_closed_connections() -> None:

@@ -1,13 +1,16 @@
 """Choose what runs the pipeline (Prism, Flink or Dataflow) and the options it is given."""
 
+import atexit
+import contextlib
 import dataclasses
 import logging
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import engines, quiet_workers
+from pipelines import engines, job_servers, quiet_workers
 from t5prep import __version__
 from t5prep.errors import UsageError
 
@@ -40,6 +43,20 @@ def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = No
     return {"prism": _prism, "flink": _flink, "dataflow": _dataflow}[name](list(arguments), workers)
 
 
+@contextlib.contextmanager
+def running(engine: Engine) -> Iterator[None]:
+    """Let a pipeline run meanwhile; then end what the engine started on this machine, and undo what it changed.
+
+    Prism's server is one small process, which later runs use too: it ends with this one.
+    """
+    if engine.name != "flink":
+        yield
+        return
+    # Beam starts its worker processes as `python`: it shall be this one, also where its environment is not activated.
+    with quiet_workers.started_quietly(), job_servers.ended(engine.runner):
+        yield
+
+
 def _prism(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.runners.portability.prism_runner import PrismRunner
 
@@ -51,8 +68,6 @@ def _prism(arguments: list[str], workers: int | None) -> Engine:
 def _flink(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.runners.portability.flink_runner import FlinkRunner
 
-    # Beam starts its worker processes as `python`: it shall be this one, also where its environment is not activated.
-    quiet_workers.start_workers_quietly()
     quiet_workers.ignore_closed_connections()
     jar = engines.flink_job_server()
     own = [f"--flink_job_server_jar={jar}"] if jar else []
@@ -80,7 +95,9 @@ def _package() -> list[str]:
     setup = Path(__file__).parents[1] / "setup.py"
     if setup.exists():
         return [f"--setup_file={setup}"]
-    wanted = Path(tempfile.mkdtemp(prefix="t5prep-")) / "requirements.txt"
+    folder = tempfile.mkdtemp(prefix="t5prep-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    wanted = Path(folder) / "requirements.txt"
     wanted.write_text(f"t5prep=={__version__}\n")
     return [f"--requirements_file={wanted}"]
 

@@ -24,14 +24,14 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_workers_are_this_python_without_stderr() -> None:
-    for _ in range(2):
-        quiet_workers.start_workers_quietly()
-    found = shutil.which("python")
-    assert found == f"{quiet_workers.python_folder()}/python"
-    assert os.environ["PATH"].count(quiet_workers.python_folder()) == 1
-    said = "import sys; print(sys.prefix); print('noise', file=sys.stderr); sys.exit(3)"
-    done = subprocess.run([found, "-c", said], capture_output=True, text=True, check=False)
+    before = os.environ["PATH"]
+    with quiet_workers.started_quietly():
+        found = shutil.which("python") or ""
+        code = "import sys; print(sys.prefix); print('noise', file=sys.stderr); sys.exit(3)"
+        done = subprocess.run([found, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr, done.returncode) == (sys.prefix, "", 3)
+    assert not Path(found).exists()
+    assert os.environ["PATH"] == before, "what this process starts later would print nothing on stderr"
 
 
 def test_threads_that_lose_their_connection_end_quietly_and_others_do_not() -> None:
