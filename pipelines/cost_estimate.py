@@ -52,16 +52,16 @@ class Estimate(NamedTuple):
         ['twice that for the rest)', '12.0 GB shuffled', 'costs 0.23 to 0.34']
         """
         shuffled = SHUFFLES * self.records
-        told = (
+        line = (
             f"about {self.rows:,} rows, {byte_sizes.text(self.bytes)}; {self.hours:,.2f} vCPU-hours "
             f"(one core here: {self.rate / 1e6:.1f} MB/s on {self.sampled:,} rows; twice that for the rest); "
             f"{byte_sizes.text(shuffled)} shuffled"
         )
         if price is None:
-            return told
+            return line
         most = self.hours * price.vcpu_hour
         moved = shuffled / 1e9 * price.shuffled_gigabyte
-        return f"{told}; costs {most / OVERHEAD + moved:,.2f} to {most + moved:,.2f}"
+        return f"{line}; costs {most / OVERHEAD + moved:,.2f} to {most + moved:,.2f}"
 
 
 def parse_price(text: str) -> Price:
@@ -70,12 +70,12 @@ def parse_price(text: str) -> Price:
     >>> parse_price("0.07+0.011")
     Price(vcpu_hour=0.07, shuffled_gigabyte=0.011)
     """
-    found = _PRICE.fullmatch(text.strip())
-    if not found:
+    match = _PRICE.fullmatch(text.strip())
+    if not match:
         raise UsageError(
             f'--price "{text}": it is the price of a vCPU-hour, and after a + that of a gigabyte shuffled: 0.07+0.011'
         )
-    return Price(float(found[1]), float(found[2] or 0))
+    return Price(float(match[1]), float(match[2] or 0))
 
 
 def estimate(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES) -> Estimate:

@@ -50,13 +50,13 @@ def check(work: PrepareBlock, *, source: Resolved, out: str) -> None:
     if 2 * MOST_BYTES_OUT * sum(file.bytes for file in source.files) <= min(free, WORTH_A_LINE):
         return
     records = cost_estimate.estimate(work, source=source, sampled_bytes=SAMPLED_BYTES).records
-    told = DiskEstimate(records, 2 * records, free, place)
-    if DOUBT * told.needed > free:
+    disk = DiskEstimate(records, 2 * records, free, place)
+    if DOUBT * disk.needed > free:
         raise OutputError(
-            f"no space for all of it: {told.line()}. Free some, choose another --out, or prepare a part: --limit ROWS"
+            f"no space for all of it: {disk.line()}. Free some, choose another --out, or prepare a part: --limit ROWS"
         )
-    if told.needed >= WORTH_A_LINE or told.needed > free / 2:
-        print(f"disk: {told.line()}", file=sys.stderr)
+    if disk.needed >= WORTH_A_LINE or disk.needed > free / 2:
+        print(f"disk: {disk.line()}", file=sys.stderr)
 
 
 def free_bytes(place: Path) -> int:

@@ -94,7 +94,8 @@ def _distribute(lines: Iterable[bytes], places: Sequence[Path]) -> None:
 class Finish:
     """Write the index, the user's own task file, the cards, and the manifest.
 
-    `source` has no files: those hashed are listed. `earlier` are the digests of datasets that were compared with.
+    `source` comes without its files: the manifest lists those that were hashed. `earlier` are the digests of the datasets
+    that rows were compared with.
     """
 
     job: Job

@@ -14,8 +14,9 @@ from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.shard_writer import WrittenShard
 from t5prep.reading.blocks import Block
 
-# What is kept of a block is at most about this many times its text. All that is kept is looked through when so much may
-# have come that a quarter of the room is full, or a 64th of the limit: seldom enough that the work is linear in blocks.
+# The kept table of a block has at most about this many times the bytes of its text. The whole cache is looked through again
+# when what may have been added fills a quarter of the room that was left, or a 64th of the limit: so seldom that the work is
+# linear in blocks.
 _KEPT_OF_TEXT = 2
 
 

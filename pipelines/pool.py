@@ -74,7 +74,10 @@ class Here:
 
 
 class Window:
-    """Keep elements on their way through a pool, and give their results in order: once it is full, each that is done makes room."""
+    """Keep elements on their way through a pool, and give their results in order.
+
+    Once the window is full, another element is put in as soon as one is done.
+    """
 
     def __init__(self, pool: str, work: Callable[[Any], Any]) -> None:
         self._pool = named(pool)

@@ -1,7 +1,7 @@
-"""Wire the named steps of preparing. Transforms only wire: the work is in t5prep, pipelines.worker_steps, gather and finish.
+"""Wire the named steps of preparing for engines. Transforms only wire: the work is in t5prep, worker_steps and finish.
 
 What every block and every shard counts is added up by combiners, so that no step is handed a list that grows with the
-number of blocks. The steps of engines, whose workers share no disk, are in pipelines.shuffle.
+number of blocks. The steps in which workers hand records to each other are in pipelines.shuffle.
 """
 
 import dataclasses

@@ -80,20 +80,20 @@ def diff(
     `equal` says that all that decides the records' bytes is equal, and so are they. `started` gets the bytes that will be
     read, `progress` those that were. Raises DatasetError where a shard is not what its manifest says, OutputError.
     """
-    made = manifest.load(a), manifest.load(b)
-    found = Difference(made[0].digest == made[1].digest, list(_changes(*made)))
+    manifests = manifest.load(a), manifest.load(b)
+    difference = Difference(manifests[0].digest == manifests[1].digest, list(_changes(*manifests)))
     places = [manifest.folder_of(data) or "." for data in (a, b)]
-    sides = [list(_shards(data, one)) for data, one in zip(places, made, strict=True)]
+    sides = [list(_shards(data, one)) for data, one in zip(places, manifests, strict=True)]
     every = sum(shard.bytes for side in sides for shard in side)
     shared = {(shard.split, shard.sha256) for shard in sides[0]} & {(shard.split, shard.sha256) for shard in sides[1]}
-    found.same = sum(shard.records for shard in sides[0] if (shard.split, shard.sha256) in shared)
+    difference.same = sum(shard.records for shard in sides[0] if (shard.split, shard.sha256) in shared)
     sides = [[shard for shard in side if (shard.split, shard.sha256) not in shared] for side in sides]
     started(every + sum(shard.bytes for side in sides for shard in side))
-    # What a manifest says is worth what its shards are.
-    for place, one in zip(places, made, strict=True):
+    # Manifests are compared only after their shards are known to be what they say.
+    for place, one in zip(places, manifests, strict=True):
         verify.check_shards(place, one, progress=progress)
-    if found.equal:
-        return found
+    if difference.equal:
+        return difference
     most = max(sum(shard.records for shard in side) for side in sides)
     with tempfile.TemporaryDirectory(prefix="t5prep-diff-") as folder:
         parts = max(1, -(-most // PART))
@@ -101,8 +101,8 @@ def diff(
             _spill(side, Path(folder), side=number, parts=parts, progress=progress)
         for part in range(parts):
             entries = [np.fromfile(_part(Path(folder), side, part), _ENTRY) for side in (0, 1)]
-            _compare(entries, sides, found)
-    return found
+            _compare(entries, sides, difference)
+    return difference
 
 
 def _changes(a: Manifest, b: Manifest) -> Iterator[Change]:

@@ -58,7 +58,7 @@ def upload(
     if sent:
         _claim(to, dataset, there)
         if manifest.NAME in there:
-            # At no moment does a manifest stand over shards that are not its own.
+            # A manifest never lies beside shards that are not its own.
             _delete(to, [manifest.NAME], there)
         send([name for name in sent if name != manifest.NAME], there=there, workers=workers)
     if delete_stale:

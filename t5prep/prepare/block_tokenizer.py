@@ -116,15 +116,15 @@ class BlockTokenizer:
     def _of_examples(self, block: Block, rows: list[Row], examples: list[Filtered | str]) -> pa.Table:
         """Return the table of rows with these examples, or reasons. Raises UnicodeEncodeError for half a surrogate pair."""
         encoded = iter(self._encode([one.example for one in examples if isinstance(one, Filtered)]))
-        made = [next(encoded) if isinstance(one, Filtered) else one for one in examples]
-        return self._table(block, rows, examples, made)
+        encoded_or_reason = [next(encoded) if isinstance(one, Filtered) else one for one in examples]
+        return self._table(block, rows, examples, encoded_or_reason)
 
     def _example(self, row: Row, block: Block) -> Filtered | str:
         """Return the example of a row as filters left it, or why it makes none. Raises TaskError where the task fails."""
         if row.record is None:
             return row.reason
         try:
-            made = self._task.to_example(row.record)
+            example = self._task.to_example(row.record)
             if self._group:
                 values.text(row.record, self._group, "")  # raises Reject for a list
         except Reject as reject:
@@ -137,9 +137,9 @@ class BlockTokenizer:
             raise
         except Exception as error:
             raise self._failed(row, block, error) from error
-        if wrong := problem(made):
+        if wrong := problem(example):
             raise self._failed(row, block, TypeError(wrong))
-        return self._filters(made)
+        return self._filters(example)
 
     def _failed(self, row: Row, block: Block, error: Exception) -> TaskError:
         """Return the error of a task that fails at a row, as a sentence that names the line of its code."""

@@ -71,10 +71,10 @@ def kept_of_task(folder: Path, code: bytes, *filters: str) -> str:
     with contextlib.suppress(OSError):
         if len(kept := path.read_text(encoding="ascii")) == 32:  # a power cut may have cut it
             return kept
-    made = of_task(code, *filters)
+    code_digest = of_task(code, *filters)
     with contextlib.suppress(OutputError):
-        atomic_files.write_scratch(path, made.encode())
-    return made
+        atomic_files.write_scratch(path, code_digest.encode())
+    return code_digest
 
 
 def modules(*start: str) -> set[str]:

@@ -96,8 +96,8 @@ class ColumnTokenizer:
             "markup": _markup(fields) if self.template.target else np.zeros(len(numbers), bool),
         }
         arrays = [_column(columns.get(field.name), field, len(numbers)) for field in SCHEMA]
-        made = pa.table(arrays, schema=SCHEMA)
-        return Described(made if described.all() else made.filter(pa.array(described)), described)
+        every_row = pa.table(arrays, schema=SCHEMA)
+        return Described(every_row if described.all() else every_row.filter(pa.array(described)), described)
 
     def _plain(self, table: pa.Table) -> np.ndarray:
         """Return which rows have an input and a target that are not blank, and an id, bool[rows]: perhaps not all of those."""

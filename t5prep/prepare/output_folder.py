@@ -16,7 +16,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OtherVersionError, OutputError
 from t5prep.io import atomic_files, gcs, lock
 
-# Its presence says that a run has begun and not ended; the lock on it, that the run is alive.
+# While this file is there, a run has begun and not ended; while it is locked, that run is alive.
 MARKER = lock.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
 

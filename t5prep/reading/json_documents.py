@@ -200,5 +200,5 @@ def _elements(reader: Readable, *, encoding: str, name: str) -> Iterator[str]:
 
 def _after_space(text: str, place: int) -> int:
     """Return where the space that begins at a place ends."""
-    found = _SPACE.match(text, place)
-    return found.end() if found else place
+    space = _SPACE.match(text, place)
+    return space.end() if space else place

@@ -39,11 +39,11 @@ def match(files: Sequence[RawFile], endings: Sequence[tuple[str, str]]) -> list[
     for file in files:
         name = unpacked_name(file.name)
         known = ((end, at, ends) for ends in endings for at, end in enumerate(ends))
-        found = next(((name.removesuffix(end), at, ends) for end, at, ends in known if name.endswith(end)), None)
-        if not found:
+        ending = next(((name.removesuffix(end), at, ends) for end, at, ends in known if name.endswith(end)), None)
+        if not ending:
             matched.append(file)
             continue
-        stem, at, ends = found
+        stem, at, ends = ending
         partner = by_name.get(stem + ends[1 - at])
         if partner is None:
             raise SourceError(

@@ -65,5 +65,5 @@ def parse(uri: str) -> Place:
     shape = _SHAPES[scheme].fullmatch(uri[scheme_match.end() :])
     if not shape:
         raise SourceError(f"{redact.text(uri)} is not a whole {scheme}: source. Write it like {EXAMPLES[scheme]}")
-    said = {key: value or "" for key, value in shape.groupdict().items()}
-    return Place(scheme, uri=redact.address(uri) if scheme in ("http", "https") else uri, **said)
+    groups = {key: value or "" for key, value in shape.groupdict().items()}
+    return Place(scheme, uri=redact.address(uri) if scheme in ("http", "https") else uri, **groups)

@@ -63,12 +63,12 @@ def resolve(
         some, names = local.expand(local_path, name=file.name, include=include, sha256=sha256, checksum=file.checksum)
         files += some
         offered += names
-    found = checked(files, place.uri, include=include, offered=offered)
-    if any("/partial-" in file.name for file in found):
+    raw_files = checked(files, place.uri, include=include, offered=offered)
+    if any("/partial-" in file.name for file in raw_files):
         print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
     facts = info.card_data.to_dict() if info.card_data else {}
     labels = hub_card.class_names(facts, place.part)
-    return Resolved(place.uri, info.sha, found, licence=licence, citation=citation, class_names=labels)
+    return Resolved(place.uri, info.sha, raw_files, licence=licence, citation=citation, class_names=labels)
 
 
 def _info(place: Place, revision: str | None, token: str | None, *, absent: Any = None) -> Any:

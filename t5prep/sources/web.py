@@ -44,8 +44,8 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
         )
     except http.Refused as refused:
         raise SourceError(f"{refused} {_advice(refused.status)}") from None
-    said = f"etag:{etag}" if etag else ""
-    files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=said)
+    checksum = f"etag:{etag}" if etag else ""
+    files, offered = local.expand(blob.path, name=name, include=include, sha256=blob.sha256, checksum=checksum)
     files_found = checked(files, place.uri, include=include, offered=offered)
     return Resolved(place.uri, f"sha256:{blob.sha256}", files_found, licence="", citation=place.uri)
 
@@ -54,9 +54,9 @@ def _name(url: str, answer: requests.Response) -> str:
     """Return the name of the file: from its address, or if that has no file name, from Content-Disposition."""
     name = PurePosixPath(unquote(urlsplit(url).path)).name
     if "." not in name:
-        said = email.message.Message()
-        said["Content-Disposition"] = answer.headers.get("Content-Disposition", "")
-        name = PurePosixPath(said.get_filename() or name or "data").name
+        header = email.message.Message()
+        header["Content-Disposition"] = answer.headers.get("Content-Disposition", "")
+        name = PurePosixPath(header.get_filename() or name or "data").name
     packed = answer.headers.get("Content-Encoding", "") == "gzip" and not name.endswith(".gz")
     return f"{name}.gz" if packed else name  # some hosts send it packed all the same; the suffix unpacks it
 

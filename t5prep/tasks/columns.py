@@ -40,13 +40,13 @@ class Columns:
         >>> Columns([("sentence", "text")], ["label"]).names_in(["label", "text"])
         ('text', 'label')
         """
-        found = []
+        chosen = []
         for alternatives in map(_alternatives, self.all):
             present = [name for name in alternatives if name in there] if len(alternatives) > 1 else alternatives
             if not present:
                 return None
-            found.append(present[0])
-        return tuple(dict.fromkeys(found))
+            chosen.append(present[0])
+        return tuple(dict.fromkeys(chosen))
 
     @property
     def id_name(self) -> str:

@@ -29,7 +29,7 @@ class ClassEncoder:
         """Return the features of each example, or a Reject for an empty input, an unknown class, or no room."""
         rows = [fields_of(example.inputs) for example in examples]
         encoded = iter(self._tokenizer.encode_all([text for row in rows for text in row.texts]))
-        made: list[Features | Reject] = []
+        features: list[Features | Reject] = []
         for example, row in zip(examples, rows, strict=True):
             ids = list(itertools.islice(encoded, len(row.texts)))
             markup = any("<" in text and MARKUP.search(text) is not None for text in row.texts)
@@ -38,10 +38,10 @@ class ClassEncoder:
                     raise Reject("empty input")
                 cut = self._cut_around(row.parts) if row.protected else ids
                 inputs = self._inputs(ids, cut)
-                made.append(Features(inputs, self._number(example.targets), self._tokens(ids), 1, markup))
+                features.append(Features(inputs, self._number(example.targets), self._tokens(ids), 1, markup))
             except Reject as reject:
-                made.append(reject)
-        return made
+                features.append(reject)
+        return features
 
     def _tokens(self, ids: Sequence[np.ndarray]) -> int:
         return sum(map(len, ids)) + self._frame.tokens(len(ids))

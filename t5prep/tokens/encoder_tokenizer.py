@@ -69,9 +69,9 @@ class EncoderTokenizer(Tokenizer):
 
     def _encode_whole(self, texts: list[str]) -> Ragged:
         """Return the ids of many texts, each of which goes through the `tokenizers` library."""
-        found = [one.ids for one in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
-        starts = ragged.begins([len(ids) for ids in found])
-        return Ragged(np.fromiter(itertools.chain.from_iterable(found), np.int32, int(starts[-1])), starts)
+        encoded = [one.ids for one in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
+        starts = ragged.begins([len(ids) for ids in encoded])
+        return Ragged(np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(starts[-1])), starts)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids. Special tokens are written out, but padding is left out."""
