@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.errors import UsageError
+from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import cache_folder, gcs
 from t5prep.io.installation import install_command
 
@@ -45,7 +45,9 @@ def flink_job_server() -> Path | None:
 
 
 def require(name: str, *, arguments: Sequence[str] = (), out: str = "") -> None:
-    """Raise UsageError where an engine cannot run here, or does not take Beam's options."""
+    """Raise UsageError for no engine's name, and where an engine cannot run here or does not take Beam's options."""
+    if name not in RUNNERS:
+        raise UsageError(f'--runner "{name}": it is one of {", ".join(RUNNERS)}.{did_you_mean(name, RUNNERS)}')
     if name == "local" and arguments:
         raise UsageError(f"{arguments[0]}: what stands after -- is for Beam's runners; --runner local has --workers.")
     if name == "flink" and not shutil.which("java"):

@@ -16,6 +16,7 @@ from t5prep.io import byte_sizes, cache_folder
 from t5prep.prepare import source_check, task_settings
 from t5prep.prepare.memory_budget import DEFAULT
 from t5prep.tasks import registry
+from t5prep.tasks.options import typed
 from t5prep.tasks.registry import Definition
 
 # NumPy's BLAS starts a thread for each core in each worker, and no matrix is multiplied here.
@@ -113,19 +114,24 @@ def prepare(
 
 
 def _parted(definition: Definition, choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the choices that every task has, read where they are text, and those of the task. Raises UsageError."""
+    """Return the choices that every task has, and those of the task, checked as the command line does. Raises UsageError."""
     common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}
-    own = [field.name for field in dataclasses.fields(definition.task.options)]
+    own = {field.name: field for field in dataclasses.fields(definition.task.options)}
     settings, options = {}, {}
     for name, value in choices.items():
         if name in common:
             parse = common[name].metadata["parse"]
-            settings[name] = parse(value) if parse and isinstance(value, str) else value
+            settings[name] = parse(_spelled(value)) if parse and value is not None else typed(common[name], value)
         elif name in own:
-            options[name] = value
+            options[name] = typed(own[name], value)
         else:
             known = [*own, *common]
             raise UsageError(
                 f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}."
             )
     return settings, options
+
+
+def _spelled(value: Any) -> str:
+    """Return a value as it is typed: `train=0.9,validation=0.1` for a dict."""
+    return ",".join(f"{name}={part}" for name, part in value.items()) if isinstance(value, Mapping) else str(value)

@@ -16,6 +16,7 @@ from pipelines.local_progress import LocalProgress
 from pipelines.worker_steps import PrepareBlock, WriteShard, preload
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
+from t5prep.errors import UsageError
 from t5prep.io import byte_sizes, paths
 from t5prep.prepare import (
     earlier_records,
@@ -73,6 +74,8 @@ def prepare(
     pool.exit_if_respawned_script()
     out = str(out)
     engines.require(runner, arguments=arguments, out=out)
+    if workers is not None and workers < 0:
+        raise UsageError(f"--workers {workers}: it is at least 0, which is this process alone")
     loaded = loading.load(tokenizer)
     task = task or registry.get(settings.task)
     settings, source = _completed(settings, task, source=source, tokenizer=loaded)
@@ -144,7 +147,8 @@ def _run_here(
 ) -> None:
     """Run a staged job on this machine, within a budget of memory and after a look at the disk."""
     count = _workers_for(source) if workers is None else workers
-    shared = memory_budget.share(memory or byte_sizes.parse(memory_budget.DEFAULT, name="--memory"), workers=count)
+    default = byte_sizes.parse(memory_budget.DEFAULT, name="--memory")
+    shared = memory_budget.share(default if memory is None else memory, workers=count)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(kept or ""), scratch, fresh)
         disk_estimate.check(work, source=source, out=finish.out)

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 import training
 
@@ -112,6 +113,44 @@ def test_choices_of_preparing_are_those_of_the_command_line(here: Path) -> None:
         )
     with pytest.raises(t5prep.T5prepError, match=r"text2text has no source of its own"):
         t5prep.prepare("text2text", tokenizer="sample:", out="b", inputs_column="q", targets_column="a")
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"seed": 1.5}, "--seed 1.5: it is a whole number"),
+        ({"seed": "7"}, "--seed '7': it is a whole number"),
+        ({"masks": 1}, "--masks 1: it is True or False"),
+        ({"encoding": 8}, "--encoding 8: it is a text"),
+        ({"filter": 3}, "--filter 3: it is a text, or a list of texts"),
+        ({"protect": [3]}, r"--protect \[3\]: it is a text, or a list of texts"),
+        ({"splits": {"train": 0.5}}, "the shares must add up to 1"),
+        ({"splits": {"train": 1.5, "validation": -0.5}}, "is not a name and a share"),
+        ({"splits": {"../../train": 1.0}}, "is not a name and a share"),
+        ({"splits": ["train"]}, "is not name=share"),
+        ({"held_out": -1}, '--held-out "-1"'),
+        ({"runner": "prsm"}, r'--runner "prsm": it is one of .* Did you mean "prism"\?'),
+        ({"workers": -1}, "--workers -1: it is at least 0"),
+        ({"memory": 0}, "--memory 0MiB: one worker needs"),
+    ],
+)
+def test_a_choice_of_another_kind_is_a_sentence(here: Path, choices: dict, message: str) -> None:
+    Path("mine.csv").write_text("q,a\nwhy,because\n")
+    choices = {"workers": 0, "inputs_column": "q", "targets_column": "a", **choices}
+    with pytest.raises(t5prep.T5prepError, match=message):
+        t5prep.prepare("text2text", source="mine.csv", tokenizer="sample:", out="data", **choices)
+    assert not Path("data", "manifest.json").exists()
+
+
+def test_a_text_alone_is_a_list_of_one_and_numbers_are_pythons(here: Path) -> None:
+    Path("mine.csv").write_text("q,a\n" + "".join(f"why {n},because {n}\n" for n in range(20)))
+    what = {"source": "mine.csv", "tokenizer": "sample:", "out": "data", "workers": 0, "targets_column": "a"}
+    one = {"filter": "words:least=2", "protect": "q", "seed": np.int64(3), "splits": {"train": 0.5, "test": 0.5}}
+    other = {"filter": ["words:least=2"], "protect": ("q",), "seed": 3, "splits": "train=0.5,test=0.5"}
+    manifest = t5prep.prepare("text2text", inputs="say {q}", **what, **one)
+    assert manifest.rejected == {}
+    assert manifest.settings.options["protect"] == ["q"]
+    assert t5prep.prepare("text2text", inputs="say {q}", **what, **other) == manifest
 
 
 @pytest.mark.slow

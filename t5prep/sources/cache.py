@@ -86,5 +86,6 @@ def _keep(place: Path, name: str, part: Path, fetched: Fetched) -> Blob:
     part.chmod(0o444)
     part.replace(blob.path)
     ref = place / "refs" / f"{name}.json"
-    atomic_files.write_whole(ref, (json.dumps({"sha256": blob.sha256, "bytes": blob.bytes}) + "\n").encode())
+    known = json.dumps({"sha256": blob.sha256, "bytes": blob.bytes}) + "\n"
+    atomic_files.write_whole(ref, known.encode(), option="T5PREP_CACHE")
     return blob

@@ -1,7 +1,10 @@
 """Declare an option once, as a field of a dataclass: its default, its help text, and its allowed values."""
 
 import dataclasses
+import numbers
 import shlex
+import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -66,6 +69,39 @@ def spelled(name: str, value: Any) -> str:
         value = ",".join(f"{key}={part}" for key, part in value.items())
     values = value if isinstance(value, list | tuple) else [value]
     return " ".join(f"{flag(name)} {shlex.quote(str(one))}" for one in values)
+
+
+def typed(field: dataclasses.Field, value: Any) -> Any:
+    """Return what a program gives for a field, as the field's type has it: one text alone is a tuple of one text.
+
+    Raises UsageError for a value of another type.
+
+    >>> field = dataclasses.make_dataclass("Options", [("protect", tuple[str, ...])]).__dataclass_fields__["protect"]
+    >>> typed(field, "question"), typed(field, ["question", "choices"])
+    (('question',), ('question', 'choices'))
+    """
+    kinds = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
+    kind = typing.get_origin(kinds[0]) or kinds[0]
+    if (value is None and types.NoneType in kinds) or kind not in _KINDS:
+        return value
+    if kind is tuple and isinstance(value, str):
+        value = (value,)
+    accepts, what = _KINDS[kind]
+    if not isinstance(value, accepts) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{flag(field.name)} {value!r}: it is {what}")
+    if kind is tuple and not all(isinstance(one, str) for one in value):
+        raise UsageError(f"{flag(field.name)} {value!r}: it is {what}")
+    return kind(value)
+
+
+# What a program may give for a field of each type, and how that is said.
+_KINDS: dict[Any, tuple[Any, str]] = {
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    bool: (bool, "True or False"),
+    str: (str, "a text"),
+    tuple: ((list, tuple), "a text, or a list of texts"),
+}
 
 
 def check(chosen: Any) -> None:

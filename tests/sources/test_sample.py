@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
+from t5prep import sources
+from t5prep.errors import OutputError
 from t5prep.sources import sample
 from t5prep.sources.sample.chooser import Chooser
 from t5prep.sources.sample.moves import ASIDES, CLASSES, MOVES, TITLES
@@ -178,3 +180,10 @@ def test_the_tokenizer_was_trained_on_this_generator(model: sentencepiece.Senten
 
 def test_the_sample_is_small() -> None:
     assert sum(path.stat().st_size for path in sample.tokenizer_path().parent.glob("*") if path.is_file()) < 1_000_000
+
+
+def test_a_cache_that_cannot_be_written_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "file"))
+    with pytest.raises(OutputError, match=r"cannot be written .*\. Choose another place with T5PREP_CACHE\."):
+        sources.resolve("sample:")

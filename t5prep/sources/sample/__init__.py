@@ -48,7 +48,7 @@ def write(path: Path, *, rows: int = ROWS, seed: int = 0) -> Path:
     writer.writerows(generate(rows=rows, seed=seed))
     data = text.getvalue().encode()
     if not (path.is_file() and path.read_bytes() == data):  # another run may be reading it
-        atomic_files.write_whole(path, data)
+        atomic_files.write_whole(path, data, option="T5PREP_CACHE")
     return path
 
 
