@@ -140,3 +140,19 @@ def test_two_files_of_lines_make_pairs_with_a_prefix_of_ones_own(tmp_path: Path)
     (source / "train.de.gz").unlink()
     with pytest.raises(SourceError, match=r"train\.en has no train\.de beside it"):
         prepared(source, tmp_path / "no", task="text2text", tokenizer="sample:", options=options)
+
+
+@pytest.mark.parametrize("name", ["Question:", "what?!", "{odd}", "a}b", "two:parts"])
+@pytest.mark.parametrize("choices", [{}, {"dedup": "exact"}])
+def test_a_column_alone_may_have_any_name(name: str, choices: dict, tmp_path: Path) -> None:
+    """By columns and, with `dedup`, row by row: no part of the name is taken for a template."""
+    write_csv(tmp_path / "rows.csv", [{name: f"why {n}", f"{name} label": "yes"} for n in range(9)])
+    made = prepared(
+        tmp_path / "rows.csv",
+        tmp_path / "out",
+        tokenizer=sample.tokenizer_path(),
+        task="text2text",
+        options={"inputs_column": name, "targets_column": f"{name} label"},
+        **choices,
+    )
+    assert sum(split.records for split in made.splits.values()) == 9

@@ -53,7 +53,7 @@ def to_example(record: Record, options: Options) -> Example:
     """Return one row with its target. Raises Reject where the input, the target or the id is empty."""
     references: tuple[str, ...] = ()
     if options.targets:
-        target = "".join(text for text, _ in _filled(options.targets, record))
+        target = "".join(text for text, _ in _filled(_targets(options), record))
     else:
         answers = record[options.targets_column]
         if isinstance(answers, list | tuple):
@@ -98,17 +98,14 @@ def template(options: Options) -> Template | None:
     """Return the same example as columns; None where some of the input is protected."""
     if options.protect:
         return None
-    inputs, targets = (
-        _field(template or f"{{{column}}}")
-        for template, column in ((options.inputs, options.inputs_column), (options.targets, options.targets_column))
-    )
+    inputs, targets = _field(_inputs(options)), _field(_targets(options))
     return Template((inputs,), target=targets, words=label_words(options), id=options.id_column)
 
 
-def _field(template: str) -> Field:
-    """Return a template's own words and columns, in order."""
+def _field(side: list[tuple[str, str]]) -> Field:
+    """Return a side's own words and columns, in order."""
     parts: list[str | Column] = []
-    for words, column in _parsed(template):
+    for words, column in side:
         parts += [*([words] if words else []), *([Column(column)] if column else [])]
     return tuple(parts)
 
@@ -122,7 +119,7 @@ def _parts(record: Record, options: Options) -> list[Part]:
     """
     parts: list[Part] = []
     protected = {"", *options.protect} if options.protect else set()
-    for text, column in _filled(options.inputs or f"{{{options.inputs_column}}}", record):
+    for text, column in _filled(_inputs(options), record):
         if column not in protected:
             parts.append(text)
         elif parts and isinstance(parts[-1], Protected):
@@ -132,15 +129,25 @@ def _parts(record: Record, options: Options) -> list[Part]:
     return parts
 
 
-def _filled(template: str, record: Record) -> list[tuple[str, str]]:
-    """Return the texts of a filled template in order, each with its column ("" for the template's own words)."""
+def _filled(side: list[tuple[str, str]], record: Record) -> list[tuple[str, str]]:
+    """Return the texts of a side in order, each with its column ("" for the template's own words)."""
     texts: list[tuple[str, str]] = []
-    for words, column in _parsed(template):
+    for words, column in side:
         if words:
             texts.append((words, ""))
         if column:
             texts.append((values.text(record, column), column))
     return texts
+
+
+def _inputs(options: Options) -> list[tuple[str, str]]:
+    """Return the template's own words, each with the column behind them: for one column alone, that one, whatever its name."""
+    return _parsed(options.inputs) if options.inputs else [("", options.inputs_column)]
+
+
+def _targets(options: Options) -> list[tuple[str, str]]:
+    """Return the same of the target."""
+    return _parsed(options.targets) if options.targets else [("", options.targets_column)]
 
 
 def _parsed(template: str) -> list[tuple[str, str]]:
@@ -158,9 +165,7 @@ def _text(value: Any) -> str:
 
 def input_columns(options: Options) -> list[str]:
     """Return the columns of the input."""
-    if options.inputs:
-        return [column for _, column in _parsed(options.inputs) if column]
-    return [options.inputs_column]
+    return [column for _, column in _inputs(options) if column]
 
 
 def columns(options: Options) -> Columns:
@@ -182,9 +187,7 @@ def columns(options: Options) -> Columns:
 
 def _target_columns(options: Options) -> list[str]:
     """Return the columns of the target."""
-    if options.targets:
-        return [column for _, column in _parsed(options.targets) if column]
-    return [options.targets_column]
+    return [column for _, column in _targets(options) if column]
 
 
 def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:
