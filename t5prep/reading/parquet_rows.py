@@ -86,14 +86,17 @@ def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], check
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:
-    """Yield the rows of a batch, or the reason where a row has bytes that are not UTF-8: Arrow does not check it."""
+    """Yield the rows of a batch, or the reason where a row cannot be read.
+
+    Arrow does not check that text is UTF-8, and has times that Python has not.
+    """
     if not batch.num_columns:
         yield from ({} for _ in range(batch.num_rows))
         return
     holds_bytes = any(_holds_bytes(field.type) for field in batch.schema)
     try:
         records = batch.to_pylist()
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError):  # UnicodeDecodeError is a ValueError
         records = None
     if records is not None and not holds_bytes:
         yield from records
@@ -104,6 +107,8 @@ def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:
             yield {name: _text(value) for name, value in record.items()}
         except UnicodeDecodeError as error:
             yield f"not utf-8: byte 0x{error.object[error.start]:02x}"
+        except (ValueError, OverflowError) as error:
+            yield f"not text: a value that Python cannot hold ({error})"
 
 
 def _holds_bytes(type: pa.DataType) -> bool:

@@ -74,6 +74,16 @@ def test_dates_and_maps_of_parquet_are_no_texts(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "rows.parquet", "map")[0].reason == "not text: map holds a list with a list in it"
 
 
+def test_a_time_of_parquet_that_python_has_not_is_a_reason(tmp_path: Path) -> None:
+    """Arrow counts seconds to the year 292 billion, Python to the year 9999."""
+    table = pa.table({"when": pa.array([10**15, 0], pa.timestamp("s")), "text": ["a", "b"]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    rows = rows_of(tmp_path / "rows.parquet", "when")
+    assert rows[0].reason.startswith("not text: a value that Python cannot hold (")
+    assert rows[1].reason == "not text: when holds a datetime"
+    assert [row.record for row in rows_of(tmp_path / "rows.parquet", "text")] == [{"text": "a"}, {"text": "b"}]
+
+
 def test_a_name_that_stands_twice_in_an_object_is_a_reason(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"q": "first", "q": "second"}\n{"q": "x"}\n')
     assert rows_of(tmp_path / "rows.jsonl", "q") == [
