@@ -39,14 +39,15 @@ def compressed(lengths: np.ndarray) -> bytes:
 def write(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: int) -> Lengths:
     """Write the lengths of a dataset, whole, and return the file's description. Raises OutputError.
 
-    `splits` are those of each shard, `compressed`, by the names of splits; no length is above `longest`.
+    `splits` are those of each shard, `compressed` (b"" of one without records), by the names of splits; no length is above
+    `longest`.
     """
     numbers, size, sha256, records = _numbers(longest), 0, hashlib.sha256(), {}
     with paths.whole(paths.at(out, NAME)) as file:
         for split in sorted(splits):
             begin = size
             for shard in splits[split]:
-                content = np.frombuffer(zlib.decompress(shard), "<u4").astype(numbers).tobytes()
+                content = np.frombuffer(zlib.decompress(shard) if shard else b"", "<u4").astype(numbers).tobytes()
                 file.write(content)
                 sha256.update(content)
                 size += len(content)

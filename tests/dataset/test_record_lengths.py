@@ -91,6 +91,13 @@ def test_lengths_of_other_shards_are_refused(tmp_path: Path) -> None:
         record_lengths.read(tmp_path, written, split="a", counts=[1, 1])
 
 
+def test_a_shard_without_records_has_none(tmp_path: Path) -> None:
+    made = prepare(tmp_path / "out", shards=30)
+    assert 0 in [shard.records for shard in made.splits["train"].shards]
+    verify(tmp_path / "out")
+    assert len(read(tmp_path / "out", "train")) == made.splits["train"].records
+
+
 def test_verifying_reads_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(prepare(tmp_path / "out").splits) == 2
     read: list[str] = []
