@@ -191,12 +191,12 @@ def test_a_worker_that_cannot_begin_prints_no_traceback(tmp_path: Path) -> None:
 def test_workers_that_are_killed_while_preparing_change_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One while blocks are tokenized, one between two shards."""
+    """One while blocks are tokenized, one between two shards: of both there are more than are given out ahead."""
     rows = questions(240)
     (tmp_path / "rows").mkdir()
-    for first in range(0, 240, 20):
-        write_csv(tmp_path / "rows" / f"{first:03d}.csv", rows[first : first + 20])
-    choices = {"tokenizer": SAMPLE, "shards": 8, "limit": 1000}  # with a limit nothing is begun ahead
+    for first in range(0, 240, 6):
+        write_csv(tmp_path / "rows" / f"{first:03d}.csv", rows[first : first + 6])
+    choices = {"tokenizer": SAMPLE, "shards": 48, "limit": 1000}  # with a limit nothing is begun ahead
     seen, restarts = collections.Counter[str](), []
 
     class Killing(LocalProgress):
@@ -207,6 +207,10 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
             if (kind, seen[kind]) in (("SortedSpill", 3), ("WrittenShard", 2)):
                 (running,) = pool._POOLS.values()
                 os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
+                for _ in range(500):
+                    if running.executor._broken:
+                        break
+                    time.sleep(0.01)
 
     restart = pool.Pool.restart
     monkeypatch.setattr(pool.Pool, "restart", lambda self: (restarts.append(1), restart(self))[1])
