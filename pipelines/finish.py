@@ -178,7 +178,7 @@ def no_example(blocks: BlockTotals, *, place: str) -> str:
     """Return why there is no example at all, as a sentence; `place` is where the rejected rows are."""
     if blocks.read == blocks.blank:
         return f"the source has no rows{f' but {blocks.blank:,} blank ones' if blocks.blank else ''}."
-    why = ", ".join(f"{reason} {number:,}" for reason, number in sorted(blocks.reasons.items()))
+    why = ", ".join(f"{' '.join(reason.split())} {number:,}" for reason, number in sorted(blocks.reasons.items()))
     blanks = f", {blocks.blank:,} of them blank" if blocks.blank else ""
     return f"no example could be made: {blocks.read:,} rows read{blanks}, all rejected ({why}). Each row's reason is in {place}"
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from t5prep.errors import UsageError
+from t5prep.tasks.example import is_split_name
 
 _EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"
 
@@ -25,7 +26,7 @@ def parse_splits(text: str) -> dict[str, float]:
             splits[name] = float(share)
         except ValueError:
             raise UsageError(f'--splits "{text}": "{item}" is not name=share or name=rows. {_EXAMPLE}') from None
-        if not name.replace("_", "").replace("-", "").isalnum() or not _is_size(splits[name]):
+        if not is_split_name(name) or not _is_size(splits[name]):
             raise UsageError(
                 f'--splits "{text}": "{item}" is not a name and a share between 0 and 1, or a number of rows. {_EXAMPLE}'
             )

@@ -51,6 +51,15 @@ def text_of(inputs: str | tuple[Part, ...]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
+def is_split_name(name: str) -> bool:
+    """Check whether a text can name a split, which is part of the names of files.
+
+    >>> is_split_name("validation_2"), is_split_name("../train"), is_split_name("")
+    (True, False, False)
+    """
+    return name.replace("_", "").replace("-", "").isalnum()
+
+
 def problem(example: Any) -> str:
     """Return what is wrong with the value that a task's to_example returned; "" for an example of texts.
 
@@ -61,6 +70,10 @@ def problem(example: Any) -> str:
         return f"it returned {type(example).__name__}, not an Example"
     if not isinstance(example.id, str | None):
         return f"the id of its Example is of type {type(example.id).__name__}, not str"
+    if not isinstance(example.references, tuple | list):
+        return f"the references of its Example are of type {type(example.references).__name__}, not a tuple of str"
+    if example.split and not (isinstance(example.split, str) and is_split_name(example.split)):
+        return f"the split of its Example is {example.split!r:.80}, not a name of letters, digits, - and _"
     parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     if not isinstance(parts, tuple) or not parts:
         return f"the inputs of its Example are of type {type(parts).__name__}, not a str or a tuple of parts"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from preparing import prepared, rejected
 
+from t5prep.errors import SourceError
 from t5prep.sources import sample
 
 HALF = """
@@ -53,3 +54,17 @@ def test_half_of_a_surrogate_pair_that_a_filter_makes_is_a_reason(tmp_path: Path
         filter=(f"{tmp_path / 'own.py'}:half",),
     )
     assert made.rejected == {"no text": 1}
+
+
+def test_reasons_of_several_lines_are_one_line_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("from t5prep.tasks import Reject\ndef no(text):\n    raise Reject('not\\nthis')\n")
+    (tmp_path / "rows.csv").write_text("text,label\na,yes\n")
+    with pytest.raises(SourceError, match=r"all rejected \(own\.no not this 1\)"):
+        prepared(
+            tmp_path / "rows.csv",
+            tmp_path / "out",
+            tokenizer=sample.tokenizer_path(),
+            task="text2text",
+            options={"inputs_column": "text", "targets_column": "label"},
+            filter=(f"{tmp_path / 'own.py'}:no",),
+        )

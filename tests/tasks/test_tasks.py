@@ -117,3 +117,21 @@ def test_no_row_stops_the_others(name, drawn):
         return
     assert problem(made) == ""
     assert made.id is None or made.id not in ("", "None") or record[chosen.columns.id_name] == "None"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"references": None}, "the references of its Example are of type NoneType"),
+        ({"references": "yes"}, "the references of its Example are of type str"),
+        ({"references": (1,)}, "the references of its Example hold a value of type int"),
+        ({"split": 3}, "the split of its Example is 3"),
+        ({"split": "../train"}, "the split of its Example is '../train', not a name"),
+        ({"split": ""}, ""),
+        ({"split": "validation_2", "references": ["a", "b"]}, ""),
+    ],
+)
+def test_an_example_whose_references_or_split_are_none_is_a_mistake_of_its_task(fields: dict, wrong: str) -> None:
+    """A split is part of the names of files, and may come from a column."""
+    assert problem(Example(None, "a", "b", **fields)).startswith(wrong)
+    assert bool(problem(Example(None, "a", "b", **fields))) == bool(wrong)
