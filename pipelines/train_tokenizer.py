@@ -112,6 +112,8 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
         )
     if settings.lines < 1:
         raise UsageError(f"--lines {settings.lines}: at least one line is needed")
+    if not 0.98 <= settings.character_coverage <= 1:  # SentencePiece's own bounds
+        raise UsageError(f"--character-coverage {settings.character_coverage}: it is at least 0.98 and at most 1")
     text_columns.check(source, columns=columns, **reading)
     progress = Progress("drawing lines", total=sum(file.bytes for file in source.files))
     cores = pool.Pool(workers or os.cpu_count() or 1, warm=_warm)

@@ -1,5 +1,7 @@
 """Define `t5prep export`, which writes a run's checkpoint for other software."""
 
+import shlex
+
 import click
 
 from t5prep.cli import _device, _output
@@ -60,4 +62,4 @@ def command(
         return
     click.echo(f"{out}: {checkpoint}")
     if form == "hf":
-        click.echo(f"next: t5prep push --model {out} --repo USER/NAME")
+        click.echo(f"next: t5prep push --model {shlex.quote(out)} --repo USER/NAME")

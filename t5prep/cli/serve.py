@@ -52,7 +52,7 @@ def command(model: str, host: str, port: int, queue: int, which: str, **given: A
         server = Server((host, port), predictor, asking=asking, name=_name(model), queue=queue)
     except OSError as error:
         raise UsageError(
-            f"{host}:{port} cannot be served ({error.strerror or error}). Choose another --port."
+            f"{host}:{port} cannot be served ({error.strerror or error}). Choose another --port or --host."
         ) from error
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,5 +1,6 @@
 """Define `t5prep train`, which trains a T5 or an encoder on prepared data."""
 
+import shlex
 from typing import Any
 
 import click
@@ -101,6 +102,6 @@ def command(
         _scores.print_metrics(metrics)
     click.echo(f"best checkpoint: {result.best}")
     if result.evaluation and not result.evaluation.predictions:
-        click.echo(f"next: t5prep eval --model {out}   (its answers, and what they score)")
+        click.echo(f"next: t5prep eval --model {shlex.quote(out)}   (its answers, and what they score)")
     else:
-        click.echo(f"next: t5prep export --model {out} --out DIR")
+        click.echo(f"next: t5prep export --model {shlex.quote(out)} --out DIR")

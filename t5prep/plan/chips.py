@@ -104,4 +104,6 @@ def parse(name: str) -> Tpu:
     cores_per_device = 2 if chip.counts_cores and chip.devices_per_chip == 1 else 1
     if number < 1 or number % cores_per_device:
         raise UsageError(f'There is no TPU "{name}": {kind} is rented in even numbers of cores, like {kind}-8.')
+    if chip.topology.count("x") == 1 and number & (number - 1):  # a slice of a plane; others may have 3 x 4 x 4 chips
+        raise UsageError(f'There is no TPU "{name}": {kind} is rented in powers of two, like {kind}-8.')
     return Tpu(name, chip, devices=number // cores_per_device)

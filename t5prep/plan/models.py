@@ -61,8 +61,8 @@ def _models() -> dict[str, ModelConfig]:
 MODELS: dict[str, Config] = {**_models(), **ENCODERS}
 
 
-def shape_of(model: str) -> Config:
-    """Return the shape of a model.
+def shape_of(model: str, *, classes: bool = False) -> Config:
+    """Return the shape of a model; `tiny` is an encoder for data with `classes`, as `train` makes it, else a T5.
 
     `model` is a published model's name (with or without its owner), a directory with a `config.json`, or a model on the
     Hub, whose `config.json` is fetched.
@@ -80,9 +80,9 @@ def shape_of(model: str) -> Config:
     if name in MODELS:
         return MODELS[name]
     if name == "tiny":
-        from t5prep.train.run import TINY
+        from t5prep.train.run import TINY, TINY_ENCODER
 
-        return TINY
+        return TINY_ENCODER if classes else TINY
     if model.count("/") == 1 and (found := _on_the_hub(model)):
         return found
     raise UsageError(

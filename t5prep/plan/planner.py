@@ -6,7 +6,7 @@ from typing import Any
 
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Split
-from t5prep.errors import DatasetError, UsageError
+from t5prep.errors import DatasetError, UsageError, did_you_mean
 from t5prep.plan import lengths as planner
 from t5prep.plan.chips import parse
 from t5prep.plan.extending import Ask
@@ -42,7 +42,8 @@ def read(data: str, *, split: str) -> Data:
     """Return a dataset's lengths and rows, from its manifest alone. Raises DatasetError."""
     dataset = manifest.load(data)
     if split not in dataset.splits:
-        raise DatasetError(f'{data} has no split "{split}"; it has {", ".join(dataset.splits)}.')
+        meant = did_you_mean(split, dataset.splits)
+        raise DatasetError(f'{data} has no split "{split}".{meant} It has {", ".join(dataset.splits)}.')
     lengths = (dataset.settings.input_length, dataset.settings.target_length)
     return Data(
         data,
@@ -70,7 +71,7 @@ def questions(
     name = model or own.model
     if not name:
         raise UsageError("Which model? Name one, such as --model t5-base, or a --recipe that has one.")
-    shape = shape_of(name)
+    shape = shape_of(name, classes=bool(data and data.classes))
     if data and own.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
         shape = dataclasses.replace(shape, vocab_size=data.embeddings)
     if data and data.classes:

@@ -164,8 +164,10 @@ def recall(question: Question) -> Answer | None:
     if question.settings.shard == "auto":
         answers = [recall(candidate) for candidate in widths(question)]
         return next((answer for answer in answers if answer and answer.fits), None)
-    path = _path(question)
-    return Answer(question, Compiled(**json.loads(path.read_text()))) if path.exists() else None
+    try:
+        return Answer(question, Compiled(**json.loads(_path(question).read_text())))
+    except (FileNotFoundError, ValueError):  # never asked, or a power cut left the answer empty
+        return None
 
 
 def check(question: Question) -> None:

@@ -40,7 +40,7 @@ def epoch(answer: Answer, *, rows: int, price: float | None) -> Epoch:
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
-    """Return the answer as a dict: first the keys that other programs rely on (design.md, section 5), then the rest."""
+    """Return the answer as a dict: first the keys that other programs rely on, then the rest."""
     question, compiled = answer.question, answer.compiled
     return {
         "fits": answer.fits,

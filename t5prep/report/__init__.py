@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from t5prep.dataset import manifest
-from t5prep.errors import UsageError
-from t5prep.io import atomic_files
+from t5prep.errors import DatasetError, UsageError
+from t5prep.io import atomic_files, suggestions
 from t5prep.io.installation import install_command
 
 
@@ -31,6 +31,10 @@ def write(
         page = training.page(data, answers=answers)
     elif answers:
         raise UsageError(f"{data} is not a training run, and answers (--answers {answers}) are of one.")
+    elif "://" not in str(data) and not Path(data).exists():
+        raise DatasetError(
+            f"{data} does not exist.{suggestions.mistyped(data)} Name a prepared dataset, or a training run."
+        )
     else:
         page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)

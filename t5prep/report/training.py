@@ -56,7 +56,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     curves = _curves(lines, split=str(settings.get("eval_split", "validation")))
     return pages.render(
         "training.html",
-        title=f"{Path(str(run)).name} · t5prep",
+        title=f"{Path(str(run)).name or Path(run).absolute().name} · t5prep",
         run=str(run),
         settings=settings,
         steps=max((line["step"] for line in lines), default=0),

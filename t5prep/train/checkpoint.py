@@ -238,7 +238,7 @@ def _prune(run: str, *, keep: int) -> None:
     kept = {path for path, _ in found(run)[-keep:]} | {best(run)[0]}
     for name in tf.io.gfile.listdir(folder(run)):
         old = f"{folder(run)}/{name.rstrip('/')}"
-        if old not in kept:
+        if old not in kept and name.rstrip("/").isdigit():  # what the user put beside the checkpoints stays
             remove(old)
 
 

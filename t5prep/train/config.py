@@ -98,6 +98,14 @@ FREE = frozenset(
 )
 
 _LENGTH = {"steps", "epochs"}
+_AT_LEAST_ONE = ("batch", "accumulate", "keep", "log_every", "beams")
+_NOT_NEGATIVE = (
+    *("steps", "epochs", "lora", "cap", "warmup", "eval_every", "eval_batch", "eval_rows", "patience", "save_every"),
+    *("learning_rate", "end_rate", "weight_decay", "clip_norm", "z_loss"),
+)
+_ABOVE_ZERO = ("power", "lora_alpha", "decay_rate", "epsilon")
+_BELOW_ONE = ("dropout", "label_smoothing", "beta1", "beta2")
+LEAST_TEMPERATURE = 0.05  # records^(1 / temperature) is still a float
 MOST_LORA = 1024  # as wide as the matrices themselves, or nearly
 
 _CHOICES = {
@@ -122,9 +130,11 @@ def read_recipe(name: str) -> dict[str, Any]:
     """Return the values of a built-in recipe, or of a TOML file. Raises UsageError."""
     if name.endswith(".toml"):
         try:
-            text = Path(name).read_text(encoding="utf-8")
+            text = Path(name).read_text(encoding="utf-8-sig")  # with or without a byte order mark
         except OSError as error:
             raise UsageError(f"The recipe {name} cannot be read ({error.strerror}).") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"The recipe {name} is not text in UTF-8 ({error.reason}). Save it as UTF-8.") from error
     elif name in recipes():
         text = importlib.resources.files("t5prep.train").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
     else:
@@ -216,27 +226,26 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(
             f'metric is "{config.metric}".{did_you_mean(config.metric, NUMBERS)} It can be auto, {", ".join(NUMBERS)}.'
         )
-    for key in ("batch", "accumulate", "keep", "log_every", "beams"):
+    for key in _AT_LEAST_ONE:
         if getattr(config, key) < 1:
             raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 1.")
-    counts = ("steps", "epochs", "lora", "warmup", "eval_every", "eval_batch", "eval_rows", "patience", "save_every")
     if config.lora > MOST_LORA:
         raise UsageError(f"lora is {config.lora:,}, and a rank is {MOST_LORA:,} at most; 4 to 64 are usual.")
-    for key in (*counts, "clip_norm", "end_rate"):
+    for key in _NOT_NEGATIVE:
         if getattr(config, key) < 0:
             raise UsageError(f"{key} is {getattr(config, key)}, and cannot be negative.")
+    for key in _ABOVE_ZERO:
+        if getattr(config, key) <= 0:
+            raise UsageError(f"{key} is {getattr(config, key)}, and must be above 0.")
+    for key in _BELOW_ONE:
+        if not 0 <= getattr(config, key) < 1:
+            raise UsageError(f"{key} is {getattr(config, key)}, and must be at least 0 and below 1.")
     if config.shard != "auto" and not (config.shard.isdecimal() and int(config.shard) > 0):
         raise UsageError(f'shard is "{config.shard}". It can be auto, or a number of devices: --set shard=4')
     if not 0 <= config.seed < 2**31:  # dropout's masks are drawn from an int32
         raise UsageError(f"seed is {config.seed}, and must be at least 0 and below {2**31:,}.")
-    if config.power <= 0:
-        raise UsageError(f"power is {config.power}, and must be above 0.")
     if config.end_rate > config.learning_rate:
         raise UsageError(f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.")
-    if not 0 <= config.dropout < 1:
-        raise UsageError(f"dropout is {config.dropout}, and must be at least 0 and below 1.")
-    if config.lora_alpha <= 0:
-        raise UsageError(f"lora_alpha is {config.lora_alpha}, and must be above 0.")
     if config.batch % config.accumulate:
         raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
     bucket_lengths.parse(config.buckets)
@@ -244,10 +253,10 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
     if config.rates and min(config.rates) <= 0:
         raise UsageError(f"rates are {', '.join(map(str, config.rates))}, and must each be above 0.")
-    if config.temperature <= 0:
-        raise UsageError(f"temperature is {config.temperature}, and must be above 0: 1 is by records, 2 is more equal.")
-    if config.cap < 0:
-        raise UsageError(f"cap is {config.cap}, and cannot be negative.")
+    if config.temperature < LEAST_TEMPERATURE:
+        raise UsageError(
+            f"temperature is {config.temperature}, and must be at least {LEAST_TEMPERATURE}: 1 is by records, 2 more equal."
+        )
     if config.steps and config.epochs:
         raise UsageError("Both steps and epochs are set; set the other to 0.")
 

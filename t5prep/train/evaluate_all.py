@@ -59,8 +59,12 @@ def datasets_of(model: str, *, which: str = "best") -> list[str]:
     A relative path is looked up from the current folder, then from each folder above the run.
     """
     if not run.is_run(model):
-        meant = suggestions.mistyped(model)
-        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR.{meant}")
+        if "://" not in model and not Path(model).exists():
+            raise UsageError(
+                f"There is no run {model} here.{suggestions.mistyped(model)} Train it: t5prep train --out {model} ...; or, "
+                "for a model of the Hub, say which data to score it on: --data DIR"
+            )
+        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR")
     _, state = checkpoint.choose(model, which=which)
     return [_found(str(one["uri"]), model) for one in state.data]
 

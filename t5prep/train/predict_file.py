@@ -37,6 +37,9 @@ class AnswerFile:
             self._file: BinaryIO = open(self._text, "ab")  # noqa: SIM115 - closed in `close`
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between opening and locking, the other run may have ended: the file opened here is then its answers.
+            if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._text)):
+                raise FileNotFoundError
         except OSError:
             self._file.close()
             raise OutputError(
@@ -89,10 +92,9 @@ class AnswerFile:
     def close(self) -> None:
         """Close an unfinished file; its text stays on disk, unless it is empty."""
         if not self._file.closed:
-            empty = self._file.tell() == 0
+            if self._file.tell() == 0:
+                self._text.unlink(missing_ok=True)  # while it is locked: afterwards another run may write it
             self._file.close()
-            if empty:
-                self._text.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -77,15 +77,16 @@ class Counts:
             lines.append(f"{self.missing.total():,} of {self.rows:,} rows have no answer: {reasons}.")
         if self.cut:
             lines.append(
-                f"{self.cut:,} inputs are longer than {limit} tokens and were cut: {self.tokens_lost:,} of their "
-                f"{self.tokens:,} tokens are lost. {'--long split answers such texts part by part, ' if splits else ''}"
+                f"{_number_of(self.cut, 'input')} longer than {limit} tokens, cut: {self.tokens_lost:,} of {self.tokens:,} "
+                f"tokens are lost. {'--long split answers such texts part by part, ' if splits else ''}"
                 "--long refuse leaves them out."
             )
         if self.split:
-            lines.append(f"{self.split:,} inputs were too long, and were answered part by part.")
+            lines.append(f"{_number_of(self.split, 'input')} too long, and answered part by part.")
         if self.unfinished:
             lines.append(
-                f"{self.unfinished:,} answers did not come to an end within {longest} tokens. Allow more with --max-length."
+                f"{_number_of(self.unfinished, 'answer')} did not come to an end within {longest} tokens. Allow more with "
+                "--max-length."
             )
         return lines
 
@@ -202,6 +203,10 @@ class Predictions:
             ],
             "format": to,
         }
+
+
+def _number_of(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 @contextlib.contextmanager

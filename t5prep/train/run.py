@@ -20,7 +20,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, TokenizerError, UsageError
-from t5prep.io import model_files
+from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
@@ -100,7 +100,7 @@ def is_run(name: str) -> bool:
 def check_begin(out: str) -> None:
     """Raise OutputError where the directory for a run holds files that are not a run's."""
     there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
-    ours = (SETTINGS, SHAPE, *TOKENIZERS, "manifest-", "task-", "programs")
+    ours = (SETTINGS, SHAPE, *TOKENIZERS, "manifest-", "task-", "programs", atomic_files.UNFINISHED)
     strange = [name for name in there if not name.startswith(ours)]
     if strange:  # otherwise the files are the first ones of a run that was killed
         raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")

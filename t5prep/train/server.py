@@ -10,6 +10,7 @@ import http.server
 import importlib.resources
 import json
 import socket
+import sys
 import threading
 from http import HTTPStatus
 from typing import Any
@@ -109,7 +110,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             raise
         except Exception as error:  # an error in this program or a device: the client gets no details
-            print(f"A request failed: {type(error).__name__}: {error}", flush=True)
+            print(f"A request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self._send_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "The model could not answer this."})
 
     def _body(self) -> Any:

@@ -27,7 +27,7 @@ HELP: Final[dict[str, str]] = {
     "power": "polynomial: 1 falls in a straight line, 2 in a parabola",
     "end_rate": "polynomial: the rate at the end",
     "parameter_scale": "adafactor: the rate is relative to each weight's size",
-    "decay_rate": "adafactor: decay of the second moment, as 1 - step ** this",
+    "decay_rate": "adafactor: decay of the second moment, as 1 - step ** -this",
     "weight_decay": "how much weights shrink at each step; 0: not at all",
     "beta1": "adamw: decay of the first moment",
     "beta2": "adamw: decay of the second moment",

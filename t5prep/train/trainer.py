@@ -1,5 +1,6 @@
 """Train a model, from prepared shards to a best checkpoint, in one function that reads from top to bottom."""
 
+import contextlib
 import dataclasses
 import functools
 import operator
@@ -18,6 +19,7 @@ from t5prep.train import (
     lengthening,
     memory,
     run,
+    run_lock,
 )
 from t5prep.train import checkpoint as checkpoints
 from t5prep.train.checkpoint import State
@@ -65,12 +67,15 @@ def train(
     many steps (`profiling`). Raises T5prepError, also when SIGTERM or SIGINT stopped it, after saving: the same call then
     resumes from there.
     """
-    with hosts.together():
-        return _train(config, functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas), profile=profile)
+    open_devices = functools.partial(open_layout, tpu=tpu, gpus=gpus, replicas=replicas)
+    with hosts.together(), contextlib.ExitStack() as until_the_end:
+        return _train(config, open_devices, until_the_end, profile=profile)
 
 
-def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile: int) -> Result:
-    """Train, as `train` does, on the devices that `open_devices` opens."""
+def _train(
+    config: TrainConfig, open_devices: Callable[..., Layout], until_the_end: contextlib.ExitStack, *, profile: int
+) -> Result:
+    """Train, as `train` does, on the devices that `open_devices` opens; `until_the_end` holds the run's directory."""
     began = time.monotonic()
     for key, example in (("data", "--data data/sample"), ("model", "--model google-t5/t5-base"), ("out", "--out RUN")):
         if not getattr(config, key):
@@ -94,9 +99,10 @@ def _train(config: TrainConfig, open_devices: Callable[..., Layout], *, profile:
     shape, initial = _start(config, tokenizer, manifests)
     base = adapters.digest(initial) if config.lora else ""
     initial |= draw(adapter_layouts(shape), seed=config.seed)
+    run.check_begin(config.out)
+    until_the_end.enter_context(run_lock.held(config.out))
     newest = checkpoints.last(config.out)
     state = _state(config, opened, newest, tokenizer=tokenizer, base=base, in_epoch=in_epoch)
-    run.check_begin(config.out)
 
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)

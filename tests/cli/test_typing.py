@@ -49,7 +49,7 @@ TEXTS = "prepare text2text --source feedback.csv --inputs-column Title --targets
         ("inspect data/feedback --split trian", 1, 'Did you mean "train"?'),
         ("verify data", 1, "but data/feedback is one."),
         ("report feedback.csv", 1, "feedback.csv is a file. A prepared dataset is the directory"),
-        ("report nothing/at/all", 1, "nothing/at/all does not exist. Prepare it"),
+        ("report nothing/at/all", 1, "nothing/at/all does not exist. Name a prepared dataset, or a training run."),
         (
             "predict --model runs/feedback feedbak.csv",
             1,

@@ -148,7 +148,7 @@ def test_names_of_tpus(name, chip, devices, chips):
     assert (tpu.chip.name, tpu.devices, tpu.chips) == (chip, devices, chips)
 
 
-@pytest.mark.parametrize("name", ["v1-8", "a100", "", "v5p-7", "v3-0"])
+@pytest.mark.parametrize("name", ["v1-8", "a100", "", "v5p-7", "v3-0", "v5e-9", "v6e-12"])
 def test_tpus_that_do_not_exist(name):
     with pytest.raises(UsageError):
         parse(name)

@@ -142,6 +142,7 @@ def test_an_unknown_model_names_the_closest(tmp_path):
     with pytest.raises(UsageError, match='Did you mean "t5-large"'):
         shape_of("t5-larg")
     assert shape_of("tiny").d_model == 64
+    assert (shape_of("tiny").model_type, shape_of("tiny", classes=True).model_type) == ("t5", "bert")  # as `train`
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError):
         shape_of(str(tmp_path))

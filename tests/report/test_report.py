@@ -192,6 +192,10 @@ def test_a_dataset_may_be_named_by_its_manifest(data: Path, tmp_path: Path) -> N
 def test_no_dataset_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"no manifest\.json"):
         report.write(tmp_path, out=tmp_path / "report.html")
+    (tmp_path / "runs").mkdir()
+    said = r'rusn does not exist\. Did you mean ".*/runs"\? Name a prepared dataset, or a training run\.$'
+    with pytest.raises(DatasetError, match=said):
+        report.write(tmp_path / "rusn", out=tmp_path / "report.html")
 
 
 @pytest.mark.parametrize("layout", ["ragged", "packed"])

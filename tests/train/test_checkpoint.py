@@ -60,6 +60,15 @@ def test_last_and_best_are_kept(tmp_path: Path) -> None:
         checkpoints.choose(str(tmp_path), which="4")
 
 
+def test_what_a_user_puts_beside_checkpoints_stays(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "the one that I liked").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "notes.txt").write_text("the first was better")
+    for step in (1, 2, 3):
+        checkpoints.save(str(tmp_path), _tensors(step), state=_state(step), keep=1)
+    names = ["00000003", "notes.txt", "the one that I liked"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == names
+
+
 def test_lower_is_better_for_losses_and_nan_is_never_best(tmp_path: Path) -> None:
     for step, value in [(1, 0.5), (2, float("nan")), (3, 0.1), (4, 0.3)]:
         checkpoints.save(str(tmp_path), _tensors(), state=_state(step, value=value, metric="loss"), keep=9)

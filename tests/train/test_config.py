@@ -74,6 +74,15 @@ def test_later_settings_win_and_text_is_read_by_type() -> None:
         ({"dtype": "fp16"}, "It is bfloat16 here"),
         ({"schedule": "polynomial", "power": 0}, "power is 0.0, and must be above 0"),
         ({"schedule": "polynomial", "end_rate": 1}, "above the learning_rate"),
+        ({"learning_rate": -1}, "learning_rate is -1.0, and cannot be negative"),
+        ({"weight_decay": -0.1, "optimizer": "adamw"}, "weight_decay is -0.1, and cannot be negative"),
+        ({"z_loss": -1e-4}, "z_loss is -0.0001, and cannot be negative"),
+        ({"label_smoothing": 1}, "label_smoothing is 1.0, and must be at least 0 and below 1"),
+        ({"beta1": 1, "optimizer": "adamw"}, "beta1 is 1.0, and must be at least 0 and below 1"),
+        ({"beta2": -1, "optimizer": "adamw"}, "beta2 is -1.0, and must be at least 0 and below 1"),
+        ({"epsilon": 0, "optimizer": "adamw"}, "epsilon is 0.0, and must be above 0"),
+        ({"data": "a,b", "temperature": 0.001}, "temperature is 0.001, and must be at least 0.05: 1 is by records"),
+        ({"decay_rate": 0}, "decay_rate is 0.0, and must be above 0"),
     ],
 )
 def test_mistakes(values: dict, said: str) -> None:
@@ -101,6 +110,11 @@ def test_unknown_recipes_files_and_settings(tmp_path) -> None:
         configs.read_recipe(str(tmp_path / "own.toml"))
     (tmp_path / "own.toml").write_text("batch = 7")
     assert configs.build(configs.read_recipe(str(tmp_path / "own.toml"))).batch == 7
+    (tmp_path / "own.toml").write_text("batch = 7", encoding="utf-8-sig")  # as an editor on Windows may save it
+    assert configs.build(configs.read_recipe(str(tmp_path / "own.toml"))).batch == 7
+    (tmp_path / "own.toml").write_text('data = "é"', encoding="cp1252")
+    with pytest.raises(UsageError, match="is not text in UTF-8"):
+        configs.read_recipe(str(tmp_path / "own.toml"))
     with pytest.raises(UsageError, match="has no value"):
         configs.read_settings(["batch"])
 

@@ -14,10 +14,10 @@ from t5prep.errors import UsageError
 from t5prep.train.class_names import logits_order
 from t5prep.train.export import export_hf
 from t5prep.train.model.encoder_config import EncoderConfig
-from tests import encoders
+from tests import encoders, two_classes
 from tests.preparing import prepared
+from tests.two_classes import BAD, GOOD, SETTINGS
 
-GOOD, BAD = "a gorgeous , witty movie .", "unflinchingly bleak and desperate"
 SHAPE = {
     "model_type": "bert",
     "vocab_size": 200,
@@ -27,29 +27,17 @@ SHAPE = {
     "intermediate_size": 32,
     "max_position_embeddings": 32,
 }
-SETTINGS = {
-    "weights": "random",
-    "steps": 30,
-    "batch": 16,
-    "optimizer": "adamw",
-    "learning_rate": 0.02,
-    "dropout": 0.0,
-    "eval_every": 30,
-    "log_every": 30,
-    "tensorboard": False,
-}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    rows = [(f"{GOOD} {number}", "positive") for number in range(40)]
-    rows += [(f"{BAD} {number}", "negative") for number in range(40)]
-    (folder / "rows.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
     bert = encoders.bert(folder / "bert")
     (bert / "config.json").write_text(json.dumps(SHAPE))
-    prepared(folder / "rows.tsv", folder / "data", tokenizer=bert, task="sst2", input_length=16)
-    t5prep.train(data=str(folder / "data"), model=str(bert), out=str(folder / "run"), settings=SETTINGS)
+    prepared(two_classes.write(folder / "rows.tsv"), folder / "data", tokenizer=bert, task="sst2", input_length=16)
+    t5prep.train(
+        data=str(folder / "data"), model=str(bert), out=str(folder / "run"), settings={**SETTINGS, "weights": "random"}
+    )
     return folder
 
 

@@ -83,6 +83,10 @@ def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
         evaluate_all.datasets_of(str(scored / "runs" / "both"))
     with pytest.raises(UsageError, match="is not a run of t5prep"):
         evaluate_all.datasets_of(str(scored))
+    with pytest.raises(
+        UsageError, match=r'There is no run .*/boht here\. Did you mean ".*/both"\? Train it: t5prep train'
+    ):
+        evaluate_all.datasets_of(str(scored / "runs" / "boht"))
 
 
 def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def test_a_high_temperature_draws_all_equally():
         ({"data": "a", "temperature": 2}, "temperature is 2.0, and does nothing with a single dataset"),
         ({"data": "a", "cap": 5}, "cap is 5, and does nothing with a single dataset"),
         ({"data": "a,b", "rates": "1,2", "temperature": 2}, "does nothing with rates"),
-        ({"data": "a,b", "temperature": 0}, "temperature is 0.0, and must be above 0"),
+        ({"data": "a,b", "temperature": 0}, "temperature is 0.0, and must be at least 0.05"),
         ({"data": "a,b", "cap": -1}, "cap is -1, and cannot be negative"),
     ],
 )

@@ -200,8 +200,8 @@ def test_nothing_is_cut_without_a_word(copies: None, tmp_path: Path) -> None:
     assert cut.lost > 0
     assert cut.unfinished
     told = " ".join(asking.sentences())
-    assert f"1 inputs are longer than 32 tokens and were cut: {cut.lost:,} of their {cut.tokens:,} tokens" in told
-    assert "1 answers did not come to an end within 8 tokens" in told
+    assert f"1 input longer than 32 tokens, cut: {cut.lost:,} of {cut.tokens:,} tokens are lost." in told
+    assert "1 answer did not come to an end within 8 tokens" in told
     # A task whose texts must stay whole splits by itself, and a copy of the parts is the text.
     _, split = asked("diacritics_ro", lines, generation=Generation(max_length=32))
     assert split.prediction == text

@@ -18,31 +18,19 @@ from t5prep.plan.models import training_flops
 from t5prep.train.export import export_hf, export_saved_model
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import load_config, random_weights, save_weights
-from tests import encoders
+from tests import encoders, two_classes
 from tests.preparing import prepared
+from tests.two_classes import BAD, GOOD, SETTINGS
 
-GOOD, BAD = "a gorgeous , witty movie .", "unflinchingly bleak and desperate"
 SHAPE = ModelConfig(vocab_size=8192, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_decoder_layers=1, num_heads=2)
-SETTINGS = {
-    "steps": 30,
-    "batch": 16,
-    "optimizer": "adamw",
-    "learning_rate": 0.02,
-    "dropout": 0.0,
-    "eval_every": 30,
-    "log_every": 30,
-    "tensorboard": False,
-}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that began from a T5 that writes texts."""
     folder = tmp_path_factory.mktemp("run")
-    rows = [(f"{GOOD} {number}", "positive") for number in range(40)]
-    rows += [(f"{BAD} {number}", "negative") for number in range(40)]
-    (folder / "rows.tsv").write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
-    prepared(folder / "rows.tsv", folder / "data", tokenizer="sample:", task="sst2", target="class", input_length=24)
+    rows = two_classes.write(folder / "rows.tsv")
+    prepared(rows, folder / "data", tokenizer="sample:", task="sst2", target="class", input_length=24)
     save_weights(folder / "t5", SHAPE, random_weights(SHAPE))
     (folder / "t5" / "config.json").write_text(json.dumps(SHAPE.to_json()))
     t5prep.train(data=str(folder / "data"), model=str(folder / "t5"), out=str(folder / "run"), settings=SETTINGS)

@@ -125,10 +125,11 @@ def environment_digest(program: Program) -> str:
 
 def _load(path: str, program: Program) -> Any | None:
     """Return the compiled program that is kept at a path, or None where there is none or it cannot be used."""
-    if not tf.io.gfile.exists(f"{path}.executable"):
-        return None
-    with tf.io.gfile.GFile(f"{path}.executable", "rb") as file:
-        content = file.read()
+    try:
+        with tf.io.gfile.GFile(f"{path}.executable", "rb") as file:
+            content = file.read()
+    except (tf.errors.NotFoundError, tf.errors.PermissionDeniedError):
+        return None  # also where another process deletes it now, as one of the oldest
     lowered = program.lowered
     in_tree, out_tree = jax.tree.structure((program.arguments, {})), lowered.out_tree
     try:

@@ -61,6 +61,15 @@ def test_what_is_cut_short_or_made_otherwise_is_compiled_again(tmp_path: Path, m
     assert {json.loads(one.read_text())["jax"] for one in tmp_path.glob("*.json")} == {here["jax"], "99.0"}
 
 
+def test_a_program_that_another_process_has_just_deleted_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = program(1)
+    monkeypatch.setattr(tf.io.gfile, "exists", lambda _: True)
+    found = results(kept_programs.compile_program(made, place=str(tmp_path)), made)
+    assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
+
+
 def test_a_cpu_multiplies_matrices_without_the_slow_fusions() -> None:
     """With jaxlib 0.10.2's own choice, the text of the compiled program names them, and a step takes twice the time."""
 
