@@ -52,6 +52,8 @@ def command(
     import t5prep
     from t5prep.io import atomic_files
 
+    if file:
+        atomic_files.check_writable(Path(file), option="--predictions")
     found = t5prep.evaluate(model, data=data, split=splits, checkpoint=which, worst=WORST, **given)
     whole = found.to_json(scores=scores)
     if file:

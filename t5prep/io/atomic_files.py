@@ -51,6 +51,20 @@ def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
         file.write(data)
 
 
+def check_writable(path: Path, *, option: str = "--out") -> None:
+    """Raise OutputError where a file cannot be written: before the work, and not when its result is lost."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        return
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(21, "it is a directory")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(prefix=UNFINISHED, dir=path.parent):
+            pass
+    except OSError as error:
+        raise OutputError(explain(error, path, option=option)) from error
+
+
 def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
     """Return a sentence about why a place cannot be written, and what to do."""
     if error.errno in (28, 122):  # ENOSPC, EDQUOT

@@ -167,29 +167,35 @@ def check(
     path: str, state: State, *, config: configs.TrainConfig, data: list[dict[str, Any]], tokenizer: str, base: str = ""
 ) -> None:
     """Raise UsageError or DatasetError unless this checkpoint continues the same run: settings, data, versions."""
-    start_anew = "start another run from its weights with --model RUN --out NEW"
+    anew = start_anew(config)
     different = configs.differing(config, state.config)
     if different:
         said = "; ".join(f"{key} was {was!r} and is now {now!r}" for key, (was, now) in sorted(different.items()))
-        raise UsageError(f"{path} belongs to a run with another configuration: {said}. Set it back, or {start_anew}.")
+        raise UsageError(f"{path} belongs to a run with another configuration: {said}. Set it back, or {anew}.")
     if [item["digest"] for item in state.data] != [item["digest"] for item in data]:
         was, now = (
             ", ".join(f"{item['uri']} ({item['digest'][:12]}…)" for item in items) for items in (state.data, data)
         )
-        raise DatasetError(f"{path} was trained on {was}, which is not {now}. Give the same data, or {start_anew}.")
+        raise DatasetError(f"{path} was trained on {was}, which is not {now}. Give the same data, or {anew}.")
     if state.tokenizer != tokenizer:
         raise DatasetError(
             f"{path} was trained with the tokenizer {state.tokenizer[:12]}…, the data is made with {tokenizer[:12]}…."
         )
     if state.base != base:
         raise UsageError(
-            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {start_anew}."
+            f"{path} has adapters of other weights than {config.model} holds now. Bring those back, or {anew}."
         )
     if state.versions != versions():
         was, now = (
             ", ".join(f"{name} {number}" for name, number in said.items()) for said in (state.versions, versions())
         )
-        raise UsageError(f"{path} was written by {was}; this is {now}. Install those versions, or {start_anew}.")
+        raise UsageError(f"{path} was written by {was}; this is {now}. Install those versions, or {anew}.")
+
+
+def start_anew(config: configs.TrainConfig) -> str:
+    """Return the advice for who wants to train on from a run's weights with other settings."""
+    weights = " --set weights=pretrained" if config.weights == "random" else ""
+    return f"start another run from its weights with --model RUN{weights} --out NEW"
 
 
 def check_space(run: str, *, size: int, keep: int) -> str:

@@ -95,7 +95,8 @@ class Evaluator:
         replicas = layout.replicas
         if batch % replicas:
             raise UsageError(
-                f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: eval_batch=…"
+                f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: take a multiple of {replicas} "
+                "(of a run: --set eval_batch=…; of eval: --batch)."
             )
         self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
         batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # no more rows than the split has

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.train.checkpoint import start_anew
 from t5prep.train.config import TrainConfig
 from t5prep.train.step_parts import schedule_of
 
@@ -35,7 +36,7 @@ def check(config: TrainConfig, stored: Mapping[str, Any], *, made: int, in_epoch
         raise UsageError(
             f"{where} is of a run of {before:,} steps, and now it has {now:,}: schedule={config.schedule} depends on that, so "
             f"step {differing + 1:,} had a rate of {old(differing):.3g} and should have had {new(differing):.3g}. Set it back, "
-            "or start another run from its weights with --model RUN --out NEW."
+            f"or {start_anew(config)}."
         )
     if now <= made:
         return f"The run has {made:,} steps already, and {now:,} were asked for: it is only scored."

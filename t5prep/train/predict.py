@@ -9,7 +9,7 @@ import numpy as np
 
 from t5prep.dataset import targets
 from t5prep.dataset.manifest import Manifest
-from t5prep.errors import Reject, UsageError
+from t5prep.errors import Reject, UsageError, did_you_mean
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading, newlines
 from t5prep.tokens.encoder import Features
@@ -81,6 +81,10 @@ class Predictor:
         tpu: str | None = None,
         gpus: bool = False,
     ) -> None:
+        if batch < 1:
+            raise UsageError(f"batch is {batch}, and must be at least 1.")
+        if long not in ("", *LONG):
+            raise UsageError(f'long is "{long}".{did_you_mean(long, LONG)} It can be {", ".join(LONG)}.')
         self.tokenizer = (
             opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         )

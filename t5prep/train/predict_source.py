@@ -112,6 +112,8 @@ class Predictions:
         generation: Generation = Generation(),  # noqa: B008 - frozen
         **options: Any,
     ) -> None:
+        if reading.limit is not None and reading.limit < 0:
+            raise UsageError(f"limit is {reading.limit}, and cannot be negative.")
         # Look for files on this machine first: opening a model takes longer.
         given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
         self.opened = run.open_model(model, which=which)

@@ -106,15 +106,27 @@ def check_begin(out: str) -> None:
         raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
 
 
-def begin(out: str, *, config: TrainConfig, shape: Config, tokenizer: Tokenizer, manifests: Sequence[Manifest]) -> None:
-    """Make a run's directory, or leave an existing one as it is; of several hosts, one does.
+def begin(
+    out: str,
+    *,
+    config: TrainConfig,
+    shape: Config,
+    tokenizer: Tokenizer,
+    manifests: Sequence[Manifest],
+    goes_on: bool = False,
+) -> None:
+    """Write a run's files, or leave those of a run that `goes_on` from a checkpoint; of several hosts, one does.
 
+    What a start without a checkpoint left is replaced: it may have had other data or another model.
     Raises OutputError where other files are there, or it cannot be written.
     """
-    if hosts.writes() and not is_run(out):
+    if hosts.writes() and not goes_on:
         check_begin(out)
         try:
             tf.io.gfile.makedirs(out)
+            for name in tf.io.gfile.listdir(out):
+                if name in TOKENIZERS or name.startswith(("manifest-", "task-")):
+                    tf.io.gfile.remove(f"{out}/{name}")
             write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
             with tf.io.gfile.GFile(f"{out}/{tokenizer.file_name}", "wb") as file:
                 file.write(tokenizer.model)

@@ -121,7 +121,7 @@ def _train(
         )
     del initial
     say(checkpoints.check_space(config.out, size=checkpoint_tensors.size_of(variables), keep=config.keep))
-    run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests)
+    run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests, goes_on=bool(newest))
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
     evaluations = Evaluations(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
@@ -171,6 +171,10 @@ def _train(
 
 def _start(config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]) -> tuple[Config, dict[str, Array]]:
     """Return the model's shape and its initial weights. Raises TokenizerError where the data has another tokenizer."""
+    if config.weights == "random" and run.is_run(config.model):
+        say(
+            f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
+        )
     shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size, classes=manifests[0].class_names)
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(

@@ -34,8 +34,8 @@ class TrainingLoop:
         if self.state.step and due.evaluate(self.state.step) and not self.state.metrics:
             self._evaluate(saved_already=True)  # the run stopped between saving and evaluating
         self.log.restart(stepper.number)
-        saved_for_signal = False
-        while stepper.number < due.steps and not self.stopped_early and not saved_for_signal:
+        saved_and_stopping = False
+        while stepper.number < due.steps and not self.stopped_early and not saved_and_stopping:
             stepper.begin()
             now = stepper.number
             self.profile.step(now, stepper.variables.step)
@@ -43,7 +43,7 @@ class TrainingLoop:
             pausing = due.save(now) or due.evaluate(now) or now == due.steps or self.signals.stop(now)
             self._log_ended(all_of_them=pausing)
             if pausing:
-                saved_for_signal = self._save_and_evaluate()
+                saved_and_stopping = self._save_and_evaluate()
                 self.log.restart(now)
         self.profile.finish(stepper.variables.step)
 
@@ -68,7 +68,7 @@ class TrainingLoop:
                 self.log.line(done.number, loss=loss, learning_rate=learning_rate, waited=self.stepper.take_waited())
 
     def _save_and_evaluate(self) -> bool:
-        """Save, and evaluate if it is due. Return whether it was saved, and not evaluated, because of a signal.
+        """Save, and evaluate if it is due. Return whether all is saved and a signal has come, so that the run ends.
 
         Saving comes first: an evaluation may take longer than a preemption allows.
         """
@@ -80,7 +80,7 @@ class TrainingLoop:
             self._save()
         if self.due.evaluate(now) and not stopping:
             self._evaluate(saved_already=saving)
-        return stopping
+        return saving and self.signals.stop(now)
 
     def _save(self) -> None:
         self.log.flush()

@@ -146,6 +146,8 @@ def test_errors_are_sentences(text: Path, tmp_path: Path):
         train_tokenizer.train(source, TrainingSettings(columns=("body",)), out=tmp_path / "new", config={})
     with pytest.raises(UsageError, match="--lines 0"):
         train_tokenizer.train(source, TrainingSettings(lines=0), out=tmp_path / "new", config={})
+    with pytest.raises(UsageError, match=r"--character-coverage 7: it is at least 0\.98 and at most 1"):
+        train_tokenizer.train(source, TrainingSettings(character_coverage=7), out=tmp_path / "new", config={})
     with pytest.raises(UsageError, match="this machine"):
         train_tokenizer.train(source, TrainingSettings(), out=tmp_path / "new", config={}, runner="dataflow")
     code, said = run("check", "sample:", "--source", "sample:")

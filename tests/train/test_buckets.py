@@ -11,9 +11,10 @@ from toy_dataset import write
 from t5prep.errors import T5prepError, UsageError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train import bucket_lengths
+from t5prep.train import bucket_lengths, device_feed
 from t5prep.train import config as configs
 from t5prep.train.data import block_rows, buckets, lanes, train_batches
+from t5prep.train.data.opening import open_all
 
 COUNTS = [61, 70, 55]
 # Rows of the toy have 3 to 15 input tokens, and two target tokens.
@@ -113,6 +114,13 @@ def test_what_cannot_be_parted_is_refused(tmp_path, options, how, message):
     write(tmp_path, {"train": [30]}, **({"every": 4, "length": 16} | how))
     with pytest.raises(T5prepError, match=message):
         train_batches(str(tmp_path), global_batch=2, seed=0, **options)
+
+
+def test_a_record_that_fits_nowhere_is_found_before_a_step_is_compiled(tmp_path):
+    write(tmp_path, {"train": [30]}, every=4, length=16, measured=True)
+    config = configs.build({"buckets": "8x2"})
+    with pytest.raises(UsageError, match="records fit into no bucket"):
+        device_feed.shapes(open_all([str(tmp_path)], split="train"), config)
 
 
 def test_a_mixture_has_no_buckets(tmp_path):

@@ -155,8 +155,12 @@ def test_another_run_is_refused() -> None:
 
     check()
     check(config=dataclasses.replace(CONFIG, out="elsewhere", keep=7))
-    with pytest.raises(UsageError, match="batch was 128 and is now 64"):
+    with pytest.raises(UsageError, match=r"batch was 128 and is now 64\. .* with --model RUN --out NEW\.$"):
         check(config=dataclasses.replace(CONFIG, batch=64))
+    with pytest.raises(
+        UsageError, match="with --model RUN --set weights=pretrained --out NEW"
+    ):  # else they stay random
+        check(config=dataclasses.replace(CONFIG, weights="random"))
     with pytest.raises(DatasetError, match="was trained on d"):
         check(data=[{**DATA[0], "digest": "9" * 64}])
     with pytest.raises(DatasetError, match="tokenizer"):

@@ -89,6 +89,18 @@ def test_data_that_is_gone_is_asked_for(scored: Path) -> None:
         evaluate_all.datasets_of(str(scored / "runs" / "boht"))
 
 
+def test_a_place_for_predictions_is_checked_before_anything_is_scored(scored: Path) -> None:
+    (scored / "file").write_text("")
+    command = ["eval", "--model", str(scored / "runs" / "both"), "--predictions"]
+    for place in (scored, scored / "file" / "a.json"):
+        asked.clear()
+        result = CliRunner().invoke(cli.main, [*command, str(place)])
+        assert result.exit_code == 1
+        assert f"{place} cannot be written (" in result.stderr
+        assert "Choose another place with --predictions" in result.stderr
+        assert not asked
+
+
 def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(scored)
     command = ["eval", "--model", "m", "--data", "data/two", "--limit", "5", "--beams", "4", "--no-repeat-ngram", "2"]

@@ -218,6 +218,21 @@ def test_what_has_no_parts_is_not_split(copies: None, tmp_path: Path) -> None:
     assert one.reason == "too long to split: its input has 4 texts that could be taken apart"
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch": 0}, "batch is 0, and must be at least 1"),
+        ({"long": "splitt"}, 'long is "splitt". Did you mean "split"? It can be cut, split, refuse.'),
+        ({"reading": predict_source.Reading(limit=-1)}, "limit is -1, and cannot be negative"),
+    ],
+)
+def test_options_from_python_are_checked(copies: None, tmp_path: Path, options: dict[str, Any], said: str) -> None:
+    (tmp_path / "lines.txt").write_text("a\n")
+    with pytest.raises(UsageError) as raised:
+        predict_source.Predictions("diacritics_ro", str(tmp_path / "lines.txt"), **options)
+    assert said in str(raised.value)
+
+
 def test_rows_of_like_lengths_share_a_batch(copies: None, tmp_path: Path) -> None:
     texts = ["word " * (1 + i * 7 % 26) for i in range(64)]
     (lines := tmp_path / "a.txt").write_text("".join(text + "\n" for text in texts))

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import OutputError
-from t5prep.train import run, run_lock
+from t5prep.train import run_lock
 
 
 def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> None:
@@ -44,8 +44,3 @@ def test_a_place_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
             run_lock.held(str(tmp_path / out)),
         ):
             pass
-
-
-def test_a_file_that_a_killed_start_was_writing_is_no_strangers(tmp_path: Path) -> None:
-    (tmp_path / ".unfinished-config.json-x1y2").write_text("{")
-    run.check_begin(str(tmp_path))

@@ -1,10 +1,11 @@
 """The loop around a run's steps: a signal ends it after a checkpoint, whenever it comes."""
 
+import dataclasses
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -46,15 +47,41 @@ class _Writer:
     def save(self, _: Variables, *, state: State) -> None:
         self.saved.append(state.step)
 
+    def describe(self, state: State) -> None:
+        assert state.step == self.saved[-1]
+
     def check(self) -> None:
         """Find nothing wrong."""
 
 
 class _Evaluations:
-    """Stand for a run without an evaluation split."""
+    """Find every evaluation as good as the others; a signal comes in that of step `at`."""
+
+    split = "validation"
+
+    def __init__(self, *, at: int = 0) -> None:
+        self._at = at
+
+    def judge(self, state: State, _: object) -> tuple[State, bool]:
+        if state.step == self._at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return dataclasses.replace(state, metrics={"loss": 1.0}), False
 
     def exhausted(self, _: State) -> bool:
         return False
+
+
+def _run(out: Path, *parts: Any, evaluate_every: int = 0) -> tuple[TrainingLoop, str]:
+    """Run twelve steps that are saved after each five; return the loop, and the signal that has come."""
+    state = State(step=0, config={}, data=[], tokenizer="", metric="loss", versions={})
+    due = Due(steps=12, evaluate_every=evaluate_every, save_every=5, log_every=0)
+    log = RunLog(str(out), step=0, steps=12, tokens_per_step=1, tensorboard=False)
+    stepper, evaluations, writer = parts
+    with Signals() as signals:
+        profile = StepProfile(str(out), steps=0, first=0)
+        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, profile, signals)
+        loop.run()
+    return loop, signals.received
 
 
 @pytest.mark.parametrize(
@@ -68,15 +95,13 @@ class _Evaluations:
 def test_a_signal_while_a_step_is_waited_for_ends_the_run_after_a_checkpoint(
     tmp_path: Path, at: int, ends: int
 ) -> None:
-    state = State(step=0, config={}, data=[], tokenizer="", metric="loss", versions={})
-    due = Due(steps=12, evaluate_every=0, save_every=5, log_every=0)
     stepper, writer = _Stepper(at=at), _Writer()
-    log = RunLog(str(tmp_path), step=0, steps=12, tokens_per_step=1, tensorboard=False)
-    stepper_here, evaluations, writer_here = cast(Any, (stepper, _Evaluations(), writer))
-    with Signals() as signals:
-        profile = StepProfile(str(tmp_path), steps=0, first=0)
-        loop = TrainingLoop(state, due, stepper_here, evaluations, writer_here, log, profile, signals)
-        loop.run()
-    assert signals.received == "SIGTERM"
-    assert (stepper.number, writer.saved[-1]) == (ends, ends)
+    loop, received = _run(tmp_path, stepper, _Evaluations(), writer)
+    assert (received, stepper.number, writer.saved[-1]) == ("SIGTERM", ends, ends)
     assert loop.complete == (ends == 12)
+
+
+def test_a_signal_in_an_evaluation_ends_the_run_at_the_checkpoint_before_it(tmp_path: Path) -> None:
+    stepper, writer = _Stepper(at=0), _Writer()
+    loop, _ = _run(tmp_path, stepper, _Evaluations(at=5), writer, evaluate_every=5)
+    assert (stepper.number, writer.saved, loop.complete) == (5, [5], False)

@@ -10,9 +10,10 @@ import training
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.errors import T5prepError
+from t5prep.dataset import manifest
+from t5prep.errors import OutputError, T5prepError
 from t5prep.train import checkpoint as checkpoints
-from t5prep.train import progress, trainer
+from t5prep.train import progress, run_lock, trainer
 from t5prep.train.evaluate import Evaluation, Evaluator
 
 pytestmark = pytest.mark.slow
@@ -58,6 +59,23 @@ def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_
     assert trainer.train(config).evaluation == whole.evaluation
     assert _states(config.out)[-2:] == _states(whole.run)
     assert training.losses(config.out) == training.losses(whole.run)
+
+
+def test_a_second_process_does_not_train_into_the_same_run(
+    toys: Path, data: str, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = training.begun(toys / "begun", manifest.load(data))
+    config = training.config(data, whole, toys / "held")
+    with (
+        run_lock.held(config.out),
+        pytest.raises(OutputError, match="held is being trained by another process"),
+    ):
+        trainer.train(config)
+    assert not Path(config.out).exists()
+    assert (
+        f"{whole} gives its shape alone, for weights=random. To begin with its weights: --set"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_loss_that_is_no_number_ends_the_run_unsaved(toys: Path, data: str, shape: str) -> None:

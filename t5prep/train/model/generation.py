@@ -1,8 +1,15 @@
 """Define the options of generating answers, and check them before anything is compiled."""
 
 import dataclasses
+import math
 
 from t5prep.errors import UsageError
+
+_AT_LEAST = {
+    "beams": 1,
+    "answers": 1,
+    **dict.fromkeys(("max_length", "min_length", "no_repeat_ngram", "top_k", "seed"), 0),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +37,9 @@ class Generation:
     scores: bool = False
 
     def __post_init__(self) -> None:
+        for name, least in _AT_LEAST.items():
+            if getattr(self, name) < least:
+                raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)}: it must be at least {least}.")
         plain = Generation.__dataclass_fields__
         for name in ("temperature", "top_k", "top_p", "seed"):
             if not self.sample and getattr(self, name) != plain[name].default:
@@ -37,7 +47,9 @@ class Generation:
                 raise UsageError(f"{option} is for answers that are drawn: add --sample, or leave {option} out.")
         if self.sample and self.beams > 1:
             raise UsageError(f"--sample draws each token, and --beams {self.beams} searches: leave one of them out.")
-        if self.temperature <= 0:
+        if not math.isfinite(self.length_penalty):
+            raise UsageError(f"--length-penalty {self.length_penalty:g}: it must be a number; 0.6 is T5's.")
+        if not 0 < self.temperature < math.inf:
             raise UsageError(
                 f"--temperature {self.temperature:g}: it must be above 0; leave --sample out to be greedy."
             )

@@ -1,6 +1,6 @@
-"""Weights of a published model in our layout, out again as `model.safetensors`, or drawn at random as models begin.
+"""Read a published model's weights into our layout, write them as `model.safetensors`, or draw random ones.
 
-What comes in as float32 goes out bit for bit: tensors are only stacked and transposed.
+Values in float32 stay the same bit for bit: tensors are only stacked and transposed.
 """
 
 import dataclasses

@@ -1,0 +1,39 @@
+"""The files of a run: those of a start that came to no checkpoint are replaced, those of a run that goes on are not."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.tokens import loading
+from t5prep.train import config as configs
+from t5prep.train import run
+
+
+def _begin(out: Path, *, seed: int, goes_on: bool = False) -> None:
+    settings = configs.build({"model": "m", "data": ("d",), "out": str(out), "seed": seed})
+    sample = loading.load("sample:")
+    run.begin(str(out), config=settings, shape=run.TINY, tokenizer=sample, manifests=(), goes_on=goes_on)
+
+
+def test_a_start_that_came_to_no_checkpoint_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    _begin(tmp_path, seed=1)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("tokenizer.json", "manifest-0.json", "manifest-1.json", "task-0.py", "config.json"):
+        (tmp_path / name).write_text("of other data")
+    (tmp_path / "metrics.jsonl").write_text("")
+    _begin(tmp_path, seed=2, goes_on=True)
+    assert (tmp_path / "manifest-1.json").read_text() == "of other data"
+    assert (tmp_path / "train.json").read_bytes() == first["train.json"]
+    _begin(tmp_path, seed=2)
+    second = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert second.pop("metrics.jsonl") == b""
+    assert b'"seed": 2' in second["train.json"]
+    assert {**second, "train.json": b""} == {**first, "train.json": b""}
+
+
+def test_a_file_that_a_killed_start_was_writing_is_no_strangers(tmp_path: Path) -> None:
+    (tmp_path / ".unfinished-config.json-x1y2").write_text("{")
+    _begin(tmp_path, seed=1)
+    assert run.is_run(str(tmp_path))
