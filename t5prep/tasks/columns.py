@@ -81,5 +81,20 @@ def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
         alternatives = _alternatives(column)
         if not any(name in ("", *there) or nested.root(name) in there for name in alternatives):
             quoted = " or ".join(f'"{name}"' for name in alternatives)
-            return f"{quoted}; it has {', '.join(there)}.{did_you_mean(alternatives[0], there)}"
+            meant = _divided_otherwise(there) or did_you_mean(alternatives[0], there)
+            return f"{quoted}; it has {', '.join(there)}.{meant}"
     return ""
+
+
+def _divided_otherwise(there: Sequence[str]) -> str:
+    """Return a sentence about a table that is read as one column because other characters than expected divide it.
+
+    >>> _divided_otherwise(["question;label"]), _divided_otherwise(["question", "label;"])
+    (' Its columns are divided by ";": save it with commas, or with tabs as .tsv.', '')
+    """
+    if len(there) != 1:
+        return ""
+    if "\t" in there[0]:
+        return " Its columns are divided by tabs: --format tsv"
+    divider = next((one for one in ";|" if one in there[0]), "")
+    return f' Its columns are divided by "{divider}": save it with commas, or with tabs as .tsv.' if divider else ""
