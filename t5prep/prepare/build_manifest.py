@@ -194,7 +194,7 @@ def _split(
 
 
 def _packed(counts: record_counts.Counts, settings: Settings) -> dict[str, Any]:
-    """Return how many examples the rows hold, and the share of padding, unpacked and packed."""
+    """Return how many examples the rows hold, and the share of padding, unpacked and packed: none where there are no rows."""
     tokens, room = counts.inputs + counts.targets, settings.input_length + settings.target_length
-    shares = (round(1 - tokens / (count * room), 4) for count in (counts.examples, counts.records))
+    shares = (round(1 - tokens / (count * room), 4) if count else 0.0 for count in (counts.examples, counts.records))
     return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}

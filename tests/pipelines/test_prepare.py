@@ -323,3 +323,13 @@ def test_a_local_run_never_imports_beam(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
+def test_a_split_whose_rows_all_stand_in_another_is_empty_and_ends_no_run(layout: str, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for name in ("train.csv", "test.csv"):
+        write_csv(tmp_path / "rows" / name, questions(3))
+    made = prepared(tmp_path / "rows", tmp_path / "out", tokenizer=SAMPLE, layout=layout, splits=None)
+    assert (made.splits["train"].records, made.splits["test"].examples) == (0, 3)
+    assert verify(tmp_path / "out") == made
