@@ -169,9 +169,11 @@ def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Leng
 
     Raises OutputError.
     """
-    splits = {name: own.lengths() for name, own in written.splits.items() if own.measured}
-    longest = max(settings.input_length, settings.target_length)
-    return record_lengths.write(out, splits, longest=longest) if splits else None
+    measured = {name: own for name, own in written.splits.items() if own.measured}
+    if not any(own.counts.records for own in measured.values()):
+        return None
+    splits = {name: own.lengths() for name, own in measured.items()}
+    return record_lengths.write(out, splits, longest=max(settings.input_length, settings.target_length))
 
 
 def no_example(blocks: BlockTotals, *, place: str) -> str:
