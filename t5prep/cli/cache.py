@@ -8,7 +8,7 @@ from t5prep.io import byte_sizes
 
 @click.group("cache")
 def command() -> None:
-    """Show or remove what t5prep keeps on this machine: tokenized blocks, downloads.
+    """Show or remove what t5prep keeps on this machine: tokenized blocks, downloads, compiled programs.
 
     Tokenized blocks are bounded: the longest unused go first. T5PREP_CACHE_LIMIT=50GB says to how much, T5PREP_CACHE
     where all of it is kept.
@@ -46,7 +46,7 @@ def show(as_json: bool) -> None:
 @command.command("clear")
 @click.argument("kinds", nargs=-1, required=True)
 def clear(kinds: tuple[str, ...]) -> None:
-    """Remove all of KINDS (tokenized, sources, plan).
+    """Remove all of KINDS (tokenized, sources, plan, programs).
 
     \b
     Example:

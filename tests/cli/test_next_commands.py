@@ -1,4 +1,4 @@
-"""The command that comes next can be pasted: a path with spaces is quoted."""
+"""What a command tells to type can be typed: a path with spaces is quoted, and all that may be named is listed."""
 
 from types import SimpleNamespace
 
@@ -9,6 +9,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 import t5prep
 from t5prep import cli
+from t5prep.io import cache_folder
 from t5prep.train import export
 
 
@@ -16,6 +17,11 @@ def _next(*arguments: str) -> str:
     result = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("next: "))
     return line
+
+
+def test_the_help_of_cache_clear_names_all_that_is_kept() -> None:
+    told = CliRunner().invoke(cli.main, ["cache", "clear", "--help"], catch_exceptions=False).stdout
+    assert all(item.kind in told for item in cache_folder.show())
 
 
 def test_paths_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
