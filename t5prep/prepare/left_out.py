@@ -19,19 +19,27 @@ Rest = tuple[np.ndarray, list[tuple[str, bytes]]]
 
 
 class LeftOut:
-    """Collect the rows of a shard that get no record of their own."""
+    """Collect the rows of a shard that get no record of their own.
+
+    Lines are ordered by the step that left them out, then by position: so they do not depend on the ranges in which a shard
+    is written, which follow from the memory there is.
+    """
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
+        self._lines = collections.defaultdict[int, list[bytes]](list)
         self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
         self.merged = 0
 
-    def add(self, reason: str, dropped: Iterable[tuple[str, bytes]]) -> None:
-        """Take the source file and the JSON line of each."""
+    def add(self, reason: str, dropped: Iterable[tuple[str, bytes]], *, step: int) -> None:
+        """Take the source file and the JSON line of each, which a step left out of the next range."""
         for file, line in dropped:
             self.duplicates[file] += 1
             self.reasons[reason] += 1
-            self.lines.append(line)
+            self._lines[step].append(line)
+
+    def lines(self) -> bytes:
+        """Return all lines."""
+        return b"".join(line for step in sorted(self._lines) for line in self._lines[step])
 
 
 def without_repeats(order: np.ndarray, records: Gathered, repeats: Repeats, *, files: Sequence[str]) -> Rest:

@@ -17,6 +17,7 @@ from t5prep.dataset.manifest import Shard
 from t5prep.io import paths
 from t5prep.prepare import left_out, placement, record_counts, references, sorted_runs
 from t5prep.prepare.left_out import LeftOut
+from t5prep.prepare.near_duplicates import repeats as near_duplicates
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.record_layouts import Arrangement, Range
 from t5prep.prepare.sorted_runs import Run
@@ -106,7 +107,7 @@ def write(
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
     blocks = block_index.block_sizes(np.concatenate(sizes), every=spec.every).tobytes()
     measured = record_lengths.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
-    lines, duplicates, reasons = b"".join(collected.lines), dict(collected.duplicates), dict(collected.reasons)
+    lines, duplicates, reasons = collected.lines(), dict(collected.duplicates), dict(collected.reasons)
     return WrittenShard(spec, shard, counts, lines, duplicates, reasons, collected.merged, blocks, measured)
 
 
@@ -131,15 +132,16 @@ def _ranges(
             continue
         keys = ("target", "low", "high") if several else ("low", "high")
         order = np.lexsort([records.entries[key] for key in ("row", "file", *keys)])
-        for part in repeats:
-            order, dropped = left_out.without_repeats(order, records, part.slice(spec.split, start, stop), files=files)
-            collected.add("near duplicate", dropped)
+        if repeats:
+            own = near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats)
+            order, dropped = left_out.without_repeats(order, records, own, files=files)
+            collected.add("near duplicate", dropped, step=0)
         order, dropped = left_out.without_duplicates(order, records, keys=keys, same=same, files=files)
-        collected.add(f"duplicate {same}", dropped)
-        for other in spec.before:
+        collected.add(f"duplicate {same}", dropped, step=1)
+        for step, other in enumerate(spec.before, 2):
             others, reason = sorted_runs.gather(runs, other, start, stop), f"duplicate {same}: the split {other} has it"
             order, dropped = left_out.without_leaks(order, records, others, reason, files=files)
-            collected.add(f"duplicate {same}", dropped)
+            collected.add(f"duplicate {same}", dropped, step=step)
         whole = Range(records.entries[order], records.joined(order))
         if several and spec.split != "train":
             rows = len(whole.entries)

@@ -176,3 +176,23 @@ def test_what_an_engine_hands_to_every_worker_does_not_grow_with_blocks(
     assert set(known.values()) == {1}
     assert manifest.load(tmp_path / "out").rows
     assert dataclasses.is_dataclass(gather.MergeRuns)
+
+
+@pytest.mark.parametrize("dedup", ["near", "none"])
+def test_rejected_rows_stand_in_one_order_however_shards_are_written_in_parts(
+    dedup: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are left out for several reasons in each part, and how large a part is follows from the memory there is."""
+    rows = questions(60)
+    (tmp_path / "rows").mkdir()
+    again = [dict(row, Body=f"another {n}") for n, row in enumerate(rows[::4])]
+    alike = [dict(row, Id=f"other {n}") for n, row in enumerate(rows[::3])]
+    write_csv(tmp_path / "rows" / "train.csv", [*rows, *again, *alike])
+    write_csv(tmp_path / "rows" / "test.csv", rows[::5])
+    choices = {**CHOICES, "shards": 1, "dedup": dedup, "splits": None}
+    made = prepared(tmp_path / "rows", tmp_path / "whole", **choices)
+    assert len({row["reason"].partition(": ")[0] for row in rejected(tmp_path / "whole")}) == 1 + (dedup == "near")
+    assert made.splits["test"].examples == 12
+    monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 2 << 20, 1 << 10))
+    prepared(tmp_path / "rows", tmp_path / "parts", **choices)
+    assert bytes_of(tmp_path / "parts") == bytes_of(tmp_path / "whole")

@@ -54,6 +54,11 @@ def none() -> Repeats:
     return Repeats(DROPPED.empty_table())
 
 
+def together(parts: Iterable[Repeats]) -> Repeats:
+    """Return the rows of several parts together, without their counts."""
+    return Repeats(pa.concat_tables([DROPPED.empty_table(), *(part.dropped for part in parts)]))
+
+
 def merged(parts: Iterable[Repeats]) -> Repeats:
     """Return the counts of several parts together, without their rows."""
     parts = list(parts)
