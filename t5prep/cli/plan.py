@@ -35,14 +35,14 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 @click.option("--lengths", is_flag=True, help="Which lengths to prepare, or buckets, or packing; needs --data.")
 @click.option("--save", metavar="RUN", help="Keep the executable for `train --out RUN`, on gs:// for a TPU VM to take.")
 @click.option("--largest", is_flag=True, help="Look for the largest batch that fits, too.")
-@click.option("--exact", is_flag=True, help="Compile all layers, instead of extending steps of three and four.")
+@click.option("--exact", is_flag=True, help="Compile all layers, instead of extending the time of a few.")
 @click.option("--quick", is_flag=True, help="No advice where it does not fit.")
 @_output.as_json
 def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
     """Say before it is paid for whether a training fits a TPU, and about how fast it is.
 
-    The training step itself is compiled by Google's TPU compiler, on this machine, which needs no TPU: a T5's with three and four
-    layers of each kind computed, whose figures are extended to all layers. It takes minutes; answers are kept. Times are the
+    The training step itself is compiled by Google's TPU compiler, on this machine, which needs no TPU. It plans the memory of
+    all layers; a T5's time is extended from a few layers of each kind. It takes minutes; answers are kept. Times are the
     compiler's estimates, to compare by, not measurements.
 
     \b

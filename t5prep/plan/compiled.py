@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,16 @@ def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = 
     """
     versions()
     return _compile({"step": step, "save": save, "answers": str(cache() / "compiled")}, chip=chip, devices=devices)
+
+
+def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
+    """Plan the memory of a step of `train` without generating its code, which takes nearly all of a compilation's time.
+
+    Of the figures `fits` and `temp_bytes` are right; where it does not fit, `hbm_bytes`. Raises as `compile_module`.
+    """
+    versions()
+    with tempfile.TemporaryDirectory(prefix="t5prep-plan-") as dump:
+        return _compile({"step": step, "dump": dump}, chip=chip, devices=devices)
 
 
 def _compile(asked: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
@@ -147,6 +158,8 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
                 f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'
             )
         raise T5prepError(f"The step does not compile for {chip.name}: {_first(error)}.")
+    if "argument_bytes" not in answer:  # it was asked for the temporaries alone
+        return Compiled(fits=True, hbm_bytes=answer["temp_bytes"], **answer)
     peak = answer["argument_bytes"] + answer.pop("output_bytes") - answer.pop("alias_bytes")
     return Compiled(fits=True, hbm_bytes=peak + answer["temp_bytes"] + answer["program_bytes"], **answer)
 

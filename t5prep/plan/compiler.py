@@ -5,7 +5,9 @@ it never runs inside the program that asks.
 
 What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
 HloModuleProto for one device; and "keep", a file for the compiled text, "save", a run's directory for whose start the
-executable is kept (`kept_programs.place_of`), "answers", a folder of earlier answers.
+executable is kept (`kept_programs.place_of`), "answers", a folder of earlier answers; "dump", an empty folder, where the memory
+of a step alone is asked: the compiler writes there what it has planned, and is stopped before it generates code, which
+takes nearly all of its time.
 
 It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
 """
@@ -15,12 +17,17 @@ import hashlib
 import json
 import math
 import os
+import re
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from t5prep.plan import hlo
 
+# A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
+_TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
 # Without these, libtpu asks Google's metadata server which machine this is.
 ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -41,10 +48,11 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     from t5prep.train.runtime import kept_programs
 
     state: dict[str, int] = {}
+    answers = "" if "dump" in asked else asked.get("answers", "")
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
         program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
-        answer = Path(asked["answers"]) / f"{_key(program)}.json" if "answers" in asked else None
+        answer = Path(answers) / f"{_key(program)}.json" if answers else None
         if answer and answer.exists() and not (asked.get("keep") or asked.get("save")):
             return dict(json.loads(answer.read_text()))
         executable = program.lowered.compile()
@@ -141,6 +149,24 @@ def _key(program: Any) -> str:
     return hashlib.sha256("".join(said).encode()).hexdigest()
 
 
+def planned_temporaries(dump: Path) -> int | None:
+    """Return the bytes of temporaries that the compiler has planned, or None as long as its dump does not say them."""
+    if not list(dump.glob("*.after_optimizations.txt")):  # the next file that it writes
+        return None
+    (plan,) = dump.glob("*.after_optimizations-buffer-assignment.txt")
+    with plan.open() as lines:
+        sizes = [_TEMPORARIES.match(line) for line in lines]
+    return sum(int(size[1]) for size in sizes if size)
+
+
+def _answer_early(dump: Path, out: int) -> None:
+    """Write the temporaries as the answer, and end this process, as soon as they are planned."""
+    while (temporaries := planned_temporaries(dump)) is None:
+        time.sleep(0.2)
+    os.write(out, json.dumps({"temp_bytes": temporaries}).encode())
+    os._exit(0)
+
+
 def main() -> None:
     """Read the request from stdin, and write the answer to stdout."""
     os.environ.update(ENVIRONMENT)
@@ -148,6 +174,9 @@ def main() -> None:
     asked = json.load(sys.stdin)
     out = os.dup(1)
     os.dup2(2, 1)  # libraries print to stdout, which is for the answer only: send theirs to stderr
+    if dump := asked.get("dump"):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump}"
+        threading.Thread(target=_answer_early, args=(Path(dump), out), daemon=True).start()
     answer = compile_here(asked, topology=topology, devices=int(devices))
     os.write(out, json.dumps(answer).encode())
 

@@ -1,9 +1,11 @@
-"""Compile a step that computes only a few layers, and extend its figures to all: cycles and memory grow in a line.
+"""Answer for all layers of a step by compiling a few: cycles grow in a line with the layers, and memory is planned for all.
 
 The compiled models have the weights of all layers, so that the update, the gradients and their memory are those of the whole
 model; only forward and backward pass take the first layers alone (`ModelConfig.computed_layers`). Models that have only a few
-layers are too fast: their stacked gradients fit into a chip's fast memory, and those of twelve layers do not. docs/speed.md
-has these figures beside those of models that were compiled whole.
+layers are too fast: their stacked gradients fit into a chip's fast memory, and those of twelve layers do not. The same happens
+to three layers of a deep model, so more of its layers are computed. Memory does not grow in a line, but the compiler plans it
+for all layers in seconds: nearly all of its time goes into code. docs/speed.md has these figures beside those of models that
+were compiled whole.
 """
 
 import concurrent.futures
@@ -23,6 +25,8 @@ Layers = tuple[int, int]  # of the encoder, of the decoder
 # The computed layers of each kind in the smallest model. With fewer the most memory is needed by the logits or by the update,
 # and not where all layers' activations are kept.
 FEW = 3
+# From so many layers on, a quarter and a third of them are computed.
+DEEP = 16
 # Between these shares of a device's memory the compiler may save memory at the cost of time: there all layers are compiled.
 NEAR = (0.9, 1.3)
 _LINEAR = (
@@ -50,17 +54,16 @@ def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -
 
 
 def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -> Answer:
-    """Return the answer that steps of three and four layers of each kind give for all layers."""
+    """Return the answer that steps of a few layers of each kind give for all layers. Raises what `question.ask` raises."""
     if not _worthwhile(question):
         return asking(question)
-    layers = _layers(question)
-    needed = _models(layers)
+    layers, needed = _layers(question), _needed(question)
     if say:
-        models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in needed)
+        models = " and ".join(f"{encoder} + {decoder}" for encoder, decoder in _models(layers))
         say(f"Compiling it with {models} of its {layers[0]} + {layers[1]} layers (--exact compiles all).")
-    # Each compilation is a process of its own that uses one core for most of its time.
+    # Each compilation is a process of its own that uses one core for most of its time. The longest one begins first.
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(needed), os.cpu_count() or 1)) as pool:
-        jobs = {pool.submit(asking, with_layers(question, few)): few for few in needed}
+        jobs = {pool.submit(asking, needed[part]): part for part in needed}
         answers: dict[Layers, Answer] = {}
         for done in concurrent.futures.as_completed(jobs):
             answers[jobs[done]] = done.result()
@@ -69,13 +72,27 @@ def extended(question: Question, *, asking: Ask = ask, say: Say | None = None) -
     return _extend(question, answers)
 
 
+def planned(question: Question, *, like: Answer, asking: Ask = ask) -> Answer:
+    """Return the memory of a step that differs from that of an answer in its rows, by planning it; the rest is that answer's.
+
+    That takes seconds. Where all layers are compiled quickly they are, and the answer is of the step itself.
+    """
+    if not _worthwhile(question):
+        return asking(question)
+    memory = asking(dataclasses.replace(question, memory_alone=True)).compiled
+    state = like.compiled.weight_bytes + like.compiled.slot_bytes + like.compiled.program_bytes
+    needed = state + memory.temp_bytes if memory.fits else memory.hbm_bytes
+    fits = memory.fits and needed <= question.tpu.chip.hbm_bytes
+    compiled = dataclasses.replace(like.compiled, fits=fits, hbm_bytes=needed, temp_bytes=memory.temp_bytes)
+    return Answer(question, compiled, extended=True)
+
+
 def recalled(question: Question) -> Answer | None:
     """Return the answer that earlier compilations give, else None; compile nothing."""
     if (kept := recall(question)) or question.settings.shard == "auto" or not _worthwhile(question):
         return kept
-    layers = _layers(question)
-    answers = {few: recall(with_layers(question, few)) for few in _models(layers)}
-    kept_answers = {few: answer for few, answer in answers.items() if answer}
+    answers = {layers: recall(needed) for layers, needed in _needed(question).items()}
+    kept_answers = {layers: answer for layers, answer in answers.items() if answer}
     return _extend(question, kept_answers) if len(kept_answers) == len(answers) else None
 
 
@@ -105,29 +122,51 @@ def _layers(question: Question) -> Layers:
 
 
 def _models(layers: Layers) -> list[Layers]:
-    """Return the layers of the models to compile: two where both stacks have as many layers, else three."""
-    needed = [(FEW, FEW), (FEW + 1, FEW + 1)]
+    """Return the layers of the models to compile: two where both stacks have as many layers, else three.
+
+    >>> _models((12, 12)), _models((24, 24)), _models((18, 6))
+    ([(3, 3), (4, 4)], [(6, 6), (8, 8)], [(3, 3), (4, 4), (4, 3)])
+    """
+    least = min(layers)
+    few, more = (least // 4, least // 3) if least >= DEEP else (FEW, FEW + 1)
+    needed = [(few, few), (more, more)]
     if layers[0] != layers[1]:
-        needed.append((FEW + 1, FEW) if layers[0] > layers[1] else (FEW, FEW + 1))
+        needed.append((more, few) if layers[0] > layers[1] else (few, more))
     return needed
+
+
+def _needed(question: Question) -> dict[Layers, Question]:
+    """Return the questions to ask, by the layers that they compute; that of all layers is for the memory alone.
+
+    The one that is answered last comes first.
+    """
+    layers = _layers(question)
+    needed = {few: with_layers(question, few) for few in sorted(_models(layers), reverse=True)}
+    return needed | {layers: dataclasses.replace(question, memory_alone=True)}
 
 
 def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     """Return the answer for all layers: `both` more of each kind, and then `longer` ones of the deeper stack."""
     layers = _layers(question)
-    both, longer = min(layers) - FEW, max(layers) - min(layers)
-    few, more = answers[FEW, FEW].compiled, answers[FEW + 1, FEW + 1].compiled
-    of_longer = next((one.compiled for where, one in answers.items() if where[0] != where[1]), few)
+    models = _models(layers)
+    few, more, *_ = (answers[one].compiled for one in models)
+    of_longer = answers[models[-1]].compiled if len(models) > 2 else few
+    step = models[1][0] - models[0][0]
+    both, longer = min(layers) - models[0][0], max(layers) - min(layers)
 
     def figure(name: str) -> int:
         smallest = int(getattr(few, name))
         of_both, of_one = getattr(more, name) - smallest, getattr(of_longer, name) - smallest
-        return int(smallest + both * of_both + longer * of_one)
+        return smallest + (both * of_both + longer * of_one) // step
 
     figures: dict[str, Any] = {name: figure(name) for name in _LINEAR}
+    planned = answers[layers].compiled
     if not all(answer.fits for answer in answers.values()):
-        # Fewer layers do not fit, so all do not. Of such a step the compiler says only the bytes.
-        needed = max(figures["hbm_bytes"], more.hbm_bytes)
-        return Answer(question, dataclasses.replace(more, fits=False, hbm_bytes=needed), extended=True)
+        # Fewer layers do not fit, or all do not. Of such a step the compiler says only the bytes.
+        needed = max(figures["hbm_bytes"], more.hbm_bytes) if planned.fits else planned.hbm_bytes
+        figures = {"hbm_bytes": needed, "program_bytes": figures["program_bytes"]}
+        return Answer(question, dataclasses.replace(more, fits=False, **figures), extended=True)
+    figures["hbm_bytes"] += planned.temp_bytes - figures["temp_bytes"]
+    figures["temp_bytes"] = planned.temp_bytes
     fits = figures["hbm_bytes"] <= question.tpu.chip.hbm_bytes
     return Answer(question, Compiled(fits=fits, loops=few.loops, **figures), extended=True)

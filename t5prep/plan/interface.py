@@ -36,9 +36,9 @@ def plan(
 ) -> Plan:
     """Say whether a training fits a TPU and about how fast it is, before anything is paid for.
 
-    The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. A T5
-    of many layers is compiled with three and with four layers of each kind computed, and the figures are extended to all of them;
-    answers are kept in the cache.
+    The step that `t5prep.train` would run is compiled by Google's TPU compiler on this machine, which needs no TPU. The
+    memory of a T5 of many layers is planned for all of them; its time is that of a few layers of each kind, extended to all.
+    Answers are kept in the cache.
 
     Args:
         model: A published model ("t5-base", "bert-base-uncased", ...) or a directory with config.json. May be left out where

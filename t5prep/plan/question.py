@@ -34,7 +34,7 @@ NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 class Question:
     """Describe a training: `settings.batch` rows a step over all devices of the TPU, in static shapes.
 
-    `padding` is that of the dataset; None where it is not known.
+    `padding` is that of the dataset; None where it is not known. `memory_alone`: asks what `compiled.planned_memory` says.
     """
 
     shape: Config
@@ -44,6 +44,7 @@ class Question:
     target_length: int
     packed: bool = False
     padding: Padding | None = None
+    memory_alone: bool = False
 
     @property
     def shard(self) -> int:
@@ -142,7 +143,10 @@ def ask(question: Question, *, save: str = "") -> Answer:
         "padding": _padding(question),
         "shard": question.shard,
     }
-    said = compiled.compile_step(step, chip=question.tpu.chip, devices=question.tpu.devices, save=save)
+    if question.memory_alone:
+        said = compiled.planned_memory(step, chip=question.tpu.chip, devices=question.tpu.devices)
+    else:
+        said = compiled.compile_step(step, chip=question.tpu.chip, devices=question.tpu.devices, save=save)
     text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
     atomic_files.write_scratch(_path(question), text.encode())
     return Answer(question, said)
@@ -204,6 +208,7 @@ def _computes(question: Question) -> dict[str, Any]:
         "lengths": [question.input_length, question.target_length, question.packed],
         "padding": _padding(question),
         "chip": dataclasses.astuple(question.tpu.chip),
+        "memory_alone": question.memory_alone,
     }
 
 

@@ -15,8 +15,8 @@ from t5prep.train.model.lora import parameters
 
 # Measured beside --exact: docs/speed.md.
 EXTENDED = (
-    "from steps that compute three and four layers of each kind: about 1 % off for t5-small and t5-base, "
-    "for t5-large 4 % too fast and 20 % too much memory; --exact computes all"
+    "from steps that compute a few layers of each kind: within 3 % for t5-small, t5-base and t5-large; "
+    "--exact computes all"
 )
 A_MODEL = "the compiler's own model of the chip, not a measurement"
 

@@ -123,8 +123,9 @@ def stages(
     ask = asking.ask if exact else functools.partial(extending.extended, asking=asking.ask)
     if largest:
         if say:
-            say("Looking for the largest batch, by the line through a few compilations.")
-        grown = dataclasses.replace(grown, largest=searching.largest_batch(question, asking=ask), searched=True)
+            say("Looking for the largest batch, by the memory that the compiler plans for a few.")
+        most_rows = searching.largest_batch(question, asking=ask) if exact else _largest_extended(question)
+        grown = dataclasses.replace(grown, largest=most_rows, searched=True)
         yield grown
     if search and not answer.fits:
         grown = dataclasses.replace(grown, advised=True)
@@ -132,3 +133,16 @@ def stages(
             grown = dataclasses.replace(grown, advice=(*grown.advice, advice))
             yield grown
         yield grown
+
+
+def _largest_extended(question: Question) -> Answer | None:
+    """Return the extended answer for the most rows that fit, which are searched by planning the memory alone."""
+    like = extending.extended(question, asking=asking.ask)
+    plan = functools.partial(extending.planned, like=like, asking=asking.ask)
+    largest = searching.largest_batch(question, asking=plan)
+    while largest and not (answer := extending.extended(largest.question, asking=asking.ask)).fits:
+        # Its program is larger than that of the rows which were asked for: one step less, as exact as the search is.
+        unit, rows = question.settings.accumulate, largest.question.rows
+        fewer = rows - max(unit, rows // 16 // unit * unit)
+        largest = dataclasses.replace(largest, question=question.with_(rows=fewer)) if fewer >= unit else None
+    return answer if largest else None

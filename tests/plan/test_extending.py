@@ -23,16 +23,19 @@ class Compiler:
     def __init__(self, *, layer: float = 0.05) -> None:
         self.layer = layer  # GiB of an encoder layer for eight rows
         self.layers: list[tuple[int, int]] = []
+        self.planned: list[tuple[int, int]] = []  # of these, the memory alone
 
     def __call__(self, question: Question) -> Answer:
         shape = question.shape
         encoder = getattr(shape, "computed_layers", 0) or shape.num_layers
         decoder = 0 if shape.classes else shape.computed_decoder_layers or shape.num_decoder_layers
-        self.layers.append((encoder, decoder))
+        (self.planned if question.memory_alone else self.layers).append((encoder, decoder))
         needed = int((0.5 + (encoder + decoder / 4) * self.layer * question.rows / 8) * GIB)
         cycles = 1000 + 70 * encoder + 30 * decoder
         fits = needed <= question.tpu.chip.hbm_bytes
-        return Answer(question, Compiled(fits, needed, estimated_cycles=cycles, weight_bytes=GIB + encoder))
+        state = GIB // 2
+        figures = {"estimated_cycles": cycles, "weight_bytes": state, "temp_bytes": needed - state}
+        return Answer(question, Compiled(fits, needed, flops=encoder, **figures))
 
 
 def asked(model: str = "t5-base", **settings) -> Question:
@@ -48,21 +51,42 @@ def own_cache(tmp_path, monkeypatch):
     ("model", "models"),
     [
         ("t5-small", {(3, 3), (4, 4)}),
-        ("t5-large", {(3, 3), (4, 4)}),
+        ("t5-large", {(6, 6), (8, 8)}),
         ("byt5-base", {(3, 3), (4, 4), (4, 3)}),  # 18 + 6 layers
     ],
 )
 def test_what_is_linear_in_the_layers_is_extended_exactly(model, models):
     compiler = Compiler()
     said = []
-    answer = extending.estimate(asked(model), asking=compiler, say=said.append)
+    question = asked(model)
+    answer = extending.estimate(question, asking=compiler, say=said.append)
     assert set(compiler.layers) == models
+    assert compiler.planned == [(question.shape.num_layers, question.shape.num_decoder_layers)]
     assert answer.extended
-    whole = Compiler()(asked(model)).compiled
+    whole = Compiler()(question).compiled
     assert answer.compiled.hbm_bytes == pytest.approx(whole.hbm_bytes, abs=16)  # rounded in each model
     assert dataclasses.replace(answer.compiled, hbm_bytes=whole.hbm_bytes) == whole
-    assert said[0].startswith("Compiling it with 3 + 3 and 4 + 4")
-    assert said[1] == f"1 of {len(models)} are compiled."
+    few, more, *_ = sorted(models - {(4, 3)})
+    assert said[0].startswith(f"Compiling it with {few[0]} + {few[1]} and {more[0]} + {more[1]}")
+    assert said[1] == f"1 of {len(models) + 1} are compiled."
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_the_memory_is_planned_with_all_layers(fits):
+    """Temporaries, in GiB: one a layer in small models, and far less than that in the whole one."""
+
+    def compiler(question):
+        if question.memory_alone:
+            return Answer(question, Compiled(fits, (9 if fits else 20) * GIB, temp_bytes=9 * GIB * fits))
+        layers = question.shape.computed_layers
+        return Answer(question, Compiled(True, (2 + layers) * GIB, temp_bytes=layers * GIB, estimated_cycles=layers))
+
+    answer = extending.extended(asked("t5-large"), asking=compiler)
+    assert answer.fits == fits
+    assert answer.compiled.hbm_bytes == (2 + 9 if fits else 20) * GIB
+    if fits:
+        assert answer.compiled.temp_bytes == 9 * GIB
+        assert answer.compiled.estimated_cycles == 24
 
 
 @pytest.mark.parametrize("model", ["bert-large-uncased", "t5-base"])
@@ -102,6 +126,23 @@ def test_the_largest_batch_is_found_by_small_models_alone(monkeypatch):
     assert last.to_json()["largest_batch"] == last.largest.question.settings.batch
 
 
+def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
+    """Code that grows with the rows makes the batch that was found by the memory of temporaries alone too large."""
+
+    def compiler(question):
+        layers = question.shape.computed_layers or 12
+        temporaries, program = GIB // 16 * question.rows, GIB // 96 * question.rows * layers // 12
+        needed = temporaries + (0 if question.memory_alone else program)
+        figures = {"temp_bytes": temporaries, "program_bytes": needed - temporaries}
+        return Answer(question, Compiled(needed <= question.tpu.chip.hbm_bytes, needed, **figures))
+
+    monkeypatch.setattr(question_module, "ask", compiler)
+    *_, last = stages.stages(asked(), largest=True)
+    most = int(15.75 / (1 / 16 + 1 / 96))
+    assert most * 15 / 16 - 1 <= last.largest.question.rows <= most
+    assert last.largest.fits
+
+
 def test_only_the_answer_is_searched_unless_more_is_asked(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(question_module, "ask", compiler)
@@ -118,8 +159,9 @@ def test_what_training_remembers_comes_from_the_small_models_too(monkeypatch):
     answers = {}
     monkeypatch.setattr(extending, "recall", lambda question: answers.get(question))
     assert extending.recalled(asked()) is None
-    for few in ((3, 3), (4, 4)):
-        question = extending.with_layers(asked(), few)
+    needed = [dataclasses.replace(asked(), memory_alone=True)]
+    for question in needed + [extending.with_layers(asked(), few) for few in ((3, 3), (4, 4))]:
+        assert extending.recalled(asked()) is None
         answers[question] = compiler(question)
     remembered = extending.recalled(asked())
     assert remembered is not None
