@@ -42,7 +42,7 @@ def estimate(question: Question, *, asking: Ask = ask, say: Say | None = None) -
     """
     if kept := recall(question):
         return kept
-    if question.settings.shard == "auto" or not _worthwhile(question):
+    if not _worthwhile(question):
         return asking(question)
     answer = extended(question, asking=asking, say=say)
     share = answer.compiled.hbm_bytes / question.tpu.chip.hbm_bytes
@@ -89,7 +89,7 @@ def planned(question: Question, *, like: Answer, asking: Ask = ask) -> Answer:
 
 def recalled(question: Question) -> Answer | None:
     """Return the answer that earlier compilations give, else None; compile nothing."""
-    if (kept := recall(question)) or question.settings.shard == "auto" or not _worthwhile(question):
+    if (kept := recall(question)) or not _worthwhile(question):
         return kept
     answers = {layers: recall(needed) for layers, needed in _needed(question).items()}
     kept_answers = {layers: answer for layers, answer in answers.items() if answer}
@@ -106,13 +106,14 @@ def with_layers(question: Question, layers: Layers) -> Question:
 def _worthwhile(question: Question) -> bool:
     """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number.
 
-    Only a T5 of two stacks is extended. A model of one stack is compiled whole, which is quick.
+    Only a T5 of two stacks is extended. A model of one stack is compiled whole, which is quick. So is a step with shard=auto,
+    because a few layers may fit where all do not.
     """
-    shape = question.shape
-    if not isinstance(shape, ModelConfig) or shape.classes or question.settings.remat:
+    shape, settings = question.shape, question.settings
+    if not isinstance(shape, ModelConfig) or shape.classes or settings.remat or settings.shard == "auto":
         return False
     layers = _layers(question)
-    return min(layers) >= FEW and max(layers) > FEW + 1
+    return min(layers) > FEW and max(layers) > FEW + 1
 
 
 def _layers(question: Question) -> Layers:

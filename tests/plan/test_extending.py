@@ -100,10 +100,20 @@ def test_one_stack_of_layers_is_compiled_whole(model):
     assert not answer.extended
 
 
-def test_layers_that_are_one_loop_are_compiled_at_once():
+@pytest.mark.parametrize("setting", [{"remat": True}, {"shard": "auto"}])
+@pytest.mark.parametrize("answering", [extending.estimate, extending.extended])
+def test_layers_that_are_one_loop_or_not_known_to_fit_are_compiled_at_once(answering, setting):
     compiler = Compiler()
-    assert not extending.estimate(asked(remat=True), asking=compiler).extended
-    assert compiler.layers == [(12, 12)]
+    assert not answering(asked(**setting), asking=compiler).extended
+    assert (compiler.layers, compiler.planned) == ([(12, 12)], [])
+
+
+def test_no_more_layers_are_computed_than_a_stack_has():
+    question = asked()
+    few = dataclasses.replace(question.shape, num_layers=3, num_decoder_layers=6)
+    compiler = Compiler()
+    extending.estimate(dataclasses.replace(question, shape=few), asking=compiler)
+    assert compiler.layers == [(3, 6)]
 
 
 @pytest.mark.parametrize(("layer", "all_layers", "fits"), [(0.95, True, True), (1.05, True, False), (3, False, False)])
