@@ -48,11 +48,10 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     from t5prep.train.runtime import kept_programs
 
     state: dict[str, int] = {}
-    answers = "" if "dump" in asked else asked.get("answers", "")
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
         program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
-        answer = Path(answers) / f"{_key(program)}.json" if answers else None
+        answer = Path(asked["answers"]) / f"{_key(program)}.json" if "answers" in asked else None
         if answer and answer.exists() and not (asked.get("keep") or asked.get("save")):
             return dict(json.loads(answer.read_text()))
         executable = program.lowered.compile()

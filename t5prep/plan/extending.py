@@ -165,8 +165,9 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     if not all(answer.fits for answer in answers.values()):
         # Fewer layers do not fit, or all do not. Of such a step the compiler says only the bytes.
         needed = max(figures["hbm_bytes"], more.hbm_bytes) if planned.fits else planned.hbm_bytes
-        figures = {"hbm_bytes": needed, "program_bytes": figures["program_bytes"]}
-        return Answer(question, dataclasses.replace(more, fits=False, **figures), extended=True)
+        program = figures["program_bytes"]
+        compiled = dataclasses.replace(more, fits=False, hbm_bytes=needed, program_bytes=program)
+        return Answer(question, compiled, extended=True)
     figures["hbm_bytes"] += planned.temp_bytes - figures["temp_bytes"]
     figures["temp_bytes"] = planned.temp_bytes
     fits = figures["hbm_bytes"] <= question.tpu.chip.hbm_bytes

@@ -23,9 +23,7 @@ def shapes(opened: Sequence[Opened], config: TrainConfig) -> list[tuple[int, int
         return [(max(one.input_length for one in opened), max(one.target_length for one in opened))]
     of_buckets = bucket_lengths.parse(config.buckets)
     buckets.check(opened, of_buckets)
-    if opened[
-        0
-    ].manifest.lengths:  # they are read at once: a record that fits nowhere is found before the step is compiled
+    if buckets.lengths_kept(opened[0]):  # a record that fits nowhere is found before the step is compiled
         buckets.assign(buckets.lengths(opened[0]), of_buckets)
     return of_buckets[::-1]
 

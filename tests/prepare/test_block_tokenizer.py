@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from preparing import prepared, rejected
 
+from t5prep.dataset.manifest import Manifest
 from t5prep.errors import SourceError
 from t5prep.sources import sample
 
@@ -42,17 +43,22 @@ def test_half_of_a_surrogate_pair_that_a_task_makes_is_a_reason(tmp_path: Path, 
     assert (row["row"], row["reason"]) == (1, reason)
 
 
-def test_half_of_a_surrogate_pair_that_a_filter_makes_is_a_reason(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("def half(text):\n    return text[:4] + '\\ud800' if 'odd' in text else text\n")
-    (tmp_path / "rows.csv").write_text("text,label\nodd row,yes\nplain row,yes\n")
-    made = prepared(
-        tmp_path / "rows.csv",
-        tmp_path / "out",
+def filtered(folder: Path, rule: str) -> Manifest:
+    """Prepare `rows.csv` of a folder with a filter of its `own.py`."""
+    return prepared(
+        folder / "rows.csv",
+        folder / "out",
         tokenizer=sample.tokenizer_path(),
         task="text2text",
         options={"inputs_column": "text", "targets_column": "label"},
-        filter=(f"{tmp_path / 'own.py'}:half",),
+        filter=(f"{folder / 'own.py'}:{rule}",),
     )
+
+
+def test_half_of_a_surrogate_pair_that_a_filter_makes_is_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def half(text):\n    return text[:4] + '\\ud800' if 'odd' in text else text\n")
+    (tmp_path / "rows.csv").write_text("text,label\nodd row,yes\nplain row,yes\n")
+    made = filtered(tmp_path, "half")
     assert made.rejected == {"no text": 1}
 
 
@@ -60,11 +66,4 @@ def test_reasons_of_several_lines_are_one_line_in_the_error(tmp_path: Path) -> N
     (tmp_path / "own.py").write_text("from t5prep.tasks import Reject\ndef no(text):\n    raise Reject('not\\nthis')\n")
     (tmp_path / "rows.csv").write_text("text,label\na,yes\n")
     with pytest.raises(SourceError, match=r"all rejected \(own\.no not this 1\)"):
-        prepared(
-            tmp_path / "rows.csv",
-            tmp_path / "out",
-            tokenizer=sample.tokenizer_path(),
-            task="text2text",
-            options={"inputs_column": "text", "targets_column": "label"},
-            filter=(f"{tmp_path / 'own.py'}:no",),
-        )
+        filtered(tmp_path, "no")

@@ -37,13 +37,19 @@ def check(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
         )
 
 
+def lengths_kept(opened: Opened) -> bool:
+    """Check whether the lengths of a split's records stand beside the index, where they are read at once."""
+    kept = opened.manifest.lengths
+    return kept is not None and opened.name in kept.records
+
+
 def lengths(opened: Opened) -> np.ndarray:
     """Return the input and target tokens of each record of a split, `int32[records, 2]`.
 
     They stand beside the index; where they do not, all of the split is read. Raises DatasetError.
     """
     kept = opened.manifest.lengths
-    if kept and opened.name in kept.records:
+    if kept and lengths_kept(opened):
         return record_lengths.read(opened.data, kept, split=opened.name, counts=opened.counts)
     records = sum(opened.counts)
     batches = lanes.share_of(opened, begin=0, end=records).batch(_SCANNED)
