@@ -28,7 +28,7 @@ $(shell rm -f $(VENV)/base $(VENV)/train $(VENV)/dev $(VENV)/plan)
 endif
 
 # What an installation is made of; the encoder in C is built by it.
-INSTALLED := setup.py .ci/pins.txt $(wildcard t5prep/*/native/*)
+INSTALLED := setup.py .ci/pins.txt $(wildcard t5prep/native/*)
 
 # A stamp per set of packages: pip runs again only when what it reads has changed. A larger set holds the smaller ones.
 $(VENV)/base: $(INSTALLED)
@@ -85,11 +85,8 @@ bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 	$(BIN)/python -m tests.benchmarks.bench_stages
 	$(BIN)/python -m tests.benchmarks.bench_tokenizer
 	$(BIN)/python -m tests.benchmarks.bench_reader
-	$(BIN)/python -m tests.benchmarks.bench_loading
 	$(BIN)/python -m tests.benchmarks.bench_generate
 	$(BIN)/python -m tests.benchmarks.bench_step
-	$(BIN)/python -m tests.benchmarks.bench_train --steps 20 --rounds 2
-	-$(BIN)/python -m tests.benchmarks.bench_upload
 
 $(VENV)/plan: $(INSTALLED)
 	@.ci/python $(VENV) train '$(PYTHON)'

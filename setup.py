@@ -4,24 +4,35 @@ import os
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, PlatformError
 
 HERE = Path(__file__).parent
 
 
-def in_c(folder: str, *, contract: str = "off") -> Extension:
-    """Return what is built of the C sources of a package. Without a compiler the install succeeds, and Python does the work.
+class BuildExt(build_ext):
+    """Build what is in C; where no compiler can, say in one sentence what to do."""
 
-    contract: "fast" where a product and a sum may be one instruction, which rounds once.
-    """
+    def run(self) -> None:
+        try:
+            super().run()
+        except (CompileError, PlatformError) as error:
+            raise SystemExit(
+                f"A part of t5prep is in C, and no compiler built it ({str(error)[:60]}). Install t5prep from a wheel, or install "
+                "a C compiler (`apt install gcc`; on macOS `xcode-select --install`) and try again."
+            ) from None
+
+
+def in_c(folder: str) -> Extension:
+    """Return what is built of the C sources of a package."""
     native = Path(folder) / "native"
     return Extension(
         f"{folder.replace('/', '.')}._native",
         sources=sorted(str(path.relative_to(HERE)) for path in (HERE / native).glob("*.c")),
         depends=sorted(str(path.relative_to(HERE)) for path in (HERE / native).glob("*.h")),
-        extra_compile_args=["-std=c99", "-O3", f"-ffp-contract={contract}"] if os.name == "posix" else [],
+        extra_compile_args=["-std=c99", "-O3", "-ffp-contract=off"] if os.name == "posix" else [],
         libraries=["m"] if os.name == "posix" else [],
         py_limited_api=True,
-        optional=True,
     )
 
 
@@ -76,6 +87,7 @@ setup(
         "Environment :: Console",
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
+        "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3.11",
@@ -88,19 +100,17 @@ setup(
     ],
     python_requires=">=3.11",
     packages=find_packages(include=["t5prep", "t5prep.*", "pipelines", "pipelines.*"]),
-    ext_modules=[
-        *(in_c(f"t5prep/{folder}") for folder in ("prepare", "reading", "tokens")),
-        in_c("t5prep/train", contract="fast"),
-    ],
+    ext_modules=[in_c("t5prep")],
+    cmdclass={"build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for each Python from 3.11 on
     package_data={
         "t5prep": [
-            "*/native/*.[ch]",
-            "*/*.pyi",
+            "native/*.[ch]",
+            "*.pyi",
             "py.typed",
             "sources/sample/*",
-            "train/recipes/*.toml",
-            "train/serve.html",
+            "train/settings/recipes/*.toml",
+            "train/predict/serve.html",
             "report/templates/*",
         ]
     },

@@ -1,13 +1,27 @@
-"""Check whether the engines besides this machine's own processes are here, and name the commands that get them."""
+"""The engines besides this machine's own processes: what they need here, how Beam starts and ends them, what they say when they fail.
 
+Nothing here imports Beam before an engine is asked for.
+"""
+
+import atexit
+import contextlib
+import dataclasses
 import importlib.util
+import logging
 import os
+import re
+import shlex
 import shutil
-from collections.abc import Sequence
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from t5prep.errors import UsageError, did_you_mean
+from t5prep import __version__, errors
+from t5prep.errors import OutputError, T5prepError, UsageError, did_you_mean
 from t5prep.io import cache_folder, gcs
 from t5prep.io.installation import install_command
 
@@ -83,3 +97,199 @@ def missing() -> list[Missing]:
     if not _installed("google.cloud.dataflow"):
         lacks.append(Missing("the Dataflow client", "dataflow", install_command("dataflow")))
     return lacks
+
+
+# Beam options that Beam would otherwise choose so that a user's machine stumbles.
+_PRISM = ["--environment_type=LOOPBACK", "--prism_log_level=error"]
+_FLINK = [
+    f"--flink_version={FLINK}",
+    "--flink_master=[auto]",
+    "--experiments=use_loopback_process_worker",
+    "--environment_cache_millis=60000",  # else every stage starts Python anew
+]
+# Nothing is defined in __main__, so there is no main session to pickle.
+_DATAFLOW = ["--no_save_main_session", "--job_name=t5prep-prepare"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """Hold a Beam runner and its options. Its workers share neither memory nor disk with this process."""
+
+    name: str
+    runner: Any
+    options: Any
+
+
+def engine(name: str, *, arguments: Sequence[str] = (), workers: int | None = None) -> Engine:
+    """Return the engine of a `--runner`. `arguments` are Beam's own options, which win over ours. Raises UsageError."""
+    # Beam logs a traceback of every error before it raises it; what matters is raised.
+    for logger in ("apache_beam", "root", "PrismRunner", "FlinkJarJobServer", "PrismJobServer", "SdkWorker"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    return {"prism": _prism, "flink": _flink, "dataflow": _dataflow}[name](list(arguments), workers)
+
+
+@contextlib.contextmanager
+def running(engine: Engine) -> Iterator[None]:
+    """Let a pipeline run meanwhile; then end what the engine started on this machine, and undo what it changed.
+
+    Prism's server is one small process, which later runs use too: it ends with this one.
+    """
+    if engine.name != "flink":
+        yield
+        return
+    # Beam starts its worker processes as `python`: it shall be this one, also where its environment is not activated.
+    with started_quietly(), servers_ended(engine.runner):
+        yield
+
+
+def _prism(arguments: list[str], workers: int | None) -> Engine:
+    from apache_beam.runners.portability.prism_runner import PrismRunner
+
+    ignore_closed_connections()
+    own = [f"--prism_location={prism()}"] if prism() else []
+    return Engine("prism", PrismRunner(), _options([*_PRISM, *own, *arguments]))
+
+
+def _flink(arguments: list[str], workers: int | None) -> Engine:
+    from apache_beam.runners.portability.flink_runner import FlinkRunner
+
+    ignore_closed_connections()
+    jar = flink_job_server()
+    own = [f"--flink_job_server_jar={jar}"] if jar else []
+    parallel = [f"--parallelism={workers}", f"--sdk_worker_parallelism={workers}"] if workers else []
+    return Engine("flink", FlinkRunner(), _options([*_FLINK, *own, *parallel, *arguments]))
+
+
+def _dataflow(arguments: list[str], workers: int | None) -> Engine:
+    from apache_beam.options.pipeline_options import GoogleCloudOptions
+    from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+
+    options = _options([*_package(), *_DATAFLOW, *([f"--max_num_workers={workers}"] if workers else []), *arguments])
+    cloud = options.view_as(GoogleCloudOptions)
+    for name in ("project", "region", "temp_location"):
+        if not getattr(cloud, name):
+            raise UsageError(
+                f"--runner dataflow needs --{name}. Say it behind the other options: "
+                "-- --project=MINE --region=us-central1 --temp_location=gs://BUCKET/tmp"
+            )
+    return Engine("dataflow", DataflowRunner(), options)
+
+
+def _package() -> list[str]:
+    """Return the options by which workers get t5prep: by its setup.py, else as the released package of this version."""
+    setup = Path(__file__).parents[1] / "setup.py"
+    if setup.exists():
+        return [f"--setup_file={setup}"]
+    folder = tempfile.mkdtemp(prefix="t5prep-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    wanted = Path(folder) / "requirements.txt"
+    wanted.write_text(f"t5prep=={__version__}\n")
+    return [f"--requirements_file={wanted}"]
+
+
+def _options(arguments: Sequence[str]) -> Any:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    return PipelineOptions(list(arguments))
+
+
+@contextlib.contextmanager
+def servers_ended(runner: Any) -> Iterator[None]:
+    """End every job server that this Beam runner starts meanwhile, whatever becomes of its pipelines.
+
+    Beam keeps each, a Java process of hundreds of megabytes, until this process ends, and ends them then one after the
+    other: a process that is given only some seconds for its end leaves those behind that it did not come to.
+    """
+    start, before, servers = runner.default_job_server, signal.getsignal(signal.SIGINT), list[Any]()
+
+    def remember(options: Any) -> Any:
+        servers.append(start(options))
+        return servers[-1]
+
+    runner.default_job_server = remember
+    try:
+        yield
+    finally:
+        # Beam's handler of Ctrl-C waits for a lock that is held while its server is ended.
+        if before is not None and getattr(signal.getsignal(signal.SIGINT), "__self__", None) in servers:
+            signal.signal(signal.SIGINT, before)
+        for server in servers:
+            with contextlib.suppress(OSError):  # its temporary folder is gone
+                server.stop()
+
+
+@contextlib.contextmanager
+def started_quietly() -> Iterator[None]:
+    """Let Beam meanwhile find a `python` that is this one and prints nothing on stderr: it starts workers by that name.
+
+    A worker of Flink prints a traceback of twenty lines when the engine closes its connection at the end of a run. What
+    this process starts later finds the `python` that it found before.
+    """
+    before = os.environ.get("PATH")
+    with tempfile.TemporaryDirectory(prefix="t5prep-python-") as folder:
+        script = Path(folder) / "python"
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P "$@" 2>/dev/null\n')
+        script.chmod(0o755)
+        os.environ["PATH"] = os.pathsep.join([folder, *([before] if before else [])])
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PATH"]
+            else:
+                os.environ["PATH"] = before
+
+
+def ignore_closed_connections() -> None:
+    """Let threads of Beam end without a traceback where the engine has closed the connection that they read from."""
+    before = threading.excepthook
+    if getattr(before, "ignores_closed_connections", False):
+        return
+
+    def hook(args: Any) -> None:
+        import grpc
+
+        if not isinstance(args.exc_value, grpc.RpcError):
+            before(args)
+
+    hook.ignores_closed_connections = True  # type: ignore[attr-defined]
+    threading.excepthook = hook
+
+
+_WHERE = re.compile(r" \[while running '[^']*'\]")
+# Distributed runners hand an exception over as the text of its traceback, some of them with its newlines escaped.
+_OURS = re.compile(r"t5prep\.errors\.(\w+Error): (.+?)(?= \[while running|\\n|\n|$)")
+# numpy's and Arrow's own say how much was asked for; Beam makes other types of those that it cannot make anew.
+# The last two are of threads that cannot be started.
+_MEMORY = re.compile(
+    r"MemoryError|Unable to allocate|bad_alloc|Resource temporarily unavailable|can't start new thread"
+)
+_LAST = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
+_LONGEST = 400
+_NO_MEMORY = (
+    "this machine ran out of memory. Try again with fewer workers or a smaller budget: --workers 1 --memory 1GiB; what is "
+    "tokenized already is found again"
+)
+
+
+@contextlib.contextmanager
+def explained(engine: str, *, out: str) -> Iterator[None]:
+    """Turn what a runner raises into the T5prepError that a worker raised, or one that says what the engine said."""
+    try:
+        yield
+    except T5prepError as error:
+        raise type(error)(_WHERE.sub("", str(error))) from error
+    except OSError as error:
+        raise OutputError(f"{out}: {_WHERE.sub('', str(error))}") from error
+    except Exception as error:
+        if match := _OURS.search(str(error)):
+            raise getattr(errors, match[1])(match[2]) from error
+        if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
+            raise T5prepError(
+                _NO_MEMORY if engine == "local" else f"a worker of {engine} ran out of memory."
+            ) from error
+        if engine == "local":
+            raise
+        last = (_LAST.findall(str(error)) or [str(error).strip() or type(error).__name__])[-1]
+        line = " ".join(_WHERE.sub("", last).split())
+        raise T5prepError(f"--runner {engine} failed: {line[:_LONGEST]}") from error

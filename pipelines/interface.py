@@ -85,7 +85,7 @@ def prepare(
         manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
         print(manifest.splits["train"].records, manifest.rejected)
     """
-    from pipelines import cost_estimate
+    from pipelines import estimates
     from pipelines.prepare import prepare as run
 
     definition = registry.get(task)
@@ -108,7 +108,7 @@ def prepare(
         kept=cache_folder.tokenized(),
         fresh=fresh,
         overwrite=overwrite,
-        price=cost_estimate.parse_price(price) if price else None,
+        price=estimates.parse_price(price) if price else None,
         task=definition,
     )
 

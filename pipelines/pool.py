@@ -25,6 +25,7 @@ from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 from t5prep.errors import T5prepError
+from t5prep.reading.blocks import Block
 
 # Twice as many elements are being worked on, or wait for a worker, as there are workers: none of these waits.
 IN_FLIGHT = 2
@@ -130,7 +131,7 @@ class Window:
                     ) from None
                 if deaths + 1 >= MOST_DEATHS:
                     raise T5prepError(
-                        f"a worker process died {MOST_DEATHS} times on the same work ({element!r:.200}). "
+                        f"a worker process died {MOST_DEATHS} times on the same work ({_in_words(element)}). "
                         "If the machine ran out of memory, try fewer: --workers 1"
                     ) from None
                 self._pool.restart()
@@ -160,11 +161,11 @@ class Pool:
         _POOLS[self.name] = self
 
     def _start(self) -> None:
+        begin_loading()  # first: the locks of an executor start a process too
         context = multiprocessing.get_context("forkserver")
         self.executor = concurrent.futures.ProcessPoolExecutor(
             self.workers, mp_context=context, initializer=_start_worker, initargs=(dict(os.environ),)
         )
-        begin_loading()
         # They load what they need while this process goes on. One that ends at once is noticed when there is work.
         with contextlib.suppress(BrokenProcessPool):
             for _ in range(self.workers):
@@ -193,27 +194,31 @@ def begin_loading() -> None:
 
     They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever.
     """
-    resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
-    # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        multiprocessing.set_forkserver_preload(["pipelines.preloaded"])
-        with _one_thread_of_blas():
+    with _environment_of_children():
+        resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
+        # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            multiprocessing.set_forkserver_preload(["pipelines.preloaded"])
             forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+# What a process that workers are forked from starts with. Files of the current folder are never imported: a `random.py` of
+# the user's would be executed. NumPy's BLAS has one thread, not one a core: workers multiply no matrix.
+_OF_CHILDREN = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 @contextlib.contextmanager
-def _one_thread_of_blas() -> Iterator[None]:
-    """Let a process that starts meanwhile have one thread of NumPy's BLAS, not one a core: workers multiply no matrix."""
-    name = "OPENBLAS_NUM_THREADS"
-    given = name in os.environ
-    os.environ.setdefault(name, "1")
+def _environment_of_children() -> Iterator[None]:
+    """Let a process that starts meanwhile have these variables, where the user has not set them."""
+    added = _OF_CHILDREN.keys() - os.environ.keys()
+    os.environ.update({name: _OF_CHILDREN[name] for name in added})
     try:
         yield
     finally:
-        if not given:
+        for name in added:
             del os.environ[name]
 
 
@@ -221,6 +226,15 @@ def exit_if_respawned_script() -> None:
     """End a worker that runs its parent's script again instead of beginning; its parent then says what is wrong."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(1)
+
+
+def _in_words(element: Any) -> str:
+    """Return what an element of work is, for a user."""
+    if isinstance(element, Block):
+        return f"rows {element.first_row:,} to {element.first_row + element.rows - 1:,} of {element.file.name}"
+    if isinstance(element, tuple) and element:  # a shard or a group, and what it is made of
+        element = element[0]
+    return str(getattr(element, "name", None) or getattr(element, "path", None) or f"{element!r:.80}")
 
 
 def _is_script() -> bool:

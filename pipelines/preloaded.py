@@ -2,7 +2,7 @@
 
 import sys
 
-import pipelines.worker_steps  # noqa: F401
+import pipelines.steps  # noqa: F401
 
 # A worker that fails before it has begun was forked for a run that was stopped meanwhile, or breaks the pool, which is
 # explained in the process that started it: here nobody reads a traceback.

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines import cost_estimate, disk_estimate, engines, failures, local_run, pool, staging
-from pipelines.cost_estimate import Price
+from pipelines import engines, estimates, pool, stages, staging
+from pipelines.estimates import Price
 from pipelines.finish import Finish
-from pipelines.local_progress import LocalProgress
-from pipelines.worker_steps import PrepareBlock, WriteShard, preload
+from pipelines.local import Local, LocalProgress
+from pipelines.steps import PrepareBlock, WriteShard, preload
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
@@ -26,16 +26,13 @@ from t5prep.prepare import (
     memory_budget,
     output_folder,
     overwriting,
-    shuffle_plan,
     source_check,
+    spill_pieces,
     split_counts,
     task_settings,
 )
-from t5prep.prepare.block_totals import BlockTotals
 from t5prep.prepare.earlier_texts import EarlierTexts
 from t5prep.prepare.memory_budget import Budget
-from t5prep.prepare.near_duplicates import search
-from t5prep.prepare.shard_totals import ShardTotals
 from t5prep.sources import Resolved
 from t5prep.tasks import registry
 from t5prep.tasks.registry import Definition
@@ -98,7 +95,7 @@ def prepare(
         else:
             work = PrepareBlock(job)
             if price or runner != "prism":
-                print(f"{runner}: {cost_estimate.estimate(work, source=source).line(price)}", file=sys.stderr)
+                print(f"{runner}: {estimates.estimate(work, source=source).line(price)}", file=sys.stderr)
             size = sum(file.bytes for file in source.files)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
         return manifest.load(out)
@@ -151,9 +148,10 @@ def _run_here(
     shared = memory_budget.share(default if memory is None else memory, workers=count)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(kept or ""), scratch, fresh)
-        disk_estimate.check(work, source=source, out=finish.out)
-        with failures.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
-            local_run.run(work, finish, shared=shared, pool_name=name)
+        estimates.check_disk(work, source=source, out=finish.out)
+        with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
+            write = WriteShard(finish.job, finish.out, shared.range_bytes)
+            stages.run(Local(name, scratch), work, write, finish, block_bytes=shared.block_bytes)
 
 
 def _workers_for(source: Resolved) -> int:
@@ -174,10 +172,8 @@ def _run(
     """Run the pipeline on an engine."""
     import apache_beam as beam
 
-    from pipelines import runners
-
-    engine = runners.engine(runner, arguments=arguments, workers=workers)
-    with failures.explained(runner, out=finish.out), runners.running(engine):
+    engine = engines.engine(runner, arguments=arguments, workers=workers)
+    with engines.explained(runner, out=finish.out), engines.running(engine):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
         wired(pipeline, work=work, finish=finish, shared=shared, source_bytes=source_bytes)
         pipeline.run().wait_until_finish()
@@ -195,30 +191,11 @@ def wired(
 
     `source_bytes` decides how records travel between them.
     """
-    import apache_beam as beam
+    from pipelines.graph import Graph
 
-    from pipelines import near_duplicates, shuffle, transforms
-
-    settings, alike = work.job.settings, search.of_settings(work.job.settings)
-    files = pipeline | "Files" >> transforms.ListFiles(work.job)
-    elements = files | "ScanBlocks" >> transforms.ScanBlocks(work.job, shared.block_bytes)
-    plan = shuffle_plan.for_source(source_bytes)
-    pieces, counted, hashed, lines, sketches = elements | "PrepareBlocks" >> shuffle.PrepareBlocks(work, plan)
-    if alike and settings.dedup_against:
-        earlier = pipeline | "Earlier" >> near_duplicates.SketchEarlierRows(work.job)
-        sketches = (sketches, earlier) | "WithEarlier" >> beam.Flatten()
-    blocks = counted | "SumBlocks" >> transforms.summed(BlockTotals)
-    specs = blocks | "PlanShards" >> transforms.PlanShards(settings.shards, drawn=settings.drawn_by_id)
-    repeats = sketches | "FindRepeats" >> near_duplicates.FindRepeats(alike) if alike else None
-    write_shard = WriteShard(work.job, finish.out, shared.range_bytes)
-    shards, left_out = pieces | "WriteShards" >> shuffle.ShuffleShards(write_shard, plan.groups, specs, repeats)
-    written = shards | "SumShards" >> transforms.summed(ShardTotals)
-    rejected = (lines, left_out) | beam.Flatten() | "WriteRejected" >> shuffle.WriteRejected(finish.out)
-    sides = {"blocks": blocks, "written": written, "hashed": hashed | "ListHashed" >> transforms.listed()}
-    sides["rejected"] = rejected
-    if repeats:
-        sides["repeats"] = repeats | "CountRepeats" >> beam.CombineGlobally(transforms.counts_of)
-    _ = pipeline | "Finish" >> transforms.WriteManifest(finish, sides)
+    executor = Graph(pipeline, spill_pieces.for_source(source_bytes))
+    write = WriteShard(work.job, finish.out, shared.range_bytes)
+    stages.run(executor, work, write, finish, block_bytes=shared.block_bytes)
     return pipeline
 
 

@@ -23,8 +23,8 @@ from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import registry
-from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -34,10 +34,10 @@ EARLIER = "earlier.npz"
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Hold one preparation as it travels to workers: its settings, and the folder where the rest of it lies.
+    """One preparation as it travels to workers: its settings, and the folder where the rest of it lies.
 
-    `tokenizer` is what the user calls it, `task_file` the user's own file that defines the task ("": it is installed), and
-    `digest` that of all that lies in the folder: a worker loads once what is the same.
+    `tokenizer` is what the user calls it, `task_file` the user's own file that defines the task ("": it is installed),
+    `files` are the names of what lies in the folder, and `digest` is that of all of it.
     """
 
     settings: Settings
@@ -45,9 +45,7 @@ class Job:
     tokenizer: str
     task_file: str
     digest: str
-    has_leaks: bool = False
-    has_filter_files: bool = False
-    has_earlier: bool = False
+    files: tuple[str, ...] = ()
 
 
 def stage(
@@ -61,24 +59,103 @@ def stage(
     earlier: EarlierTexts | None = None,
 ) -> Job:
     """Write what workers need into a folder that every one of them can read, and return the job. Raises OutputError."""
-    lines = "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode()
-    paths.write(paths.at(folder, FILES), lines)
-    paths.write(paths.at(folder, MODEL), tokenizer.model)
-    if task.file:
-        paths.write(paths.at(folder, TASK), task.code)
-    sets = against.dumps() if against else b""
-    if sets:
-        paths.write(paths.at(folder, LEAKS), sets)
-    texts = earlier.dumps() if earlier else b""
-    if texts:
-        paths.write(paths.at(folder, EARLIER), texts)
-    own = {path: base64.b64encode(user_files.read(path)).decode() for path in Chain(settings.filter).files()}
-    filters = json.dumps(own).encode() if own else b""
-    if own:
-        paths.write(paths.at(folder, FILTERS), filters)
-    digest = hashlib.sha256(lines + tokenizer.model + task.code + sets + texts + filters).hexdigest()
-    has = {"has_leaks": bool(sets), "has_filter_files": bool(own), "has_earlier": bool(texts)}
-    return Job(settings, folder, tokenizer.name, task.file, digest, **has)
+    filters = {path: base64.b64encode(user_files.read(path)).decode() for path in Chain(settings.filter).files()}
+    contents = {
+        FILES: "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode(),
+        MODEL: tokenizer.model,
+        TASK: task.code if task.file else b"",
+        LEAKS: against.dumps() if against else b"",
+        EARLIER: earlier.dumps() if earlier else b"",
+        FILTERS: json.dumps(filters).encode() if filters else b"",
+    }
+    laid = {name: content for name, content in contents.items() if content}
+    digest = hashlib.sha256(task.code)
+    for name, content in laid.items():
+        paths.write(paths.at(folder, name), content)
+        digest.update(content)
+    return Job(settings, folder, tokenizer.name, task.file, digest.hexdigest(), tuple(laid))
+
+
+class Staged:
+    """What lies in a job's folder, each part loaded when it is first asked for."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def _read(self, name: str) -> bytes:
+        """Return a file of the folder; nothing where the job has no such file."""
+        return paths.read(paths.at(self.job.folder, name)) if name in self.job.files else b""
+
+    def source_files(self) -> Iterator[RawFile]:
+        """Yield the files of the source, in order of their names."""
+        for line in self._read(FILES).splitlines():
+            yield RawFile(*json.loads(line))
+
+    @functools.cached_property
+    def names(self) -> Sequence[str]:
+        """The names of the source's files, in order."""
+        return [file.name for file in self.source_files()]
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, under the name the user gave it."""
+        return loading.of_content(self._read(MODEL), name=self.job.tokenizer)
+
+    @functools.cached_property
+    def definition(self) -> Definition:
+        """The definition of the task: of the user's own file, or of what is installed here.
+
+        Raises TaskError where this machine has no such task.
+        """
+        if self.job.task_file:
+            return registry.from_code(self._read(TASK), file=self.job.task_file)
+        try:
+            return registry.get(self.job.settings.task)
+        except UsageError as error:
+            raise TaskError(
+                f"a worker has no task {self.job.settings.task}: the package that offers it is not installed there. Hand it over "
+                "behind the other options: -- --extra_package=PACKAGE.whl"
+            ) from error
+
+    @functools.cached_property
+    def task(self) -> ChosenTask:
+        """The task with its options."""
+        return self.definition.choose(self.job.settings.options)
+
+    @functools.cached_property
+    def evaluation_sets(self) -> Leaks | None:
+        """The evaluation sets that no row may share a text with, or None where there are none."""
+        content = self._read(LEAKS)
+        return evaluation_leaks.loads(content) if content else None
+
+    @functools.cached_property
+    def earlier(self) -> EarlierTexts | None:
+        """The texts of earlier datasets that no row may repeat, or None where there are none."""
+        content = self._read(EARLIER)
+        return earlier_texts.loads(content) if content else None
+
+    def bring_filter_files(self) -> None:
+        """Let filters read the user's files on this machine, wherever it is."""
+        if content := self._read(FILTERS):
+            own = json.loads(content)
+            user_files.bring({path: base64.b64decode(encoded) for path, encoded in own.items()})
+
+
+# What this process has loaded, of the last job: a worker serves one preparation, a test many.
+_LAST: list[Staged] = []
+
+
+def of(job: Job) -> Staged:
+    """Return what lies in a job's folder; a process loads it once."""
+    if not (_LAST and _LAST[0].job == job):
+        _LAST[:] = [Staged(job)]
+    return _LAST[0]
+
+
+def limited_files(job: Job) -> Iterator[LimitedFile]:
+    """Yield the files and pairs of files that are to be read, and how far."""
+    staged = of(job)
+    yield from row_limit.limited_files(list(staged.source_files()), job.settings, staged.task)
 
 
 def shared(source: Resolved, *, folder: str) -> Resolved:
@@ -108,91 +185,3 @@ def refuse_local(datasets: Sequence[str]) -> None:
                 f"--dedup-against {data}: Dataflow's workers cannot read this machine's disk. Upload it first: "
                 f"t5prep upload {data} gs://BUCKET/PREFIX"
             )
-
-
-def files(job: Job) -> list[RawFile]:
-    """Return the files of the source, in order of their names."""
-    return [RawFile(*json.loads(line)) for line in paths.read(paths.at(job.folder, FILES)).splitlines()]
-
-
-def names(job: Job) -> Sequence[str]:
-    """Return the names of the source's files, in order."""
-    return _names(job.folder, job.digest)
-
-
-def limited_files(job: Job) -> Iterator[LimitedFile]:
-    """Yield the files and pairs of files that are to be read, and how far."""
-    yield from row_limit.limited_files(files(job), job.settings, task(job))
-
-
-def bring_filter_files(job: Job) -> None:
-    """Let filters read the user's files on this machine, wherever it is."""
-    if job.has_filter_files:
-        user_files.bring(_filter_files(job.folder, job.digest))
-
-
-def evaluation_sets(job: Job) -> Leaks | None:
-    """Return the evaluation sets that no row may share a text with, or None where there are none."""
-    return _evaluation_sets(job.folder, job.digest) if job.has_leaks else None
-
-
-def earlier(job: Job) -> EarlierTexts | None:
-    """Return the texts of earlier datasets that no row may repeat, or None where there are none."""
-    return _earlier(job.folder, job.digest) if job.has_earlier else None
-
-
-def tokenizer(job: Job) -> Tokenizer:
-    """Return the tokenizer, under the name the user gave it."""
-    return _tokenizer(job.folder, job.tokenizer, job.digest)
-
-
-def definition(job: Job) -> Definition:
-    """Return the definition of the task: of the user's own file, or of what is installed here.
-
-    Raises TaskError where this machine has no such task.
-    """
-    return _definition(job.folder, job.settings.task, job.task_file, job.digest)
-
-
-def task(job: Job) -> ChosenTask:
-    """Return the task with its options."""
-    return definition(job).choose(job.settings.options)
-
-
-@functools.lru_cache(maxsize=1)  # a process loads it once
-def _tokenizer(folder: str, name: str, digest: str) -> Tokenizer:
-    return loading.of_content(paths.read(paths.at(folder, MODEL)), name=name)
-
-
-@functools.lru_cache(maxsize=1)
-def _names(folder: str, digest: str) -> Sequence[str]:
-    return [json.loads(line)[0] for line in paths.read(paths.at(folder, FILES)).splitlines()]
-
-
-@functools.lru_cache(maxsize=1)
-def _definition(folder: str, name: str, file: str, digest: str) -> Definition:
-    if file:
-        return registry.from_code(paths.read(paths.at(folder, TASK)), file=file)
-    try:
-        return registry.get(name)
-    except UsageError as error:
-        raise TaskError(
-            f"a worker has no task {name}: the package that offers it is not installed there. Hand it over behind the "
-            "other options: -- --extra_package=PACKAGE.whl"
-        ) from error
-
-
-@functools.lru_cache(maxsize=1)
-def _filter_files(folder: str, digest: str) -> dict[str, bytes]:
-    own = json.loads(paths.read(paths.at(folder, FILTERS)))
-    return {path: base64.b64decode(content) for path, content in own.items()}
-
-
-@functools.lru_cache(maxsize=1)
-def _evaluation_sets(folder: str, digest: str) -> Leaks:
-    return evaluation_leaks.loads(paths.read(paths.at(folder, LEAKS)))
-
-
-@functools.lru_cache(maxsize=1)
-def _earlier(folder: str, digest: str) -> EarlierTexts:
-    return earlier_texts.loads(paths.read(paths.at(folder, EARLIER)))

@@ -4,21 +4,24 @@ import collections
 import dataclasses
 import importlib
 import json
+import multiprocessing
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from pipelines import failures, pool
-from pipelines.draw_lines import DrawBlock, Drawn
-from t5prep.errors import OutputError, SourceError, UsageError
+from pipelines import engines, pool
+from t5prep.errors import OutputError, SourceError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
-from t5prep.reading import text_columns
+from t5prep.reading import blocks, split_files, text_columns
+from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
-from t5prep.tokens.line_sample import Drawing
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.training import Drawing
 
 # 1,000,000 lines of 100 bytes are as much text as SentencePiece trains on in minutes; more changes few pieces.
 LINES = 1_000_000
@@ -32,7 +35,7 @@ class TrainingSettings:
     """Hold every choice that the bytes of a trained tokenizer follow from, besides its source.
 
     `columns` are the columns with text (none: `text`); `lines` distinct lines are drawn with `seed`; `vocab_size`,
-    `byte_fallback`, `split_digits` and `character_coverage` are SentencePiece's (tokens.training); `format` and
+    `byte_fallback`, `split_digits`, `character_coverage` and `normalization` are SentencePiece's (tokens.training); `format` and
     `encoding` say how files are read.
     """
 
@@ -41,6 +44,7 @@ class TrainingSettings:
     byte_fallback: bool = False
     split_digits: bool = False
     character_coverage: float = training.CHARACTER_COVERAGE
+    normalization: str = training.NORMALIZATIONS[0]
     lines: int = LINES
     seed: int = 0
     format: str = ""
@@ -56,6 +60,42 @@ class Trained:
     seen: int
     lines: int
     broken: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """Hold lines drawn by hash, and what they were drawn from: `rows` of the source, of which `broken` could not be read."""
+
+    lines: list[str]
+    rows: int
+    seen: int
+    broken: int
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawBlock:
+    """Draw the lines of a block with the smallest hashes."""
+
+    columns: tuple[str, ...]
+    most: int
+    seed: int
+
+    def __call__(self, block: Block) -> Drawn:
+        """Return the sample of a block; rows without such a column are passed over."""
+        sample = Drawing(self.most, seed=self.seed)
+        rows = seen = broken = 0
+        for row in blocks.read(block, columns=self.columns or ("text",)):
+            rows += 1
+            if row.blank:
+                continue
+            if row.record is None:
+                broken += 1
+                continue
+            for text in text_columns.texts_of(row.record, columns=self.columns):
+                lines = list(training.lines_of(text))
+                seen += len(lines)
+                sample.add(lines)
+        return Drawn(sample.lines(), rows, seen, broken)
 
 
 def train(
@@ -78,18 +118,69 @@ def train(
     if not drawn.lines:
         columns = ", ".join(settings.columns) or "text"
         raise SourceError(f"{source.uri} has no text in {columns}: {drawn.rows:,} rows were read.")
-    model = training.train(
+    model = _trained_apart(
         drawn.lines,
         vocab_size=settings.vocab_size,
         byte_fallback=settings.byte_fallback,
         split_digits=settings.split_digits,
         character_coverage=settings.character_coverage,
+        normalization=settings.normalization,
     )
     tokenizer = Tokenizer(model, name=str(out))
     # The record is written first, so that a killed command can be given again.
     atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
     huggingface_files.write(out, tokenizer, config=config)
     return Trained(tokenizer, rows=drawn.rows, seen=drawn.seen, lines=len(drawn.lines), broken=drawn.broken)
+
+
+def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:
+    """Return what `training.train` does in a process of its own: SentencePiece itself looks at no Ctrl-C for minutes."""
+    pool.begin_loading()
+    context = multiprocessing.get_context("forkserver")
+    answers, answer = context.Pipe(duplex=False)
+    process = context.Process(target=_train_and_send, args=(answer, lines, options), daemon=True)
+    process.start()
+    answer.close()
+    try:
+        made = answers.recv()
+    except EOFError:
+        raise T5prepError(
+            "the process that trains the tokenizer died. If the machine ran out of memory, train on fewer lines: --lines 100000"
+        ) from None
+    finally:
+        process.kill()
+        process.join()
+    if isinstance(made, T5prepError):
+        raise made
+    return bytes(made)
+
+
+def _train_and_send(answer: Connection, lines: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Train, and send the model or the T5prepError that says why there is none."""
+    try:
+        answer.send(training.train(lines, **options))
+    except T5prepError as error:
+        answer.send(error)
+
+
+def of_split(source: Resolved, split: str = "") -> Resolved:
+    """Return the source with the files of a split alone ("all": every file); of train, where its files are splits.
+
+    Which files are read is said on stderr. Raises UsageError for a split that is not there.
+    """
+    own = split_files.of_files([file.name for file in source.files])
+    there = sorted(set(own.values()))
+    if split == "all" or not (split or "train" in there):
+        return source
+    if split and split not in there:
+        has = f"the splits {', '.join(there)}" if there else "no files that are splits"
+        raise UsageError(f"--split {split}: {source.uri} has {has}. Leave it out, or: --split all")
+    wanted = split or "train"
+    files = tuple(file for file in source.files if own[file.name] == wanted)
+    if not split:
+        others = ", ".join(name for name in there if name != wanted)
+        print(f"only the split train is read, not {others}: --split all reads every file", file=sys.stderr)
+    return dataclasses.replace(source, files=files)
 
 
 def _training_record(source: Resolved, settings: TrainingSettings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +213,7 @@ def draw(source: Resolved, settings: TrainingSettings, *, runner: str = "local",
     work = DrawBlock(columns, settings.lines, settings.seed)
     scanned = (block for file in source.files for block in text_columns.scan(file, **reading))
     try:
-        with failures.explained(runner, out="the sample of lines"):
+        with engines.explained(runner, out="the sample of lines"):
             for drawn in pool.each(cores.name, work, scanned):
                 drawing.add(drawn.lines)
                 totals.update(rows=drawn.rows, seen=drawn.seen, broken=drawn.broken)
@@ -157,4 +248,4 @@ def _check_place(out: Path, *, record: Mapping[str, Any]) -> None:
 
 def _warm() -> None:
     """Load in a worker what it will need."""
-    importlib.import_module("pipelines.draw_lines")
+    importlib.import_module("pipelines.train_tokenizer")

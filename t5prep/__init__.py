@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from t5prep.plan.interface import plan as plan
     from t5prep.plan.interface import plan_lengths as plan_lengths
     from t5prep.plan.interface import plan_sweep as plan_sweep
+    from t5prep.train.api import evaluate as evaluate
+    from t5prep.train.api import predict as predict
+    from t5prep.train.api import train as train
     from t5prep.train.data import train_batches as train_batches
-    from t5prep.train.interface import evaluate as evaluate
-    from t5prep.train.interface import predict as predict
-    from t5prep.train.interface import train as train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,20 +37,20 @@ __all__ = [
 # Public name → the module that defines it.
 _DEFINED_IN = {
     "T5prepError": "t5prep.errors",
-    "evaluate": "t5prep.train.interface",
+    "evaluate": "t5prep.train.api",
     "load": "t5prep.dataset.manifest",
     "plan": "t5prep.plan.interface",
     "plan_lengths": "t5prep.plan.interface",
     "plan_sweep": "t5prep.plan.interface",
-    "predict": "t5prep.train.interface",
+    "predict": "t5prep.train.api",
     "prepare": "pipelines.interface",
-    "train": "t5prep.train.interface",
+    "train": "t5prep.train.api",
     "train_batches": "t5prep.train.data",
 }
 
 
 class _CallableFolder(types.ModuleType):
-    """Make a package callable: `t5prep.train(...)` is the function `train`, `t5prep.train.config` its module."""
+    """Make a package callable: `t5prep.train(...)` is the function `train`, `t5prep.train.settings` its module."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return _function(self.__name__.rpartition(".")[2])(*arguments, **options)

@@ -7,8 +7,8 @@
   x TokenizerError        a tokenizer that cannot be loaded, or does not fit the task
   x OutputError           a place that cannot be written, or that holds something else
   x DatasetError          a prepared dataset that is missing, altered, or newer than this version
-    x OtherVersionError   a dataset that another version of t5prep prepared
   x BalanceError          rows that were read and are missing in the prepared dataset: a bug of t5prep
+  x NotBuiltError         an installation without what is in C
 * Reject                  one row that makes no example; it goes to rejected.jsonl with its reason, and the run
 continues
 """
@@ -45,12 +45,12 @@ class DatasetError(T5prepError):
     """Report a prepared dataset that is missing, altered, or newer than this version."""
 
 
-class OtherVersionError(DatasetError):
-    """Report a dataset that another version of t5prep prepared."""
-
-
 class BalanceError(T5prepError):
     """Report that the number of rows read and of rows prepared or rejected differ: a bug of t5prep."""
+
+
+class NotBuiltError(T5prepError, ImportError):
+    """Report an installation without what is in C."""
 
 
 class Reject(Exception):  # noqa: N818 - not an error of the run: only this row is left out

@@ -9,7 +9,7 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.generation import Generation
-from t5prep.train.run import TINY, Model
+from t5prep.train.run.run import TINY, Model
 
 
 class Copies:

@@ -3,12 +3,18 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 from servers.gcs_emulator import bucket, emulator, front  # noqa: F401 - fixtures
 from servers.googleapis import googleapis  # noqa: F401 - a fixture
 from servers.internet import _authority, internet  # noqa: F401 - fixtures
 
 from pipelines import engines
+
+# How busy a machine is fails no test; and under sanitizers fewer examples must do.
+hypothesis.settings.register_profile("steady", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("sanitized", hypothesis.settings.get_profile("steady"), max_examples=25)
+hypothesis.settings.load_profile("steady")
 
 # Eight logical devices of the CPU, for what several devices share; it is read when jax is first asked for a device.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")

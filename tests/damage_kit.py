@@ -57,9 +57,9 @@ def _runs(folder: Path) -> None:
     import training
 
     import t5prep
-    from t5prep.train.export import export_hf
     from t5prep.train.model.architecture import weight_layouts
     from t5prep.train.model.weights import load_weights
+    from t5prep.train.publish.export import export_hf
 
     shape = training.shape(folder / "shape")
     config = training.config(str(folder / "data"), shape, folder / "run", steps=4, eval_every=2)

@@ -126,7 +126,7 @@ def alone(folder: Path) -> Iterator[None]:
     from t5prep.cli._doctor import devices
     from t5prep.errors import UsageError
     from t5prep.plan import compiled
-    from t5prep.sources import retry
+    from t5prep.sources import http
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(101, "Network is unreachable")
@@ -143,7 +143,7 @@ def alone(folder: Path) -> Iterator[None]:
         patch.setattr(socket, "create_connection", refuse)
         patch.setattr(socket, "getaddrinfo", refuse)
         patch.setattr(time, "sleep", lambda seconds: None)
-        patch.setattr(retry, "_sleep", lambda seconds: None)
+        patch.setattr(http, "_sleep", lambda seconds: None)
         patch.setattr(prepare, "_pool", nobody)
         patch.setattr(compiled, "_run", stop)
         patch.setattr(devices, "asked", lambda *_: {"error": "not asked here"})

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
+from framing import Pair, Rows
 from numpy.typing import NDArray
 
-from t5prep.tokens.packing import Pair, Rows
 from t5prep.tokens.tokenizer import SENTINELS
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.prepare import placement
-from t5prep.prepare.near_duplicates import candidates, minhash, repeats
-from t5prep.prepare.near_duplicates.components import Joined
+from t5prep.prepare.near_duplicates import minhash, repeats
+from t5prep.prepare.near_duplicates import search as searching
+from t5prep.prepare.near_duplicates.clusters import Joined
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.near_duplicates.search import Search
 from t5prep.prepare.near_duplicates.shingles import shingles
@@ -58,12 +59,16 @@ def search(
     how = Search(BANDS, 0.8, drawn)
     plan = how.plan(sketches, range_bytes=range_bytes)
     of = {plan.number(one): one for one in sketches}
-    links = [candidates.links((number, one.slice(*bounds)) for number, one in of.items()) for bounds in plan.ranges]
+    ranges: dict[int, list[np.ndarray]] = {}
+    for one in sketches:
+        for number, entries in plan.cut(one):
+            ranges.setdefault(number, []).append(entries)
+    links = [searching.links(np.concatenate(entries)) for entries in ranges.values()]
     joined = functools.reduce(Joined.add, links, Joined(waiting=3))
     parts = [
-        how.find([(of[number].file, of[number].take(places)) for number, places in group.places.items()])
+        how.find([(of[number].file, of[number].part(places).read()) for number, places in group.places.items()])
         for group in how.groups(joined, sketches, group_bytes=group_bytes)
     ]
     rows = pa.concat_tables([repeats.none().dropped, *(part.dropped for part in parts)])
     order = [(name, "ascending") for name in ("split", "high", "low", "file", "row")]
-    return dataclasses.replace(repeats.merged(parts), dropped=rows.sort_by(order))
+    return dataclasses.replace(functools.reduce(Repeats.merge, parts, repeats.none()), dropped=rows.sort_by(order))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schema
 
 from pipelines import engines
 from pipelines.prepare import prepare
@@ -29,7 +30,10 @@ def prepared(
     }
     task = registry.get(name)
     settings = task_settings.choose(task, options=choices.pop("options", {}), source=resolved, **choices)
-    return prepare(settings, source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, task=task, **how)
+    made = prepare(settings, source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, task=task, **how)
+    wrong = schema.problems(json.loads(made.dumps()))
+    assert not [one for one in wrong if "not known" not in one], wrong  # a new choice: test_format says so once
+    return made
 
 
 def records(data: Path) -> dict[str, list[dict[str, list]]]:

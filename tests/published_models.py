@@ -11,7 +11,7 @@ import model_formats
 import numpy as np
 
 from t5prep.sources import sample
-from t5prep.tokens import byte_vocabulary, huggingface_files
+from t5prep.tokens import huggingface_files, model_proto
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.t5_config import ModelConfig
@@ -26,7 +26,7 @@ TINY |= {"pad_token_id": 0, "eos_token_id": 1, "is_encoder_decoder": True}
 def tokenizer_of(name: str) -> Tokenizer:
     """The sample's small tokenizer instead of the model's own; ByT5's is ByT5's."""
     if "byt5" in name:
-        return Tokenizer(byte_vocabulary.model(), name=name)
+        return Tokenizer(model_proto.model(), name=name)
     return Tokenizer(sample.tokenizer_path().read_bytes(), name=name)
 
 

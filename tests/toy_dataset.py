@@ -3,9 +3,10 @@
 import hashlib
 from pathlib import Path
 
+import framing
 import numpy as np
 
-from t5prep.dataset import block_index, record_lengths, shard_names, tfrecord
+from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, TaskFacts, Tokenizer
 from t5prep.dataset.settings import Settings
 from t5prep.train.data import order
@@ -34,16 +35,16 @@ def write(
     for split, shards in counts.items():
         number, written = 0, []
         for shard, records in enumerate(shards):
-            path = out / shard_names.name(split, shard, len(shards))
+            path = out / shard_files.name(split, shard, len(shards))
             framed = []
             for _ in range(records):
-                framed.append(tfrecord.frame(record(f"{name}/{split}/{number}", number, layout=layout, length=length)))
+                framed.append(framing.frame(record(f"{name}/{split}/{number}", number, layout=layout, length=length)))
                 number += 1
             content = b"".join(framed)
             sizes = np.fromiter(map(len, framed), np.int64)
             sides = [[tokens_of(at, length), 2] for at in range(number - records, number)]
-            lengths.setdefault(split, []).append(record_lengths.compressed(np.array(sides).reshape(-1, 2)))
-            blocks.append((split, shard, block_index.block_sizes(sizes, every=every or 1).tobytes()))
+            lengths.setdefault(split, []).append(shard_files.compressed(np.array(sides).reshape(-1, 2)))
+            blocks.append((split, shard, shard_files.block_sizes(sizes, every=every or 1).tobytes()))
             path.write_bytes(content)
             written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
         splits[split] = Split(number, {"inputs": 0, "targets": 0}, {}, 0.0, {}, {}, written)
@@ -59,10 +60,12 @@ def write(
         splits=splits,
         rejected={},
         warnings=[],
-        index=block_index.write(str(out), (part for *_, part in sorted(blocks)), every=dict.fromkeys(counts, every))
+        index=shard_files.write_index(
+            str(out), (part for *_, part in sorted(blocks)), every=dict.fromkeys(counts, every)
+        )
         if every
         else None,
-        lengths=record_lengths.write(str(out), lengths, longest=length) if measured else None,
+        lengths=shard_files.write_lengths(str(out), lengths, longest=length) if measured else None,
     ).sealed()
     (out / "manifest.json").write_text(manifest.dumps(), encoding="utf-8")
     return manifest

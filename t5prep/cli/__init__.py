@@ -5,10 +5,13 @@ Beam, TensorFlow or transformers, so that `--help` stays fast.
 """
 
 import atexit
+import dataclasses
+import faulthandler
 import gc
 import importlib
 import importlib.util
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +28,8 @@ COMMANDS = (
 )
 
 
+# No process that is started from here, by whatever library, imports files of the folder that the user happens to be in.
+os.environ.setdefault("PYTHONSAFEPATH", "1")
 # Python collects garbage once more at its end, a third of a second with Beam's modules; freezing skips that.
 atexit.register(gc.freeze)
 # And after every 700 objects, all of which stay while modules are imported.
@@ -52,17 +57,29 @@ class _Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command. Control characters in its output are escaped, and an interruption ends with one sentence."""
+        # A crash shows where it was. And the main thread gets a stack for signals: products of matrices in jaxlib put the stack
+        # pointer into the heap, where a handler without a stack of its own would write over what lies below.
+        if sys.__stderr__ is not None and not faulthandler.is_enabled():
+            faulthandler.enable(sys.__stderr__)
         # Names of files may hold bytes that are not text: they are printed as escapes.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         arguments = list(args) if args is not None else sys.argv[1:]
+        # TensorFlow starts without Keras, which nothing here uses and which takes a quarter of its start.
+        # Only where this process is the command, and not for `export --text`, whose tensorflow_text needs Keras.
+        if args is None and "--text" not in arguments:
+            os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         with _terminal.shown(data="predict" in arguments[:1]), _terminal.stoppable():
             return super().main(args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            # click types it as final since 8.5; nothing else reaches every kind of usage error.
+            error.message += _advice(error)  # type: ignore[misc]
+            raise
         except click.ClickException:
             raise
         except KeyboardInterrupt:
@@ -71,6 +88,25 @@ class _Commands(click.Group):
             if (message := _failing.sentence(error)) is None:
                 raise
             raise message from error
+
+
+def _advice(error: click.UsageError) -> str:
+    """Return what to type instead, where a value was given without its option, or a setting as an option."""
+    context = error.ctx
+    if context is None:
+        return ""
+    options = {name for parameter in context.command.params for name in parameter.opts}
+    if isinstance(error, click.NoSuchOption) and "--set" in options:
+        from t5prep.train.settings.config import TrainConfig
+
+        setting = error.option_name.lstrip("-").replace("-", "_")
+        if setting in {field.name for field in dataclasses.fields(TrainConfig)}:
+            return f" {setting} is a setting: --set {setting}=VALUE"
+    if "unexpected extra argument" in error.message:
+        named = "--data" if context.info_name == "train" else "--model"
+        if named in options:
+            return f". Name it with its option: {named} ..."
+    return ""
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

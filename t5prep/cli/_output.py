@@ -20,6 +20,7 @@ def print_json(value: Any) -> None:
 
 def colour(text: str, **style: Any) -> str:
     """Return styled text where stdout is a terminal and NO_COLOR is not set, else the text unchanged."""
+    style = {name: value for name, value in style.items() if value}  # click writes an escape for False too
     return click.style(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 

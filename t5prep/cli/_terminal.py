@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 import click
 
+from t5prep.io import interrupts
+
 # Characters that a terminal acts on or hides: control characters, marks of direction, tags. Newlines and tabs stay.
 _HIDDEN = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\U000e0000-\U000e007f"
@@ -80,12 +82,14 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         for again in (signal.SIGINT, signal.SIGTERM):
             signal.signal(again, lambda *_: os._exit(1))
+        interrupts.note(signal.Signals(number).name)
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
+        interrupts.forget()
         for number, handler in before.items():
             signal.signal(number, handler)
 

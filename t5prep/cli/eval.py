@@ -26,6 +26,7 @@ WORST = 20
 @click.option("--batch", default=32, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
 @click.option("--limit", default=0, type=click.IntRange(min=0), help="Score only so many records; 0: all.")
 @_generation.options
+@click.option("--metric", "metrics", multiple=True, help="Compute this metric, or several, in place of the task's.")
 @click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")
 @click.option("--dtype", default="auto", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products.")
 @click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")
@@ -68,5 +69,5 @@ def command(
             click.echo(f"\n{result.data}, {result.split}")
         _scores.print_metrics(result.metrics)
         for wrong in result.worst[:5]:
-            click.echo(f"\n{wrong.id}: {wrong.prediction} and not {wrong.target}, loss {wrong.loss:.2f}")
+            click.echo(f"\n{wrong.id}: said {wrong.prediction}, right is {wrong.target}, loss {wrong.loss:.2f}")
             click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

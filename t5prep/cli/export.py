@@ -49,7 +49,7 @@ def command(
     """
     _device.need_tensorflow()
     from t5prep.errors import UsageError
-    from t5prep.train import export
+    from t5prep.train.publish import export
 
     if text and form == "hf":
         raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")

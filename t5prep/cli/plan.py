@@ -56,7 +56,7 @@ def command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
         )
     # TensorFlow only makes the program here: it needs no device.
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    from t5prep.train import config as configs
+    from t5prep.train.settings import config as configs
 
     if lengths and not given["data"]:
         raise errors.UsageError("--lengths plans from a dataset's histogram: say which with --data.")

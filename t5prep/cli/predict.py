@@ -48,18 +48,20 @@ def command(file: str, model: str, out: Path | None, to: str, **given: Any) -> N
     """
     import t5prep
     from t5prep.errors import UsageError
-    from t5prep.train import predict_formats
+    from t5prep.train.predict import files
 
     if given.pop("as_json"):
         if to not in ("", "json"):
             raise UsageError(f"--json and --to {to}: the answers are written once. Leave one of them out.")
         to = "json"
-    predict_formats.Writer(to or predict_formats.of_name(out.name if out else ""))  # refused before a model is opened
+    files.Writer(to or files.of_name(out.name if out else ""))  # refused before a model is opened
     fresh = given.pop("fresh")
     given["format"] = given.pop("kind") or ("jsonl" if given["jsonl"] else "")
     given["scores"] |= given["answers"] > 1
     given["checkpoint"], given["long"] = given.pop("which"), given["long"] or ""
     del given["jsonl"]
+    if file == "-" and sys.stdin is None:
+        raise UsageError("Standard input is closed, so no rows can be read from it. Name a file of them.")
     if file == "-" and sys.stdin.isatty():
         _output.say("Type the inputs, one a line, and end with Ctrl-D; or name a file of them.")
     predictions = t5prep.predict(model, sys.stdin.buffer if file == "-" else file, **given)

@@ -19,6 +19,9 @@ SIZES = {
 # The most lost characters that are printed; --json has all of them.
 LOST_SHOWN = 12
 
+# SentencePiece's own names (t5prep.tokens.training), which is not imported for --help.
+NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
+
 _source = click.option("--source", required=True, help="sample:, a path or glob, kaggle:..., zenodo:..., hf:...")
 _column = click.option("--column", "columns", multiple=True, help="A column with text; several times for several.")
 _format = click.option("--format", default="", help="csv, tsv, jsonl, parquet or text, where names do not say it.")
@@ -48,6 +51,15 @@ def command() -> None:
 @click.option(
     "--character-coverage", default=0.9995, show_default=True, help="The share of characters that get a piece."
 )
+@click.option(
+    "--normalization",
+    type=click.Choice(NORMALIZATIONS),
+    default=NORMALIZATIONS[0],
+    show_default=True,
+    help="SentencePiece's rule.",
+)
+@click.option("--lowercase", is_flag=True, help="Fold case: the rule of that name with _cf.")
+@click.option("--split", default="", help="Of a source whose files are splits [default: train]; all reads every file.")
 @click.option("--lines", default=1_000_000, show_default=True, help="Train on so many distinct lines, drawn by hash.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="What lines are drawn with."
@@ -57,7 +69,18 @@ def command() -> None:
 @click.option("--runner", default="local", show_default=True, help="What runs the drawing.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; all cores by default.")
 @_output.as_json
-def train(source: str, out: str, size: str, runner: str, workers: int | None, as_json: bool, **given: Any) -> None:
+def train(
+    source: str,
+    out: str,
+    size: str,
+    runner: str,
+    workers: int | None,
+    as_json: bool,
+    normalization: str,
+    lowercase: bool,
+    split: str,
+    **given: Any,
+) -> None:
     """Train a SentencePiece unigram model with T5's conventions, and write what AutoTokenizer loads.
 
     \b
@@ -68,10 +91,19 @@ def train(source: str, out: str, size: str, runner: str, workers: int | None, as
     from pipelines import train_tokenizer
     from t5prep import sources
 
-    settings = train_tokenizer.TrainingSettings(**given)
+    if lowercase and not normalization.endswith("_cf"):
+        if normalization == "identity":
+            raise click.UsageError("--lowercase does not go with --normalization identity, which changes no character")
+        normalization += "_cf"
+    settings = train_tokenizer.TrainingSettings(normalization=normalization, **given)
     config = _model_shape(size).to_json()
     trained = train_tokenizer.train(
-        sources.resolve(source), settings, out=Path(out), config=config, runner=runner, workers=workers
+        train_tokenizer.of_split(sources.resolve(source), split),
+        settings,
+        out=Path(out),
+        config=config,
+        runner=runner,
+        workers=workers,
     )
     if as_json:
         _output.print_json(_facts(trained, out))
@@ -145,7 +177,7 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
     from t5prep import sources
     from t5prep.errors import UsageError
     from t5prep.reading import text_columns
-    from t5prep.tokens import audit, comparison, loading
+    from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)
     if loaded.is_encoders:
@@ -154,7 +186,7 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
             "rows is shown by t5prep inspect, and its share of unknown tokens is in the manifest of what you prepare with it."
         )
     texts = text_columns.texts(sources.resolve(source), **given)
-    others = comparison.libraries(loaded, name=str(loading.find(tokenizer)))
+    others = audit.libraries(loaded, name=str(loading.find(tokenizer)))
     report = audit.examine(texts, loaded, others=others)
     if as_json:
         _output.print_json({"tokenizer": tokenizer, "source": source, **report.to_json()})

@@ -15,8 +15,8 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
     if wanted:
         import dataclasses
 
-        from t5prep.train.config import TrainConfig, recipes
-        from t5prep.train.settings_help import HELP
+        from t5prep.train.settings.config import TrainConfig, recipes
+        from t5prep.train.settings.settings_help import HELP
 
         for field in dataclasses.fields(TrainConfig):
             value = field.default
@@ -71,8 +71,8 @@ def command(
     Example:
       t5prep train --recipe tiny --data data/sample --out runs/sample
     """
-    from t5prep.train import config as configs
-    from t5prep.train import interface
+    from t5prep.train import api
+    from t5prep.train.settings import config as configs
 
     chosen: dict[str, Any] = {
         "data": data,
@@ -83,10 +83,10 @@ def command(
         "settings": configs.read_settings(settings),
     }
     if dry_run:
-        _plan.print_one(**_plan.options_of(interface.configuration(**chosen), tpu=tpu), as_json=as_json)
+        _plan.print_one(**_plan.options_of(api.configuration(**chosen), tpu=tpu), as_json=as_json)
         return
     if tpu is not None:
-        _plan.warn(interface.configuration(**chosen), tpu=tpu)
+        _plan.warn(api.configuration(**chosen), tpu=tpu)
     result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
     from t5prep.train.runtime import hosts
 

@@ -14,8 +14,9 @@ from t5prep.io import byte_sizes
 @click.argument("to", metavar="gs://BUCKET/PREFIX")
 @click.option("--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Files sent side by side.")
 @click.option("--delete-stale", is_flag=True, help="Remove shards under the prefix that the manifest does not name.")
+@click.option("--overwrite", is_flag=True, help="Replace another dataset that is there.")
 @_output.as_json
-def command(data: str, to: str, workers: int, delete_stale: bool, as_json: bool) -> None:
+def command(data: str, to: str, workers: int, delete_stale: bool, overwrite: bool, as_json: bool) -> None:
     """Upload DATA to a bucket: verified first, checked end to end, the manifest last.
 
     Run it again after an interruption: it goes on where it stood, and what is there already is not sent twice.
@@ -28,7 +29,13 @@ def command(data: str, to: str, workers: int, delete_stale: bool, as_json: bool)
 
     with _progress.Line("uploading") as line:
         done = upload(
-            data, to, workers=workers, delete_stale=delete_stale, started=line.started, progress=line.progress
+            data,
+            to,
+            workers=workers,
+            delete_stale=delete_stale,
+            overwrite=overwrite,
+            started=line.started,
+            progress=line.progress,
         )
     if as_json:
         _output.print_json(dataclasses.asdict(done))

@@ -1,5 +1,6 @@
 """Write the card of a prepared dataset: README.md as the Hugging Face Hub reads it, from the manifest alone."""
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -116,7 +117,11 @@ def _body(manifest: Manifest) -> Iterator[str]:
     if manifest.task.classes:
         yield f"\nClasses: {', '.join(f'`{word}`' for word in manifest.task.classes)}"
     yield "\n## How it was made\n"
-    chosen = [spelled(name, getattr(settings, name)) for name in _SHOWN]
+    chosen = [
+        spelled(field.name, value)
+        for field in dataclasses.fields(settings)
+        if field.name not in ("task", "options") and (value := getattr(settings, field.name)) != field.default
+    ]
     options = [spelled(name, value) for name, value in settings.options.items() if value not in ("", [], None, False)]
     yield f"`t5prep prepare {settings.task} {' '.join(text for text in [*options, *chosen] if not text.startswith('no '))}`\n"
     yield f"* Tokenizer: `{Path(manifest.tokenizer.name).name}`, SHA-256 `{manifest.tokenizer.sha256}`"
@@ -143,21 +148,6 @@ def _body(manifest: Manifest) -> Iterator[str]:
 
 
 _MOST_FILES = 100
-_SHOWN = (
-    *(
-        "input_length",
-        "target_length",
-        "truncation",
-        "layout",
-        "splits",
-        "held_out",
-        "group_column",
-        "dedup",
-        "dedup_against",
-        "filter",
-    ),
-    *("decontaminate", "limit", "records", "seed"),
-)
 _BECAME = ("read", "examples", "rejected", "duplicates", "blank")
 
 
@@ -171,4 +161,16 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
     yield f"| {' | '.join(names)} |"
     yield f"|{'---|' * len(names)}"
     for row in rows:
-        yield f"| {' | '.join(cell.replace('|', '&#124;').replace(chr(10), ' ') for cell in row)} |"
+        yield f"| {' | '.join(map(_literal, row))} |"
+
+
+def _literal(text: str) -> str:
+    """Return a text that Markdown shows as it is: names of files and reasons come from strangers.
+
+    >>> _literal("<b>[a](http://x)|`")
+    '&#60;b&#62;&#91;a&#93;(http://x)&#124;&#96;'
+    """
+    return "".join(
+        f"&#{ord(character)};" if character in "\\`*[]<>|!~&" else character if character.isprintable() else " "
+        for character in text
+    )

@@ -42,18 +42,25 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
         targets.text_of_labels, settings=dataset.settings, tokenizer=vocabulary, classes=dataset.task.classes
     )
     names = [shard.name for shard in dataset.splits[split].shards]
-    for record in itertools.islice(read(data, names), min(count, sys.maxsize)):
-        features = tfrecord.parse(record)
-        inputs = [int(token) for token in features["input_ids"]]
-        labels = [int(token) for token in features["labels"]]
-        yield Shown(
-            id=b", ".join(_bytes(features["id"])).decode(),
-            input_ids=inputs,
-            labels=labels,
-            inputs=decode(inputs),
-            targets=text_of_labels([token for token in labels if token != IGNORED_LABEL]),
-            references=[text.decode() for text in _bytes(features.get("references", []))],
-        )
+    for number, record in enumerate(itertools.islice(read(data, names), min(count, sys.maxsize))):
+        try:
+            features = tfrecord.parse(record)
+            inputs = [int(token) for token in features["input_ids"]]
+            labels = [int(token) for token in features["labels"]]
+            shown = Shown(
+                id=b", ".join(_bytes(features["id"])).decode(),
+                input_ids=inputs,
+                labels=labels,
+                inputs=decode(inputs),
+                targets=text_of_labels([token for token in labels if token != IGNORED_LABEL]),
+                references=[text.decode() for text in _bytes(features.get("references", []))],
+            )
+        except (ValueError, KeyError, IndexError, OverflowError) as error:
+            raise DatasetError(
+                f"Record {number} of the split {split} in {data} is none that t5prep wrote ({error!r}). Find out more: "
+                f"t5prep verify {data}"
+            ) from error
+        yield shown
 
 
 def open_tokenizer(dataset: manifest.Manifest, name: str | None) -> Tokenizer:

@@ -5,22 +5,22 @@ bytes and the shards themselves, so a manifest edited by hand is refused.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Iterator
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import cattrs
+from cattrs.gen import make_dict_structure_fn
 
 from t5prep import __version__
-from t5prep.dataset import strict_json
-from t5prep.dataset.block_index import Index
-from t5prep.dataset.near_duplicates import NearDuplicates
-from t5prep.dataset.record_lengths import Lengths
-from t5prep.dataset.row_balance import RejectedFile, Rows
+from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import Settings
-from t5prep.errors import DatasetError, OtherVersionError
+from t5prep.dataset.shard_files import Index, Lengths
+from t5prep.errors import DatasetError
 from t5prep.io import gcs, long_json, paths, suggestions
 
 # 2: the settings as they were given, in one place; the task's metrics and classes.
@@ -115,6 +115,28 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Rows that are nearly the same text, named by the one that was kept: its id, its file, its row; `rows` counts it too."""
+
+    rows: int
+    id: str
+    file: str
+    row: int
+
+
+@dataclasses.dataclass(frozen=True)
+class NearDuplicates:
+    """What the search for near-duplicates found: clusters, the largest of them, and leaks.
+
+    `across_splits` counts the rows left out that would have stood in another split than the row that was kept.
+    """
+
+    clusters: int
+    across_splits: int
+    largest: list[Cluster]
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """Describe a whole prepared dataset: what was chosen, what it was made of, what came out.
 
@@ -143,8 +165,8 @@ class Manifest:
     evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set to keep apart from
     earlier: dict[str, str] = dataclasses.field(default_factory=dict)  # the digest of each dataset of --dedup-against
     near_duplicates: NearDuplicates | None = None  # None where they were not looked for
-    index: Index | None = None  # None where an older version prepared the dataset
-    lengths: Lengths | None = None  # None there too, and where rows are packed
+    index: Index | None = None
+    lengths: Lengths | None = None  # None where rows are packed, and where all splits are very large
     digest: str = ""
 
     @property
@@ -167,12 +189,6 @@ class Manifest:
 
 
 _MANY = (Shard, SourceFile)  # parts of which there may be 100,000
-_NAMES = {field.name for field in dataclasses.fields(Manifest)}
-# What every version of a manifest says: without these it is not an older one but a broken one.
-_ALWAYS_PRESENT = {"schema", "task", "created_by", "source", "tokenizer", "splits", "digest"}
-# What a manifest of this schema may lack, because an earlier version did not write it.
-_MAY_BE_MISSING = {"index", "lengths", "earlier"}
-_OLDER = "Prepare the dataset again, into another --out: what is kept of its tokens is used again."
 
 
 def digest(manifest: Manifest) -> str:
@@ -181,16 +197,44 @@ def digest(manifest: Manifest) -> str:
     The number of shards that was asked for is left out too: the shards themselves are in it.
     """
     facts = long_json.fields_of(manifest)
-    facts |= {name: long_json.fields_of(facts[name]) for name in ("source", "tokenizer")}
-    del facts["digest"], facts["created_by"], facts["source"]["uri"], facts["tokenizer"]["name"]
-    facts["settings"] = manifest.settings.for_digest()
-    for name in _MAY_BE_MISSING:
-        if not facts[name]:
-            del facts[name]
+    return _digest(facts | {name: long_json.fields_of(facts[name]) for name in ("source", "tokenizer", "settings")})
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    """Return the digest of a manifest as its file says it, with fields that this version does not know (docs/format.md)."""
+    left_out = {"source": "uri", "tokenizer": "name", "settings": "shards"}
+    said = {name: value for name, value in facts.items() if name not in ("digest", "created_by")}
+    said |= {
+        name: {key: value for key, value in facts[name].items() if key != key_out} for name, key_out in left_out.items()
+    }
     sha256 = hashlib.sha256()
-    for piece in long_json.pieces(facts, sort_keys=True, separators=(",", ":")):
+    for piece in long_json.pieces(said, sort_keys=True, separators=(",", ":")):
         sha256.update(piece)
     return sha256.hexdigest()
+
+
+def record_features(settings: Settings, *, references: bool) -> dict[str, Feature]:
+    """Return the features of a record of this preparation, as the manifest names them."""
+    inputs, targets = settings.input_length, settings.target_length
+    if settings.layout == "packed":
+        lengths = {"input_ids": inputs, "input_positions": inputs, "input_segment_ids": inputs}
+        lengths |= {"label_positions": targets, "label_segment_ids": targets, "labels": targets}
+        return {"id": Feature("bytes", [None]), **{name: Feature("int64", [n]) for name, n in lengths.items()}}
+    ragged = settings.layout == "ragged"
+    spec = {
+        "id": Feature("bytes", [1]),
+        "input_ids": Feature("int64", [None if ragged else inputs]),
+        "labels": Feature("int64", [None if ragged else targets]),
+    }
+    if settings.masks:
+        spec["attention_mask"] = Feature("int64", [inputs])
+        if settings.target == "class":
+            spec["token_type_ids"] = Feature("int64", [inputs])
+        else:
+            spec["decoder_attention_mask"] = Feature("int64", [targets])
+    if references:
+        spec["references"] = Feature("bytes", [None])
+    return dict(sorted(spec.items()))
 
 
 def loads(text: str | bytes, *, where: str) -> Manifest:
@@ -199,45 +243,62 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
     """
     try:
-        facts = strict_json.parse(text, many=_MANY)
+        facts = parse_json(text, many=_MANY)
         if not isinstance(facts, dict) or "schema" not in facts:
             raise ValueError("it says no schema")
         schema = facts["schema"]
     except (ValueError, RecursionError) as error:
         why = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise DatasetError(f"{where} is not a t5prep manifest ({why}). Prepare the dataset again.") from error
-    if schema in range(1, SCHEMA):
-        raise OtherVersionError(
-            f"{where} was written by an older t5prep ({str(facts.get('created_by'))[:40]}, schema {schema}; this is "
-            f"{__version__}, schema {SCHEMA}). {_OLDER}"
-        )
     if schema != SCHEMA:
         raise DatasetError(
-            f"{where} has schema {schema!r}; this t5prep reads schema {SCHEMA}. "
-            "Upgrade t5prep, or prepare the dataset again."
-        )
-    if (others := sorted(_NAMES ^ (facts.keys() | _MAY_BE_MISSING))) and facts.keys() >= _ALWAYS_PRESENT:
-        lacks = [name for name in others if name in _NAMES]
-        what = (
-            f"it does not say {' and '.join(lacks)}"
-            if lacks
-            else f"it says {' and '.join(others)}, which this one does not know"
-        )
-        raise OtherVersionError(
-            f"{where} was written by another version of t5prep ({str(facts['created_by'])[:40]}; this is {__version__}): "
-            f"{what}. {_OLDER}"
+            f"{where} has schema {str(schema)[:40]!r} ({str(facts.get('created_by'))[:40]}); t5prep {__version__} reads schema "
+            f"{SCHEMA}. Prepare the dataset again, or read it with the t5prep that wrote it."
         )
     try:
-        manifest = strict_json.converter(many=_MANY).structure(facts, Manifest)
+        manifest = converter(many=_MANY).structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
         reason = "; ".join(cattrs.transform_error(error)[:3])
         raise DatasetError(f"{where} is not a whole manifest: {reason}. Prepare the dataset again.") from error
-    if manifest.digest != digest(manifest):
+    if manifest.digest != (found := _digest(facts)):
         raise DatasetError(
-            f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {digest(manifest)[:12]}…. "
+            f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {found[:12]}…. "
             "Restore the file, or prepare the dataset again."
         )
     return manifest
+
+
+def parse_json(text: str | bytes, *, many: Sequence[type]) -> Any:
+    """Return what a text of JSON says, with an instance of a kind of `many` for each object that has exactly its fields.
+
+    `many` are dataclasses whose fields are texts and whole numbers. Raises ValueError where the text is not JSON.
+    """
+    kinds = {frozenset(typing.get_type_hints(kind).items()): kind for kind in many}
+
+    def made(facts: dict[str, Any]) -> Any:
+        kind = kinds.get(frozenset((name, type(value)) for name, value in facts.items()))
+        return kind(**facts) if kind else facts
+
+    return json.loads(text, object_hook=made)
+
+
+def converter(*, many: Sequence[type]) -> cattrs.Converter:
+    """Return a converter that takes no choice that it does not know: a guess would train on wrong data.
+
+    Other fields that a later version says beside those of this schema are passed over. Instances of `many` that `parse_json`
+    made are taken as they are.
+    """
+    strict = cattrs.Converter()
+    strict.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
+    strict.register_structure_hook(Settings, make_dict_structure_fn(Settings, strict, _cattrs_forbid_extra_keys=True))
+    for kind in many:
+        strict.register_structure_hook(kind, functools.partial(_taken, strict.get_structure_hook(kind)))
+    return strict
+
+
+def _taken(structure: Any, value: Any, kind: type) -> Any:
+    """Return a value that is of a kind already, or what `structure` makes of it."""
+    return value if isinstance(value, kind) else structure(value, kind)
 
 
 def load(data: str | Path) -> Manifest:
@@ -250,7 +311,7 @@ def load(data: str | Path) -> Manifest:
         The manifest, checked against its own digest. The shards are not read.
 
     Raises:
-        DatasetError: There is no manifest, or it was altered or written by another version.
+        DatasetError: There is no manifest, or it was altered or has another schema.
         OutputError: The bucket may not be read.
 
     Example:

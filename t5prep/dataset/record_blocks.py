@@ -3,19 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import google_crc32c
 import numpy as np
 
-from t5prep.dataset.tfrecord import FRAME_BYTES
+from t5prep._native import cut_blocks
 
-try:
-    from t5prep.tokens._native import cut_blocks
-except ImportError:  # there was no compiler
-    cut_blocks = None  # type: ignore[assignment]
-
-_BEFORE = 12  # bytes of a record's length and of its checksum
-
-# Where a record lies: its bytes are [begin, begin + size) of a block. tokens/native/decode.h has the same fields.
+# Where a record lies: its bytes are [begin, begin + size) of a block. native/records.h has the same fields.
 PLACE = np.dtype([("block", np.int64), ("begin", np.int64), ("size", np.int64)])
 
 
@@ -60,48 +52,8 @@ def cut(blocks: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
     `counts` (int64[blocks]) are the records of each block. Raises BrokenBlockError for a block with other records than
     that, or with a wrong checksum.
     """
-    if cut_blocks is None:
-        return _cut_by_numpy(blocks, counts)
     places = np.empty(int(counts.sum()), PLACE)
     whole = cut_blocks(tuple(blocks), np.ascontiguousarray(counts, np.int64), places)
     if whole < len(blocks):
         raise BrokenBlockError(whole)
     return places
-
-
-def _cut_by_numpy(blocks: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
-    """Return what `cut` does, where the extension in C is not built."""
-    data = b"".join(blocks)
-    stops = np.cumsum(np.fromiter(map(len, blocks), np.int64, len(blocks)))
-    starts = np.concatenate([[0], stops[:-1]])
-    at, first = starts.copy(), np.cumsum(counts) - counts
-    begins = np.empty(int(counts.sum()), np.int64)
-    ends = np.empty_like(begins)
-    # Views that begin at each byte: the length before a record, and the checksum after it, can stand anywhere.
-    lengths = np.ndarray(max(0, len(data) - 7), "<u8", data, strides=(1,))
-    checksums = np.ndarray(max(0, len(data) - 3), "<u4", data, strides=(1,))
-    for number in range(int(counts.max(initial=0))):
-        live = np.flatnonzero(counts > number)
-        begin, room = at[live], stops[live] - at[live] - FRAME_BYTES
-        _check(room >= 0, live)
-        length = lengths[begin]
-        _check(length <= room.astype(np.uint64), live)
-        row = first[live] + number
-        begins[row] = begin + _BEFORE
-        ends[row] = begins[row] + length.astype(np.int64)
-        at[live] = ends[row] + FRAME_BYTES - _BEFORE
-    _check(at == stops, np.arange(len(blocks)))
-    records = (data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
-    crc = np.fromiter(map(google_crc32c.value, records), np.uint32, len(begins))
-    masked = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
-    block = np.repeat(np.arange(len(blocks)), counts)
-    _check(masked == checksums[ends], block)
-    places = np.empty(len(begins), PLACE)
-    places["block"], places["begin"], places["size"] = block, begins - starts[block], ends - begins
-    return places
-
-
-def _check(right: np.ndarray, number: np.ndarray) -> None:
-    """Raise BrokenBlockError with the number of the first that is not right."""
-    if not right.all():
-        raise BrokenBlockError(int(number[int(np.argmin(right))]))

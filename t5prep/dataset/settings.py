@@ -1,21 +1,92 @@
 """Hold all choices of one preparation: each field is an option of `t5prep prepare`, and the manifest holds them."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from t5prep.dataset.split_shares import parse_held_out, parse_splits
 from t5prep.errors import UsageError
+from t5prep.tasks.example import is_split_name
 from t5prep.tasks.options import check, option, spelled
-from t5prep.tokens.truncation import MARKERS, POLICIES
 
 TARGETS = ("text", "class")
+POLICIES = ("head_tail", "head", "tail")
+MARKERS = ("extra_id_1", "none")
+_EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"
 LAYOUTS = ("padded", "ragged", "packed")
+LONG = ("auto", "cut", "reject")
 DEDUPS = ("none", "exact", "near")
 _SPLITS = (
     "shares drawn by the id's hash, or numbers of rows, as in validation=15000 [default: train=0.9,validation=0.1, unless "
     "files are splits themselves]"
 )
+
+
+def parse_splits(text: str) -> dict[str, float]:
+    """Return `train=0.9,validation=0.1` as shares that add up to 1; whole numbers above 1 are numbers of rows.
+
+    Shares are of the rows that are left when those numbers are taken; without shares, these rows are for training.
+    Raises UsageError.
+
+    >>> parse_splits("train=0.9,validation=0.1")
+    {'train': 0.9, 'validation': 0.1}
+    >>> parse_splits("validation=15000")
+    {'validation': 15000.0, 'train': 1.0}
+    """
+    splits: dict[str, float] = {}
+    for item in text.split(","):
+        name, _, share = item.strip().partition("=")
+        try:
+            splits[name] = float(share)
+        except ValueError:
+            raise UsageError(f'--splits "{text}": "{item}" is not name=share or name=rows. {_EXAMPLE}') from None
+        if not is_split_name(name) or not _is_size(splits[name]):
+            raise UsageError(
+                f'--splits "{text}": "{item}" is not a name and a share between 0 and 1, or a number of rows. {_EXAMPLE}'
+            )
+    rest = [size for size in splits.values() if size <= 1]
+    twice = len(splits) != text.count(",") + 1
+    if row_counts(splits) and not rest and "train" not in splits:
+        splits["train"], rest = 1.0, [1.0]
+    if twice or abs(sum(rest) - 1) > 1e-6:
+        raise UsageError(f'--splits "{text}": each name once, and the shares must add up to 1. {_EXAMPLE}')
+    return splits
+
+
+def parse_delimiter(text: str) -> str:
+    """Return the one character that divides columns; "" stays. Raises UsageError.
+
+    >>> parse_delimiter(";"), parse_delimiter("tab")
+    (';', '\\t')
+    """
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(delimiter) > 1 or not delimiter.isascii() or delimiter.isalnum() or (delimiter and delimiter in '"\r\n '):
+        raise UsageError(f'--delimiter "{text}": it is one character, as ; or |, or the word tab')
+    return delimiter
+
+
+def parse_held_out(text: str) -> float:
+    """Return a share between 0 and 1, or a whole number of rows. Raises UsageError.
+
+    >>> parse_held_out("0.05"), parse_held_out("500")
+    (0.05, 500.0)
+    """
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0
+    if not _is_size(size) or size == 1:
+        raise UsageError(f'--held-out "{text}": it is a share, as in --held-out 0.05, or rows, as in --held-out 500')
+    return size
+
+
+def row_counts(splits: Mapping[str, float]) -> dict[str, int]:
+    """Return the splits that are given as numbers of rows."""
+    return {name: int(size) for name, size in splits.items() if size > 1}
+
+
+def _is_size(size: float) -> bool:
+    """Check whether a number is a share of rows, or a number of rows."""
+    return 0 < size <= 1 or (1 < size < float("inf") and size == int(size))
 
 
 def parse_shards(text: str) -> int | None:
@@ -27,13 +98,13 @@ def parse_shards(text: str) -> int | None:
     return int(text)
 
 
-# Choices that came after the first datasets of this schema, with what these had.
-_LATER = {"target": "text", "held_out": None, "group_column": "", "records": "", "dedup_against": ()}
+# Tokens of one side of a record.
+LONGEST = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Hold what decides a dataset's records, besides its source and its tokenizer: equal settings, equal records.
+    """What decides a dataset's records, besides its source and its tokenizer: equal settings, equal records.
 
     `options` are the task's own, by name. `splits` are shares to draw by the id's hash, or None where the source's files
     are splits themselves. `shards` are those of the largest split, or None to choose; they cut the same records into
@@ -53,6 +124,13 @@ class Settings:
     )
     truncation: str = option(
         "head_tail", "which part of a too long input to keep", choices=POLICIES, changes_tokens=True
+    )
+    long: str = option(
+        "auto",
+        "what becomes of rows with a too long side: cut or reject; auto rejects where the target follows the input word "
+        "by word, because a cut would make the two sides differ",
+        choices=LONG,
+        changes_tokens=True,
     )
     marker: str = option(
         "extra_id_1", "the token that head_tail puts where it cut", choices=MARKERS, changes_tokens=True
@@ -111,6 +189,12 @@ class Settings:
     limit: int | None = option(None, "read only so many rows (of each split, where files are splits)", least=1)
     format: str = option("", "where file names do not say it: csv, tsv, jsonl, parquet or text", changes_tokens=True)
     encoding: str = option("utf-8", "of text files", changes_tokens=True)
+    delimiter: str = option(
+        "",
+        "what divides the columns of CSV files: a character, or tab [default: a comma or semicolon, as the first line has it]",
+        parse=parse_delimiter,
+        changes_tokens=True,
+    )
     records: str = option(
         "", "where JSON documents have their rows, as in data[].paragraphs[].qas[]", changes_tokens=True
     )
@@ -120,6 +204,12 @@ class Settings:
         check(self)
         if self.target == "text" and self.target_length < 2:
             raise UsageError(f"--target-length {self.target_length}: it is at least 2")
+        for name in ("input_length", "target_length"):
+            if getattr(self, name) > LONGEST:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} {getattr(self, name)}: it is at most {LONGEST:,}. A padded record has so many "
+                    "tokens, whatever its text, and each is held in memory"
+                )
         if self.masks and self.layout != "padded":
             raise UsageError(f"--masks goes with --layout padded, not with {self.layout}: other layouts need no masks")
         if self.dedup_against and self.dedup == "none":
@@ -146,15 +236,6 @@ class Settings:
     def drawn_by_id(self) -> bool:
         """Return whether a row's id alone decides its split, so that no id and no text can be in two."""
         return self.splits is not None and not self.group_column
-
-    def for_digest(self) -> dict[str, Any]:
-        """Return the fields by name that a dataset's digest is made of."""
-        facts = dataclasses.asdict(self)
-        del facts["shards"]  # the shards themselves are in the digest
-        for name, default in _LATER.items():  # datasets from before there was a choice say nothing of it
-            if facts[name] == default:
-                del facts[name]
-        return facts
 
     def token_choices(self) -> dict[str, Any]:
         """Return the fields of which another value gives other tokens."""

@@ -1,29 +1,26 @@
-"""Encode examples and read their labels as a dataset's settings say: as text, or as the number of a class."""
+"""Featurize examples and read their labels as a dataset's settings say: as text, or as the number of a class."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from t5prep.dataset.settings import Settings
-from t5prep.errors import Reject
-from t5prep.tasks.example import Example
 from t5prep.tokens import newlines
-from t5prep.tokens.class_encoder import ClassEncoder
-from t5prep.tokens.encoder import Encoder, Features
+from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
 
-Encode = Callable[[Sequence[Example]], list[Features | Reject]]
 
-
-def encoder_of(settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str]) -> Encode:
-    """Return what turns examples into the features of a dataset."""
-    if settings.target == "class":
-        return ClassEncoder(tokenizer, classes=classes, input_length=settings.input_length, policy=settings.truncation)
-    return Encoder(
+def featurizer_of(
+    settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str], documents: bool = False
+) -> Featurizer:
+    """Return what turns examples into the features of a dataset; of `documents`, where spans are hidden later."""
+    return Featurizer(
         tokenizer,
         input_length=settings.input_length,
         target_length=settings.target_length,
         policy=settings.truncation,
         marker=settings.marker,
         keep_newlines=settings.keep_newlines,
+        classes=classes if settings.target == "class" else None,
+        documents=documents,
     )
 
 

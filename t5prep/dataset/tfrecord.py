@@ -1,10 +1,9 @@
-"""Write and read tf.train.Example records and their TFRecord framing, without TensorFlow.
+"""Read tf.train.Example records and their TFRecord framing, without TensorFlow. (native/records.c writes them.)
 
-The bytes equal TensorFlow's own deterministic serialization (a test holds them against it). Formats:
+The bytes equal TensorFlow's own deterministic serialization (tests hold both against it). Formats:
 tensorflow/core/example/{example,feature}.proto and tensorflow/core/lib/io/record_writer.h.
 """
 
-import functools
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -17,6 +16,10 @@ _BEFORE_RECORD, _AFTER_RECORD = 12, 4
 FRAME_BYTES = _BEFORE_RECORD + _AFTER_RECORD
 # A negative int64 is ten bytes as a varint; -100 is the label that weighs nothing.
 IGNORED_LABEL = -100
+LONGEST_VARINT = 10
+_NO_EXAMPLE = "not a tf.train.Example"
+# Bytes that are read at a time: a length that is a lie takes no memory.
+_PIECE = 1 << 24
 
 
 def varint(value: int) -> bytes:
@@ -34,29 +37,8 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Return the varints of many ids at once, and where each begins: `int64[n + 1]`. Ids lie in [0, 2^21).
-
-    One pass over a whole block: this is the hot path of writing.
-    """
-    two, three = values >= 1 << 7, values >= 1 << 14
-    sizes = np.add(two, three, dtype=np.int8) + np.int8(1)
-    begins = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(sizes, out=begins[1:])
-    data = np.empty(int(begins[-1]), np.uint8)
-    places = begins[:-1]
-    # Seven bits a byte, the lowest first; the eighth says that another byte follows.
-    data[places] = (values.astype(np.uint8) & 0x7F) | two.view(np.uint8) << 7
-    longer = np.flatnonzero(two)
-    second = values[longer] >> 7
-    data[places[longer] + 1] = (second & 0x7F) | (second > 0x7F).view(np.uint8) << 7
-    longest = np.flatnonzero(three)
-    data[places[longest] + 2] = values[longest] >> 14
-    return data.tobytes(), begins
-
-
 def unpack(packed: bytes) -> np.ndarray:
-    """Return the int64 values of packed varints, `int64[n]`, as `varints` and `varint` write them.
+    """Return the int64 values of packed varints, `int64[n]`, as `varint` writes them. Raises ValueError.
 
     >>> unpack(bytes.fromhex("07ac029cffffffffffffffff01")).tolist()
     [7, 300, -100]
@@ -66,7 +48,10 @@ def unpack(packed: bytes) -> np.ndarray:
     begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
     sizes = ends - begins
     values = np.zeros(len(ends), np.uint64)
-    for place in range(int(sizes.max(initial=0))):
+    longest = int(sizes.max(initial=0))
+    if longest > LONGEST_VARINT or (len(data) and data[-1] >= 0x80):
+        raise ValueError("a broken number")
+    for place in range(longest):
         more = sizes > place
         values[more] |= (data[begins[more] + place] & 0x7F).astype(np.uint64) << np.uint64(7 * place)
     return values.view(np.int64)
@@ -74,32 +59,16 @@ def unpack(packed: bytes) -> np.ndarray:
 
 def int64_feature(name: str, packed: bytes) -> bytes:
     """Return one entry of an Example's feature map: `name` → the int64 values whose varints are `packed`."""
-    if packed:
-        return _head(name, b"\x1a", len(packed)) + packed
-    return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x1a", b"")))
+    return _entry(name, _tagged(b"\x1a", _tagged(b"\x0a", packed) if packed else b""))
 
 
 def bytes_feature(name: str, values: list[bytes]) -> bytes:
     """Return one entry of an Example's feature map: `name` → byte strings."""
-    if len(values) == 1:
-        return _head(name, b"\x0a", len(values[0])) + values[0]
-    items = b"".join([_tagged(b"\x0a", value) for value in values])
-    return _tagged(b"\x0a", _key(name) + _tagged(b"\x12", _tagged(b"\x0a", items)))
+    return _entry(name, _tagged(b"\x0a", b"".join([_tagged(b"\x0a", value) for value in values])))
 
 
-@functools.lru_cache(maxsize=1 << 15)
-def _head(name: str, kind: bytes, size: int) -> bytes:
-    """Return the bytes before the one value of an entry; they depend on its size alone, and sizes repeat, so it is cached."""
-    head = b""
-    for tag in (b"\x0a", kind, b"\x12"):
-        head = tag + varint(size + len(head)) + head
-    head = _key(name) + head
-    return b"\x0a" + varint(size + len(head)) + head
-
-
-@functools.cache
-def _key(name: str) -> bytes:
-    return _tagged(b"\x0a", name.encode())
+def _entry(name: str, feature: bytes) -> bytes:
+    return _tagged(b"\x0a", _tagged(b"\x0a", name.encode()) + _tagged(b"\x12", feature))
 
 
 def _tagged(tag: bytes, data: bytes) -> bytes:
@@ -108,36 +77,14 @@ def _tagged(tag: bytes, data: bytes) -> bytes:
 
 def example(entries: bytes) -> bytes:
     """Return an Example of feature entries, which the caller has joined in the order of their names."""
-    return b"".join((_features(len(entries)), entries))
+    return _tagged(b"\x0a", entries)
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def _features(size: int) -> bytes:
-    return b"\x0a" + varint(size)
+def masked_checksum(data: bytes) -> bytes:
+    """Return the CRC-32C of some bytes as it stands in a TFRecord file.
 
-
-def payload(framed: bytes, begin: int = 0, end: int | None = None) -> bytes:
-    """Return the record inside a framed one, which stands from `begin` to `end` in some bytes; checksums are not looked at.
-
-    >>> payload(frame(b"record")), payload(frame(b"a") + frame(b"bc"), 17, 35)
-    (b'record', b'bc')
+    The mask keeps a checksum of data that itself holds checksums from degenerating (crc32c.h).
     """
-    return framed[begin + _BEFORE_RECORD : (len(framed) if end is None else end) - _AFTER_RECORD]
-
-
-def frame(record: bytes) -> bytes:
-    """Return a record as it stands in a TFRecord file: length, checksum, data, checksum."""
-    return b"".join((_length(len(record)), record, _masked(record)))
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def _length(size: int) -> bytes:
-    length = struct.pack("<Q", size)
-    return length + _masked(length)
-
-
-def _masked(data: bytes) -> bytes:
-    # The mask keeps a checksum of data that itself holds checksums from degenerating (crc32c.h).
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
@@ -146,36 +93,45 @@ def read(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the records of a TFRecord file. Raises ValueError where a checksum or a length is wrong."""
     position = 0
     while head := stream.read(12):
-        if len(head) < 12 or head[8:] != _masked(head[:8]):
+        if len(head) < 12 or head[8:] != masked_checksum(head[:8]):
             raise ValueError(f"a broken record header at byte {position}")
         (length,) = struct.unpack("<Q", head[:8])
-        record, check = stream.read(length), stream.read(4)
-        if len(record) < length or check != _masked(record):
+        record = b"".join(_pieces(stream, length))
+        if len(record) < length or stream.read(4) != masked_checksum(record):
             raise ValueError(f"a broken record at byte {position}")
         yield record
         position += FRAME_BYTES + length
 
 
+def _pieces(stream: BinaryIO, length: int) -> Iterator[bytes]:
+    """Yield the next `length` bytes, or as many as there are."""
+    while length and (piece := stream.read(min(length, _PIECE))):
+        yield piece
+        length -= len(piece)
+
+
 def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
-    """Return the features of an Example, for people and for verification: name → int64 values or byte strings."""
+    """Return the features of an Example, for people and for verification: name → int64 values or byte strings.
+
+    Raises ValueError where the bytes are no Example.
+    """
     features: dict[str, list[int] | list[bytes]] = {}
     for _, entries in _fields(record):
         for _, entry in _fields(entries):
             pair = dict(_fields(entry))
-            kind, values = next(_fields(pair[2]))
-            if kind == 3:
-                features[pair[1].decode()] = [
-                    value for _, packed in _fields(values) for value in unpack(packed).tolist()
-                ]
-            else:
-                features[pair[1].decode()] = [value for _, value in _fields(values)]
+            lists = list(_fields(pair.get(2, b"")))
+            if 1 not in pair or not lists:
+                raise ValueError(_NO_EXAMPLE)
+            kind, values = lists[0]
+            packed = [value for _, value in _fields(values)]
+            features[pair[1].decode()] = unpack(b"".join(packed)).tolist() if kind == 3 else packed
     return features
 
 
 def raw_features(record: bytes) -> dict[str, list[bytes]]:
     """Return the features of an Example, not decoded: name → byte strings, or one string of packed varints.
 
-    Only for records of this module's own making: it is on the hot path of arranging, and looks at no tags.
+    Only for records of this project's own making: it looks at no tags.
     """
     features: dict[str, list[bytes]] = {}
     at, end = _inside(record, 0)
@@ -202,16 +158,6 @@ def _inside(data: bytes, at: int) -> tuple[int, int]:
     return begin, begin + size
 
 
-def with_bytes(record: bytes, name: str, values: list[bytes]) -> bytes:
-    """Return the Example with another value of one bytes feature, which it may not have had; names stay sorted."""
-    entries = {}
-    for _, features in _fields(record):
-        for _, entry in _fields(features):
-            entries[dict(_fields(entry))[1].decode()] = b"\x0a" + varint(len(entry)) + entry
-    entries[name] = bytes_feature(name, values)
-    return example(b"".join(entries[known] for known in sorted(entries)))
-
-
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the field number and the bytes of each field of a message whose fields are all length-delimited, as an Example's are."""
     position = 0
@@ -219,17 +165,15 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
         tag, position = _read_varint(message, position)
         length, position = _read_varint(message, position)
         if tag & 7 != 2 or position + length > len(message):
-            raise ValueError("not a tf.train.Example")
+            raise ValueError(_NO_EXAMPLE)
         yield tag >> 3, message[position : position + length]
         position += length
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
+    value = 0
+    for place, byte in enumerate(data[position : position + LONGEST_VARINT]):
+        value |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
-            return value, position
-        shift += 7
+            return value, position + place + 1
+    raise ValueError(_NO_EXAMPLE)

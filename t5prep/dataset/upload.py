@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from t5prep.dataset import beside, manifest, shard_names
+from t5prep.dataset import beside, manifest, shard_files
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import gcs, lock
@@ -33,13 +33,15 @@ def upload(
     *,
     workers: int = 8,
     delete_stale: bool = False,
+    overwrite: bool = False,
     started: Callable[[int], None] = lambda total: None,
     progress: Callable[[int], None] = lambda sent: None,
 ) -> Uploaded:
     """Upload a dataset that verifies; what is there already with the same CRC32C is not sent again.
 
     `started` is called with the number of bytes to be sent, `progress` every few megabytes that the server has (from
-    many threads). `delete_stale` removes shards under the prefix that the manifest does not name.
+    many threads). `delete_stale` removes shards under the prefix that the manifest does not name; `overwrite` replaces
+    another dataset there.
     Raises DatasetError for a dataset that does not verify, OutputError for a bucket that cannot take it.
     """
     to = to.rstrip("/")
@@ -51,12 +53,12 @@ def upload(
     checksums = _checksums(folder, [*shards, *beside.names(dataset, folder), manifest.NAME])
     there = gcs.objects(to)
     sent = _missing(checksums, there)
-    stale = shard_names.strays(there, shards)
+    stale = shard_files.strays(there, shards)
     size = sum((folder / name).stat().st_size for name in sent)
     started(size)
     send = functools.partial(_send, folder, to, checksums=checksums, progress=progress)
     if sent:
-        _claim(to, dataset, there)
+        _claim(to, dataset, there, overwrite=overwrite)
         if manifest.NAME in there:
             # A manifest never lies beside shards that are not its own.
             _delete(to, [manifest.NAME], there)
@@ -102,15 +104,16 @@ def _crc32c(path: Path) -> str:
         return gcs.crc32c(file)
 
 
-def _claim(to: str, dataset: manifest.Manifest, there: dict[str, gcs.Object]) -> None:
+def _claim(to: str, dataset: manifest.Manifest, there: dict[str, gcs.Object], *, overwrite: bool) -> None:
     """Claim a prefix for this dataset. Raise OutputError where it holds, or is being given, another one."""
-    if manifest.NAME in there:
+    if manifest.NAME in there and not overwrite:
         where = f"{to}/{manifest.NAME}"
         other = manifest.loads(gcs.read(where), where=where)
-        if other.settings.task != dataset.settings.task:
+        if other.digest != dataset.digest:
+            records = sum(split.records for split in other.splits.values())
             raise OutputError(
-                f"{to} holds another dataset (task {other.settings.task}, digest {other.digest[:12]}…). "
-                f"Choose another prefix, or remove it: gcloud storage rm -r {to}"
+                f"{to} holds another dataset (task {other.settings.task}, {records:,} records, digest {other.digest[:12]}…). "
+                "Choose another prefix, or replace it: --overwrite"
             )
     lock.claim(to, {"digest": dataset.digest, "task": dataset.settings.task})
 

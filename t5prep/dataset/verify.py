@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import block_index, manifest, record_lengths, rejected_files, row_balance, shard_names
+from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset.shard_files import AGAIN
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
 # Hashing frees the interpreter's lock, and a bucket answers many at once.
 _SIDE_BY_SIDE = 8
-_AGAIN = "Prepare the dataset again, or copy this file again from where it was made."
 
 
 def verify(
@@ -31,19 +31,20 @@ def verify(
     dataset = manifest.load(data)
     data = manifest.folder_of(data) or "."
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
-    stray = shard_names.strays(paths.names(data), (shard.name for shard in shards))
+    stray = shard_files.strays(paths.names(data), (shard.name for shard in shards))
     if stray:
         raise DatasetError(
             f"{paths.at(data, stray[0])} is not a shard that the manifest names. Remove it, or prepare again."
         )
     _check_rows(data, dataset)
     if dataset.index:
-        block_index.read(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
+        shard_files.read_index(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
     if lengths := dataset.lengths:
         records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
-        record_lengths.check(data, lengths, records=records)
+        shard_files.check_lengths(data, lengths, records=records)
     started(sum(shard.bytes for shard in shards))
     check_shards(data, dataset, progress=progress)
+    _check_features(data, dataset)
     return dataset
 
 
@@ -57,38 +58,64 @@ def check_shards(
             pass
 
 
+def _check_features(data: str | Path, dataset: manifest.Manifest) -> None:
+    """Raise where the settings make other features than the manifest says, or the first record of a split has others."""
+    where = paths.at(data, manifest.NAME)
+    if dataset.features != manifest.record_features(dataset.settings, references="references" in dataset.features):
+        raise DatasetError(f"{where} says other features than its settings make. {AGAIN}")
+    for split in dataset.splits.values():
+        for shard in (shard for shard in split.shards if shard.records):
+            path = paths.at(data, shard.name)
+            try:
+                with paths.opened(path) as file:
+                    record = tfrecord.parse(next(tfrecord.read(file)))
+            except OSError as error:
+                raise _unreadable(path, error) from error
+            except (ValueError, StopIteration):
+                raise DatasetError(f"{path} holds something else than records. {AGAIN}") from None
+            for name, feature in dataset.features.items():
+                values = record.get(name, [] if name == "references" else None)
+                if (
+                    values is None
+                    or feature.shape not in ([None], [len(values)])
+                    or (values and isinstance(values[0], bytes) != (feature.dtype == "bytes"))
+                ):
+                    raise DatasetError(f"{path} has another feature {name} than {where} says. {AGAIN}")
+            break
+
+
 def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
     """Raise where the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
     examples = sum(split.examples for split in dataset.splits.values())
-    row_balance.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
+    rejected_rows.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
     if dataset.rejected_file is None:
         return
     path = paths.at(data, dataset.rejected_file.name)
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        read = list(pool.map(functools.partial(_read_rejected, data), rejected_files.names(dataset.rejected_file.name)))
-    there = rejected_files.together([part for part, _ in read])
+        read = list(
+            pool.map(functools.partial(_read_rejected, data), rejected_rows.names_of(dataset.rejected_file.name))
+        )
+    there = rejected_rows.together([part for part, _ in read])
     lines = sum((counts for _, counts in read), collections.Counter[str]())
     if there != dataset.rejected_file:
         raise DatasetError(
             f"{path} was altered: it has {there.lines:,} rows and SHA-256 {there.sha256[:12]}…, the manifest says "
-            f"{dataset.rejected_file.lines:,} and {dataset.rejected_file.sha256[:12]}…. {_AGAIN}"
+            f"{dataset.rejected_file.lines:,} and {dataset.rejected_file.sha256[:12]}…. {AGAIN}"
         )
     for name, rows in dataset.rows.items():
         if lines[name] != rows.rejected + rows.duplicates:
             raise DatasetError(
-                f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {_AGAIN}"
+                f"{path} has {lines[name]:,} rows of {name}, the manifest says {rows.rejected + rows.duplicates:,}. {AGAIN}"
             )
 
 
-def _read_rejected(data: str | Path, name: str) -> tuple[row_balance.RejectedFile, collections.Counter[str]]:
+def _read_rejected(data: str | Path, name: str) -> tuple[rejected_rows.RejectedFile, collections.Counter[str]]:
     """Return what a file of rejected rows is, and its lines of each source file. Raises DatasetError where it is missing."""
     try:
         with paths.opened(paths.at(data, name)) as file:
-            return row_balance.read_rejected(file, name=name)
+            return rejected_rows.read_rejected(file, name=name)
     except OSError as error:
-        raise DatasetError(
-            f"{paths.at(data, name)} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"
-        ) from error
+        raise _unreadable(paths.at(data, name), error) from error
 
 
 def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int], None]) -> None:
@@ -100,11 +127,13 @@ def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int],
                 size += len(piece)
                 progress(len(piece))
     except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {_AGAIN}"
-        ) from error
+        raise _unreadable(path, error) from error
     sha256 = read.hexdigest()
     if size != shard.bytes:
-        raise DatasetError(f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {_AGAIN}")
+        raise DatasetError(f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {AGAIN}")
     if sha256 != shard.sha256:
-        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {_AGAIN}")
+        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {AGAIN}")
+
+
+def _unreadable(path: str, error: OSError) -> DatasetError:
+    return DatasetError(f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {AGAIN}")

@@ -19,6 +19,8 @@ from t5prep.errors import OutputError, UsageError
 SCHEME = "gs://"
 # The timeouts of one request: to connect, and between two reads. A stalled read is given up and tried again.
 TIMEOUT_SECONDS: float | tuple[float, float] = (10.0, 60.0)
+# A write that the server refuses because other bytes arrived (400) is sent so many times.
+_WRITES = 3
 # The least role that grants each permission.
 _ROLES = {
     "storage.objects.get": "roles/storage.objectViewer",
@@ -222,19 +224,24 @@ def write(uri: str, content: bytes, *, generation: int | None = None) -> None:
 
     Raises OutputError, and FileExistsError where the object has another generation.
     """
-    from google.api_core.exceptions import PreconditionFailed
+    from google.api_core.exceptions import BadRequest, PreconditionFailed
 
     with speaking(uri, need="storage.objects.create"):
-        try:
-            blob(uri).upload_from_string(
-                content,
-                content_type="application/octet-stream",
-                checksum="crc32c",
-                if_generation_match=generation,
-                timeout=TIMEOUT_SECONDS,
-            )
-        except PreconditionFailed:
-            raise FileExistsError(uri) from None
+        for left in reversed(range(_WRITES)):
+            try:
+                blob(uri).upload_from_string(
+                    content,
+                    content_type="application/octet-stream",
+                    checksum="crc32c",
+                    if_generation_match=generation,
+                    timeout=TIMEOUT_SECONDS,
+                )
+                return
+            except PreconditionFailed:
+                raise FileExistsError(uri) from None
+            except BadRequest:
+                if not left:
+                    raise
 
 
 def delete(uri: str, *, generation: int | None = None) -> None:

@@ -1,7 +1,10 @@
 """Read and write files of datasets and runs, in a directory or under `gs://bucket/prefix`. Files appear whole."""
 
 import contextlib
+import errno
 import io
+import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -59,8 +62,23 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
     if gcs.is_gs(path):
         yield io.BufferedReader(gcs.Reader(str(path)), _READ_AHEAD_BYTES)
         return
-    with open(path, "rb") as file:
+    with _regular(path) as file:
         yield file
+
+
+def _regular(path: str | Path) -> BinaryIO:
+    """Open a file of this machine. Raises OSError for what has no end, or never begins: a pipe, a device."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        kind = os.fstat(number).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, and not a file", str(path))
+        return os.fdopen(number, "rb")
+    except OSError:
+        os.close(number)
+        raise
 
 
 def read(path: str | Path) -> bytes:
@@ -68,7 +86,10 @@ def read(path: str | Path) -> bytes:
 
     Raises OSError (FileNotFoundError where it is missing), OutputError.
     """
-    return gcs.read(str(path)) if gcs.is_gs(path) else Path(path).read_bytes()
+    if gcs.is_gs(path):
+        return gcs.read(str(path))
+    with _regular(path) as file:
+        return file.read()
 
 
 def copy(path: str, uri: str) -> str:

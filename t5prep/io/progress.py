@@ -1,4 +1,4 @@
-"""Draw one line about the progress of a long run, on a terminal only."""
+"""Say how far a long run is: one line that is drawn again and again on a terminal, a new line now and then anywhere else."""
 
 import sys
 import time
@@ -7,19 +7,22 @@ from typing import TextIO
 # A shorter run draws no line.
 PATIENCE_SECONDS = 2.0
 INTERVAL_SECONDS = 0.25
+# Anywhere but on a terminal (nohup, CI, notebooks).
+LOG_SECONDS = 30.0
 
 
 class Progress:
     """Count bytes, and rows if any, out of `total` bytes (0: not known).
 
-    `shown` says whether the line is drawn; None: on a terminal only.
+    `shown` says whether the line is drawn; None: on a terminal, and printed each half minute anywhere else.
     """
 
     def __init__(self, what: str, *, total: int = 0, stream: TextIO | None = None, shown: bool | None = None) -> None:
         self._what = what
         self._total = total
         self._stream = stream or sys.stderr
-        self._shown = self._stream.isatty() if shown is None else shown
+        self._logged = shown is None and not self._stream.isatty()
+        self._shown = not self._logged if shown is None else shown
         self._began = self._last = time.monotonic()
         self._bytes = self._rows = self._skipped = 0
 
@@ -32,6 +35,9 @@ class Progress:
             self._last = now
             self._stream.write(f"\r\x1b[K{self.line(now - self._began)}")
             self._stream.flush()
+        elif self._logged and now - self._last > LOG_SECONDS:
+            self._last = now
+            print(self.line(now - self._began), file=self._stream, flush=True)
 
     def restart(self, *, bytes: int, total: int) -> None:
         """Set how many bytes are done already, and the total (0: not known)."""
@@ -47,7 +53,7 @@ class Progress:
         rate = f"{speed / 1e6:.1f} MB/s"
         left = ""
         if self._total > self._bytes and speed:
-            left = f"  {(self._total - self._bytes) / speed:,.0f} s left"
+            left = f"  {duration((self._total - self._bytes) / speed)} left"
         return f"{self._what}  {done}{rows}{rate}{left}"
 
     def close(self) -> None:
@@ -55,3 +61,15 @@ class Progress:
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the units that people count in.
+
+    >>> duration(6.2), duration(482), duration(7900)
+    ('6 s', '8 min', '2 h 12 min')
+    """
+    if seconds < 90:
+        return f"{seconds:,.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60:,} h {minutes % 60} min"

@@ -25,8 +25,10 @@ PATIENCE_SECONDS = 300.0
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 32.0
 _AGAIN = (408, 429, 500, 502, 503, 504)
-# The session has ended: begin a new one.
-_GONE = (404, 410)
+# The server no longer takes the session, or got other bytes than were sent: begin a new one, so many times for each byte
+# that it gained.
+_GONE = (400, 404, 410)
+_SESSIONS = 5
 
 
 class Conflict(Exception):  # noqa: N818 - not an error yet: the caller checks the object
@@ -52,6 +54,7 @@ class Upload:
         self._http = gcs.client()._http
         self._session = self._kept.read_text() if self._kept.exists() else ""
         self._offset, self._furthest = 0, -1
+        self._begun = 0
         self._known = False  # whether the server's own offset is known
 
     def run(self) -> None:
@@ -66,6 +69,7 @@ class Upload:
                 return
             if self._offset > self._furthest:
                 self._furthest, waits, deadline = self._offset, 0, time.monotonic() + PATIENCE_SECONDS
+                self._begun = 0
             if not trouble:
                 continue
             if time.monotonic() > deadline:
@@ -89,8 +93,7 @@ class Upload:
             self._known = False
             return f"{type(error).__name__}: {error}"
         if response.status_code in (200, 201):
-            self._finish(response.json())
-            return None
+            return self._finish(response.json())
         if response.status_code == 308:
             self._known = True
             self._at(_received(response))
@@ -98,7 +101,7 @@ class Upload:
         self._known = False
         if response.status_code in _AGAIN:
             return f"{response.status_code} {response.reason}"
-        if response.status_code in _GONE or (response.status_code == 400 and "crc32c" in response.text.lower()):
+        if response.status_code in _GONE and self._begun < _SESSIONS:
             self._forget()
             return f"{response.status_code} {response.reason}"
         if response.status_code == 412:
@@ -107,6 +110,7 @@ class Upload:
         self._refuse(response)
 
     def _begin(self) -> None:
+        self._begun += 1
         blob = gcs.blob(self._uri)
         blob.crc32c = self._crc32c  # the server refuses bytes that do not make this checksum
         self._session = blob.create_resumable_upload_session(
@@ -145,12 +149,18 @@ class Upload:
         self._sent(offset - self._offset)
         self._offset = offset
 
-    def _finish(self, uploaded: dict[str, Any]) -> None:
+    def _finish(self, uploaded: dict[str, Any]) -> str | None:
+        """Return None where the object holds the file's bytes, else remove it and return what is wrong."""
         self._forget()
         if uploaded.get("crc32c") != self._crc32c:
             gcs.delete(self._uri, generation=int(uploaded["generation"]))
-            raise OutputError(f"{self._uri} arrived damaged and was removed again. Run the upload once more.")
+            if self._begun >= _SESSIONS:
+                raise OutputError(f"{self._uri} arrived damaged and was removed again. Run the upload once more.")
+            self._known = False
+            self._at(0)
+            return "it arrived damaged"
         self._at(self._size)
+        return None
 
     def _refuse(self, response: Any) -> NoReturn:
         from google.api_core.exceptions import from_http_response

@@ -126,7 +126,7 @@ def cache() -> Path:
 
 
 def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "t5prep.plan.compiler", topology, str(devices)]
+    command = [sys.executable, "-P", "-m", "t5prep.plan.compiler", topology, str(devices)]
     home = str(Path(t5prep.__file__).parents[1])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     # The compiler only describes the topology and needs no TPU: one that is in use on this machine must not stop it.

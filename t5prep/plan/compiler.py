@@ -80,11 +80,11 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
 
     asked: `shape`, `settings` and `padding` as dicts, `input_length`, `target_length`, `packed`, `shard`.
     """
-    from t5prep.train.config import TrainConfig
     from t5prep.train.model.architecture import config_of
-    from t5prep.train.padding import Padding
     from t5prep.train.runtime.layout import arrange
     from t5prep.train.runtime.programs import step_program
+    from t5prep.train.settings.config import TrainConfig
+    from t5prep.train.settings.padding import Padding
 
     made = step_program(
         config_of(asked["shape"]),

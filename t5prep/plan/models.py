@@ -80,7 +80,7 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
     if name in MODELS:
         return MODELS[name]
     if name == "tiny":
-        from t5prep.train.run import TINY, TINY_ENCODER
+        from t5prep.train.run.run import TINY, TINY_ENCODER
 
         return TINY_ENCODER if classes else TINY
     if model.count("/") == 1 and (found := _on_the_hub(model)):

@@ -13,9 +13,9 @@ from t5prep.plan.extending import Ask
 from t5prep.plan.lengths import Choice
 from t5prep.plan.models import shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask
-from t5prep.train import config as configs
 from t5prep.train.model.architecture import with_classes
-from t5prep.train.padding import Padding
+from t5prep.train.settings import config as configs
+from t5prep.train.settings.padding import Padding
 
 # The default lengths. T5's own are 512 and 512 (Raffel et al. 2020, 3.1.2), but fine-tuning needs no targets of 512.
 LENGTHS = (512, 64)

@@ -17,10 +17,11 @@ from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import training_flops
-from t5prep.train import config
-from t5prep.train.config import FREE, TrainConfig
 from t5prep.train.model.architecture import Config, weight_layouts
-from t5prep.train.padding import Padding
+from t5prep.train.model.switches import turned_off
+from t5prep.train.settings import config
+from t5prep.train.settings.config import FREE, TrainConfig
+from t5prep.train.settings.padding import Padding
 
 # Settings of a run that do not change the program of its step.
 NOT_IN_A_PROGRAM = (FREE - {"shard"}) | {
@@ -209,6 +210,7 @@ def _computes(question: Question) -> dict[str, Any]:
         "padding": _padding(question),
         "chip": dataclasses.astuple(question.tpu.chip),
         "memory_alone": question.memory_alone,
+        "turned_off": turned_off(),
     }
 
 

@@ -9,11 +9,11 @@ from t5prep.io import byte_sizes
 from t5prep.plan.chips import GIB
 from t5prep.plan.lengths import Choice
 from t5prep.plan.question import Answer, Question
-from t5prep.train import step_parts
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.lora import parameters
+from t5prep.train.step import step_parts
 
-# Measured beside --exact: docs/speed.md.
+# Measured beside --exact: docs/notes.md.
 EXTENDED = (
     "from steps that compute a few layers of each kind: within 3 % for t5-small, t5-base and t5-large; "
     "--exact computes all"

@@ -9,21 +9,20 @@ from types import MappingProxyType
 from typing import Any
 
 from t5prep import __version__
-from t5prep.dataset import manifest, row_balance, targets
-from t5prep.dataset.block_index import Index
-from t5prep.dataset.near_duplicates import NearDuplicates
-from t5prep.dataset.record_lengths import Lengths
+from t5prep.dataset import manifest, rejected_rows, targets
+from t5prep.dataset.manifest import NearDuplicates
 from t5prep.dataset.settings import Settings
+from t5prep.dataset.shard_files import Index, Lengths
 from t5prep.errors import BalanceError
-from t5prep.prepare import manifest_warnings, record_counts, record_writer
-from t5prep.prepare.block_totals import BlockTotals
+from t5prep.prepare import manifest_warnings, record_counts
 from t5prep.prepare.evaluation_leaks import Leaks
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.shard_totals import ShardTotals, SplitTotals
+from t5prep.prepare.shards import ShardTotals, SplitTotals
+from t5prep.prepare.sort_blocks import BlockTotals
 from t5prep.sources import Resolved
-from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -37,7 +36,7 @@ def assemble(
     tokenizer: Tokenizer,
     written: ShardTotals,
     blocks: BlockTotals,
-    rejected_file: row_balance.RejectedFile,
+    rejected_file: rejected_rows.RejectedFile,
     rejected_for: Mapping[str, int],
     index: Index | None = None,
     lengths: Lengths | None = None,
@@ -80,7 +79,7 @@ def assemble(
         task=facts,
         source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
-        features=record_writer.features(settings, references=blocks.references),
+        features=manifest.record_features(settings, references=blocks.references),
         ledger=_ledger(total, counted),
         splits=splits,
         rejected=rejected,
@@ -99,21 +98,21 @@ def assemble(
 
 
 def _check_balance(
-    rows: Mapping[str, row_balance.Rows],
+    rows: Mapping[str, rejected_rows.Rows],
     splits: Mapping[str, manifest.Split],
     rejected: Mapping[str, int],
-    rejected_file: row_balance.RejectedFile,
+    rejected_file: rejected_rows.RejectedFile,
 ) -> None:
     """Raise BalanceError where a row is neither in a shard nor in rejected.jsonl."""
     left_out = sum(rejected.values())
-    row_balance.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
+    rejected_rows.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
     if rejected_file.lines != left_out:
         raise BalanceError(f"{left_out:,} rows made no record, and {rejected_file.lines:,} are written.")
 
 
-def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, row_balance.Rows]:
+def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_rows.Rows]:
     """Return what became of the rows of each file: counted where they were cut, read, and written, by different code."""
-    total = row_balance.Total()
+    total = rejected_rows.Total()
     total.merge(blocks.rows)
     for file, number in written.duplicates.items():
         total.add(file, examples=-number, duplicates=number)

@@ -13,8 +13,8 @@ from t5prep.io import atomic_files
 
 # The code begins here, and goes on in what it imports from these folders.
 _START = (
-    *("t5prep.prepare.block_tokenizer", "t5prep.prepare.column_tokenizer", "t5prep.prepare.feature_table"),
-    *("t5prep.reading.parallel_files", "t5prep.prepare.evaluation_leaks"),
+    *("t5prep.prepare.block_tokenizer", "t5prep.prepare.block_examples", "t5prep.prepare.feature_table"),
+    *("t5prep.reading.parallel_files", "t5prep.tokens.featurizer", "t5prep.prepare.evaluation_leaks"),
 )
 _FOLDERS = (
     *("t5prep.reading.", "t5prep.tasks.", "t5prep.tokens."),

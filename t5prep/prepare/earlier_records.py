@@ -16,7 +16,7 @@ _CUT = ("input_length", "truncation", "marker", "keep_newlines")
 
 
 class EarlierRecord(NamedTuple):
-    """Hold a record of an earlier dataset: its number in its shard (from 1 on), its id, and the text of its input."""
+    """A record of an earlier dataset: its number in its shard (from 1 on), its id, and the text of its input."""
 
     number: int
     id: str

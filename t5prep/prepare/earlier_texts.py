@@ -13,7 +13,7 @@ from t5prep.tasks.html import folded
 
 @dataclasses.dataclass(frozen=True)
 class EarlierTexts:
-    """Hold the digests of earlier texts, `S32[n]` sorted (hex), each with its id and the number of a dataset in `names`."""
+    """The digests of earlier texts, `S32[n]` sorted (hex), each with its id and the number of a dataset in `names`."""
 
     names: tuple[str, ...]
     digests: np.ndarray

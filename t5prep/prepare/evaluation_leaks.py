@@ -18,7 +18,7 @@ _BATCH = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Leaks:
-    """Hold the runs of words of evaluation sets: `hashes` uint64[n], sorted, each with the number of a set in `names`.
+    """The runs of words of evaluation sets: `hashes` uint64[n], sorted, each with the number of a set in `names`.
 
     A text with fewer than `words` words is one run: only the same text is a leak of it.
     """

@@ -1,10 +1,10 @@
 """Warn of what a model would learn wrongly from a prepared dataset, each time with the option that mends it."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import record_counts, row_warnings
+from t5prep.prepare import record_counts
 
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
@@ -14,6 +14,9 @@ MANY_TARGETS_CUT = 0.05
 FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
 # The side that is mostly padding is advised so much more room than its mean, because rows differ.
 SPARE = 1.5
+
+# So many rows without an example are hardly meant.
+MANY_REJECTED = 0.1
 
 
 def all_of(
@@ -37,9 +40,9 @@ def all_of(
     labelled = record_counts.is_classification(total)
     warnings = [
         *(_markup(total, label_name, remedy=without_markup) if labelled else []),
-        *row_warnings.rejected_rows(rows_read, rejected, rejected_for),
-        *([] if hides_spans else row_warnings.one_target(total.examples, total.labels, rejected=bool(rejected))),
-        *row_warnings.empty_splits(settings.splits or (), splits),
+        *rejected_rows(rows_read, rejected, rejected_for),
+        *([] if hides_spans else one_target(total.examples, total.labels, rejected=bool(rejected))),
+        *empty_splits(settings.splits or (), splits),
         *_targets_cut(total, settings, labelled=labelled),
     ]
     return [*warnings, *_badly_packed(total, settings)] if settings.layout == "packed" else warnings
@@ -92,3 +95,56 @@ def _markup(total: record_counts.Counts, label_name: Callable[[Sequence[int]], s
         f"markup tells the label (Cramér's V {strength:.2f}): {shares} hold HTML tags, so a model can read the label off "
         f"them instead of the text. {f'Prepare without markup: {remedy}' if remedy else 'Take it out of the source.'}"
     ]
+
+
+def rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str, int]) -> Iterator[str]:
+    """Yield what to say of `rows` rows of which some were rejected: by reason, and by the reason in all its `words`."""
+    total = sum(rejected.values())
+    if total > MANY_REJECTED * rows:
+        most = max(sorted(rejected), key=lambda reason: rejected[reason])
+        yield (
+            f"{100 * total // rows}% of all rows were rejected, most often for: "
+            f"{_commonest(most, rejected[most], words) or f'{most} ({rejected[most]:,})'}. All are in rejected.jsonl"
+        )
+    if other := rejected.get("not utf-8"):
+        yield (
+            f"{other:,} rows hold bytes that are not UTF-8 and were rejected. If the files are in another encoding, say it, "
+            "as in --encoding cp1252"
+        )
+
+
+def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
+    """Return the whole words of a reason that half of its rows share, and how many these are, or "".
+
+    They say which value it is, and the option that mends it.
+    """
+    fitting = {text: number for text, number in words.items() if text.partition(":")[0] == reason}
+    most = max(fitting, key=lambda text: fitting[text], default="")
+    return f"{most} ({fitting[most]:,})" if most and 2 * fitting[most] >= rows else ""
+
+
+def one_target(examples: int, labels: Collection[object] | None, *, rejected: bool) -> Iterator[str]:
+    """Yield what to say of examples that all have one target; `labels` are the different ones, None where they are many.
+
+    >>> list(one_target(2, ["yes"], rejected=False))
+    ['all 2 examples have the same target, so a model will always answer that. Is a class missing?']
+    """
+    if labels is not None and len(labels) == 1 and examples > 1:
+        yield (
+            f"all {examples:,} examples have the same target, so a model will always answer that. Is a class missing?"
+            f"{' See what was rejected in rejected.jsonl' if rejected else ''}"
+        )
+
+
+def empty_splits(asked: Collection[str], there: Collection[str]) -> Iterator[str]:
+    """Yield what to say of splits that were asked for and have no record.
+
+    >>> list(empty_splits(["train", "validation"], ["train"]))
+    ['no row fell into the split validation, so that there is nothing to evaluate on. Give it a larger share: --splits']
+    """
+    for split in asked:
+        if split not in there:
+            nothing = "train on" if split == "train" else "evaluate on"
+            yield (
+                f"no row fell into the split {split}, so that there is nothing to {nothing}. Give it a larger share: --splits"
+            )

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import beside, card, manifest, rejected_files, settings, shard_names
+from t5prep.dataset import beside, card, manifest, rejected_rows, settings, shard_files
 from t5prep.dataset.settings import Settings
-from t5prep.errors import DatasetError, OtherVersionError, OutputError
+from t5prep.errors import DatasetError, OutputError
 from t5prep.io import atomic_files, gcs, lock
 
 # While this file is there, a run has begun and not ended; while it is locked, that run is alive.
@@ -33,11 +33,26 @@ class Identity(NamedTuple):
     files: list[tuple[str, int]]
 
 
+def resolved(out: str) -> Path:
+    """Return a folder without links. Raises OutputError for a link that leads back to itself."""
+    try:
+        return Path(out).resolve()
+    except (OSError, RuntimeError):  # RuntimeError before Python 3.13
+        raise OutputError(f"{out} is a link that leads back to itself. Choose another --out.") from None
+
+
 def refuse_inside(out: str, *, source: str) -> None:
-    """Raise OutputError for a place inside the folder that is read: the next run would read what this one writes."""
-    if gcs.is_gs(out) or not os.path.isdir(source):
+    """Raise OutputError for a place inside the folder that is read, where the next run would read what this one writes.
+
+    And for the root of the disk, which cannot be replaced as a whole.
+    """
+    if gcs.is_gs(out):
         return
-    if Path(out).resolve().is_relative_to(Path(source).resolve()):
+    if not resolved(out).name:
+        raise OutputError(f"{out} is the root of the disk. Choose a folder in it: --out {os.path.join(out, 'data')}")
+    if not os.path.isdir(source):
+        return
+    if resolved(out).is_relative_to(Path(source).resolve()):
         raise OutputError(
             f"--out {out} lies inside the source {source}, and the next run would read what this one writes. Choose a "
             "place beside it."
@@ -79,7 +94,7 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
         gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
     yield
     named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
-    stale = shard_names.strays(gcs.objects(out), named)
+    stale = shard_files.strays(gcs.objects(out), named)
     for name in [*stale, *(f"{SPOOL}/{name}" for name in gcs.objects(f"{out}/{SPOOL}"))]:
         gcs.delete(f"{out}/{name}")
     lock.release(out)
@@ -127,11 +142,6 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
     if manifest.NAME in entries:
         try:
             dataset = manifest.load(out)
-        except OtherVersionError:
-            raise OutputError(
-                f"{out} holds a dataset that another version of t5prep prepared. Choose another --out, or "
-                f"{_instead(out)}"
-            ) from None
         except DatasetError:
             raise OutputError(
                 f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
@@ -166,7 +176,7 @@ def _records(dataset: manifest.Manifest) -> int:
 
 def is_of_dataset(name: str) -> bool:
     """Return whether a file of this name is part of a dataset."""
-    return shard_names.is_shard(name) or rejected_files.is_rejected(name) or name in (*beside.NAMES, manifest.NAME)
+    return shard_files.is_shard(name) or rejected_rows.is_rejected(name) or name in (*beside.NAMES, manifest.NAME)
 
 
 def _sweep(out: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5prep.dataset import manifest
-from t5prep.errors import DatasetError, OtherVersionError, OutputError, UsageError
+from t5prep.errors import DatasetError, OutputError, UsageError
 from t5prep.io import gcs
 from t5prep.prepare import output_folder
 from t5prep.prepare.output_folder import Identity
@@ -27,7 +27,7 @@ def claimed(out: str, *, same: Identity, overwrite: bool) -> Iterator[str]:
     """
     if overwrite and gcs.is_gs(out):
         raise UsageError(f"--overwrite: {out} is in a bucket, where nothing can be renamed. Choose another --out")
-    final = Path(out).resolve()
+    final = output_folder.resolved(out)
     new = final.with_name(final.name + NEW)
     if overwrite and not final.exists() and (new / manifest.NAME).is_file():
         _move(new, final)  # an earlier run was killed between its two renamings
@@ -50,8 +50,6 @@ def _holds_another(final: Path, out: str, same: Identity) -> bool:
     try:
         if output_folder.identity(manifest.load(final)) == same:
             return False
-    except OtherVersionError:
-        pass
     except DatasetError:
         return False  # whose manifest it is cannot be told: it is refused as a stranger's
     entries = sorted(path.name for path in final.iterdir())

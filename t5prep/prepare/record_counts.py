@@ -17,7 +17,7 @@ WORST = 10
 
 
 class Lost(NamedTuple):
-    """Hold what cutting took from one row: tokens lost of so many.
+    """What cutting took from one row: tokens lost of so many.
 
     `place` is the row's position: of rows that lost as much, the first are named, however shards were read in parts.
     """
@@ -30,7 +30,7 @@ class Lost(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """Hold counts of the records of one shard, or of several added together.
+    """Counts of the records of one shard, or of several added together.
 
     `examples` are those that the records were made of: more than records where they are packed, documents where text is
     cut into rows.
@@ -90,7 +90,7 @@ def count(
     marked: bool,
     name: Callable[[int], str] | None = None,
 ) -> Counts:
-    """Return the counts of sorted records (sorted_runs.INDEX_ENTRY[n]).
+    """Return the counts of rows (spills.ENTRY[n]).
 
     `labels` are the label ids of each target digest, where known.
 

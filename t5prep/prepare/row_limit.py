@@ -8,8 +8,7 @@ from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import BLOCK_BYTES, Block
 from t5prep.reading.parallel_files import Pair
 from t5prep.sources import RawFile
-from t5prep.tasks.chosen_task import ChosenTask
-from t5prep.tasks.task import Corpus
+from t5prep.tasks.task import ChosenTask, Corpus
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +49,7 @@ def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: 
         "encoding": settings.encoding,
         "otherwise": corpus.format,
         "records": settings.records,
+        "delimiter": settings.delimiter,
     }
     for block in parallel_files.scan(file.element, **how, block_bytes=block_bytes):
         if left is None:

@@ -11,7 +11,7 @@ from t5prep.reading import blocks, class_names, formats, json_documents, paralle
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
 from t5prep.tasks import columns as task_columns
-from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -37,6 +37,7 @@ def check(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: 
         encoding=settings.encoding,
         otherwise=task.task.corpus.format,
         records=settings.records,
+        delimiter=settings.delimiter,
     )
     block = next(parts, None)
     record = _first_record(block)

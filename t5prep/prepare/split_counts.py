@@ -1,20 +1,22 @@
 """Turn splits that are given as numbers of rows into the shares that draw exactly so many."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from t5prep.dataset import split_shares
-from t5prep.dataset.settings import Settings
-from t5prep.errors import Reject, UsageError
-from t5prep.prepare import placement, row_limit, split_draw
-from t5prep.prepare.block_tokenizer import text_digest
+from t5prep.dataset.settings import Settings, row_counts
+from t5prep.errors import UsageError
+from t5prep.prepare import earlier_texts, placement, row_limit
+from t5prep.prepare.block_examples import BlockExamples
 from t5prep.prepare.filters.chain import Chain
-from t5prep.reading import blocks, parallel_files, split_files, values
+from t5prep.reading import parallel_files, split_files
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
-from t5prep.tasks.chosen_task import ChosenTask
+from t5prep.tasks import example_table
+from t5prep.tasks.task import ChosenTask
 
 
 def resolved(settings: Settings, task: ChosenTask, *, source: Resolved) -> Settings:
@@ -26,7 +28,7 @@ def resolved(settings: Settings, task: ChosenTask, *, source: Resolved) -> Setti
     """
     held_out = settings.held_out is not None and settings.held_out > 1
     asked = {"validation": settings.held_out} if held_out else settings.splits or {}
-    if not split_shares.counts(asked):  # type: ignore[arg-type]
+    if not row_counts(asked):  # type: ignore[arg-type]
         return settings
     own = split_files.of_files([file.name for file in source.files]) if held_out else {}
     if held_out and "validation" in own.values():
@@ -52,7 +54,7 @@ def exact_shares(splits: Mapping[str, float], draws: np.ndarray) -> dict[str, fl
         return {name: 1 / len(splits) for name in splits}
     different, numbers = np.unique(draws, return_counts=True)
     reached, edge, edges, total = np.cumsum(numbers), 0, [0.0], 0
-    counts = split_shares.counts(splits)
+    counts = row_counts(splits)
     for name, count in counts.items():
         total += count
         edge = int(np.searchsorted(reached, total)) + 1
@@ -71,30 +73,27 @@ def exact_shares(splits: Mapping[str, float], draws: np.ndarray) -> dict[str, fl
 def _draws(settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str]) -> np.ndarray:
     """Return the number in 0..1 by which each different row is drawn: float64[rows]."""
     draws: dict[bytes, float] = {}
+    examples_of, filters = BlockExamples(settings, task), Chain(settings.filter)
     for file in row_limit.limited_files(source.files, settings, task):
         if own_splits.get(parallel_files.files(file.element)[0].name, "train") != "train":
             continue
         for block in row_limit.scan(file, settings, task.task.corpus):
-            keys = list(_keys(block, settings, task))
-            digests = placement.digests([key for key, _ in keys], seed=settings.seed)
-            drawn = placement.uniform(split_draw.by_group([group for _, group in keys], digests, seed=settings.seed))
+            keys, groups = _keys(examples_of(block), filters, block=block, by_text=settings.dedup == "exact")
+            digests = placement.digests(keys, seed=settings.seed)
+            drawn = placement.uniform(placement.by_group(groups, digests, seed=settings.seed))
             draws.update(zip((digest.tobytes() for digest in digests), drawn.tolist(), strict=True))
     return np.array(list(draws.values()), np.float64)
 
 
-def _keys(block: Block, settings: Settings, task: ChosenTask) -> Iterator[tuple[str, str | None]]:
-    """Yield what decides the place of each example of a block (its id, or its text), and its group."""
-    names = (*task.columns.names, *([settings.group_column] if settings.group_column else []))
-    filters = Chain(settings.filter)
-    for row in blocks.read(block, columns=names):
-        if row.record is None:
-            continue
-        try:
-            example = task.to_example(row.record)
-            group = values.text(row.record, settings.group_column, "") if settings.group_column else None
-        except (Reject, KeyError):
-            continue
-        if filters(example).reason or example.split:
-            continue
-        id = f"{block.file.name}:{row.number}" if example.id is None else example.id
-        yield (text_digest(example) if settings.dedup == "exact" else id), group or None
+def _keys(examples: pa.Table, filters: Chain, *, block: Block, by_text: bool) -> tuple[list[str], list[str | None]]:
+    """Return what decides the place of each example of a block (its id, or its text), and the groups of all."""
+    examples, reasons, _ = filters.of_table(examples)
+    left = np.ones(len(examples), bool)
+    left[list(reasons)] = False
+    examples = examples.filter(pc.and_(pa.array(left), examples["split"].is_null())).combine_chunks()
+    groups = examples["group"].to_pylist()
+    if by_text:
+        return list(map(earlier_texts.digest, example_table.inputs_of(examples).lines().to_pylist())), groups
+    places = (examples["row"].to_numpy() + block.first_row).tolist()
+    named = zip(examples["id"].to_pylist(), places, strict=True)
+    return [f"{block.file.name}:{place}" if id is None else id for id, place in named], groups

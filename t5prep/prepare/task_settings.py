@@ -10,8 +10,8 @@ from t5prep.prepare.filters.chain import Chain
 from t5prep.reading import json_documents, split_files
 from t5prep.sources import Resolved
 from t5prep.tasks import options as task_options
-from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import newlines, span_corruption
 from t5prep.tokens.tokenizer import Tokenizer
 

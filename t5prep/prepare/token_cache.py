@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -21,7 +22,7 @@ import pyarrow.parquet
 from t5prep import sources
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError
-from t5prep.io import atomic_files
+from t5prep.io import atomic_files, paths
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 
@@ -29,6 +30,7 @@ from t5prep.reading.blocks import Block
 _WIDE, _NARROW = pa.list_(pa.int32()), pa.list_(pa.uint16())
 # Beside the blocks: while it is there nothing more is kept.
 _FULL = "full"
+_CHECKSUM = 4  # bytes of it
 
 
 def key(settings: Settings, *, tokenizer: str, code: str) -> str:
@@ -91,10 +93,11 @@ def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
 def find(folder: Path, name: str) -> pa.Table | None:
     """Return the table of that digest, and mark it as used now; None where there is none."""
     path = _path(folder, name)
-    with contextlib.suppress(OSError, pa.ArrowInvalid), pa.OSFile(str(path)) as file:
-        table = pa.ipc.open_file(file).read_all()
-        os.utime(path)
-        return _widened(table)
+    with contextlib.suppress(OSError, pa.ArrowInvalid):
+        content = paths.read(path)
+        if content[-_CHECKSUM:] == _checksum(content[:-_CHECKSUM]):
+            os.utime(path)
+            return _widened(pa.ipc.open_file(pa.py_buffer(content)[:-_CHECKSUM]).read_all())
     return None
 
 
@@ -102,14 +105,22 @@ def keep(folder: Path, name: str, table: pa.Table) -> None:
     """Keep a table, unless there is no room: then the run goes on without."""
     if (folder / _FULL).exists():
         return
-    table = _narrowed(table)
+    table, sink = _narrowed(table), pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    content = sink.getvalue().to_pybytes()
     with (
         contextlib.suppress(OutputError),
         atomic_files.scratch(_path(folder, name)) as temporary,
-        pa.OSFile(str(temporary), "wb") as file,
-        pa.ipc.new_file(file, table.schema) as writer,
+        open(temporary, "wb") as file,
     ):
-        writer.write_table(table)
+        file.write(content)
+        file.write(_checksum(content))
+
+
+def _checksum(content: bytes) -> bytes:
+    """Return what stands behind a kept table: a disk that flips a bit must not make other tokens."""
+    return int(google_crc32c.value(content)).to_bytes(_CHECKSUM, "little")
 
 
 def _narrowed(table: pa.Table) -> pa.Table:

@@ -7,6 +7,7 @@ and all the others tokenize.
 
 import codecs
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 
 from t5prep import sources
@@ -16,10 +17,9 @@ from t5prep.reading import (
     encodings,
     formats,
     json_documents,
-    line_rows,
-    nested,
     parquet_rows,
     row_ends,
+    rows,
     text_block,
 )
 from t5prep.reading.encodings import Readable
@@ -32,11 +32,12 @@ BLOCK_BYTES = 2 << 20  # 2 MiB take an eighth of a second to tokenize, so all wo
 SNIFFED_BYTES = 1 << 20
 # A row longer than this is a quote that was never closed.
 LONGEST_ROW_BYTES = 256 << 20
+_LINE = re.compile(rb"[^\r\n]*([\r\n]?)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Hold consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
+    """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
 
     `skip` is the number of rows of that row group before the first. `regular` is true where a CSV's quotes follow RFC
     4180. `cut` is true where only the first `rows` rows of the `size` bytes are wanted.
@@ -110,12 +111,13 @@ def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
 def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
     if block.format.kind == "parquet":
         part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
-        needed = nested.roots(columns)
+        needed = rows.roots(columns)
         wanted = [column for column in block.columns if not columns or column in needed]
         with sources.open_random(block.file) as file:
-            yield from parquet_rows.read(file, part, name=block.file.name, columns=wanted, checked=columns)
+            batches = parquet_rows.batches(file, part, name=block.file.name, columns=wanted)
+            yield from parquet_rows.rows_of(batches, first=part.first, checked=columns)
         return
-    yield from text_block.rows(
+    yield from text_block.read(
         content(block),
         block.format,
         columns=block.columns,
@@ -172,16 +174,32 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
         chunk = reader.read(wanted)
         final = not chunk
         buffer += chunk
+        if format.kind == "csv" and not columns:
+            if (line := csv_rows.SEPARATOR_LINE.match(buffer)) is not None:
+                format = dataclasses.replace(format, delimiter=format.delimiter or line[1].decode("latin-1"))
+                buffer, offset = buffer[line.end() :], offset + line.end()
+            elif (
+                not format.delimiter
+                and (line := _LINE.match(buffer))
+                and (line[1] or final or len(buffer) > LONGEST_ROW_BYTES)
+            ):
+                format = dataclasses.replace(format, delimiter=csv_rows.delimiter_of(line[0]))
         if format.headed and not columns:
-            end = row_ends.of_first(buffer, quoted=format.quoted, final=final or len(buffer) > LONGEST_ROW_BYTES)
+            end = row_ends.of_first(
+                buffer,
+                quoted=format.quoted,
+                final=final or len(buffer) > LONGEST_ROW_BYTES,
+                delimiter=format.delimiter or ",",
+            )
             if not end and not final:
                 wanted = max(size, len(buffer))
                 continue
             columns = _header(buffer[:end], format, name=file.name)
             buffer, offset = buffer[end:], offset + end
-        end, rows, regular = row_ends.of_buffer(buffer, quoted=format.quoted, final=final)
+        end, rows, regular = row_ends.of_buffer(buffer, quoted=format.quoted, final=final, delimiter=format.delimiter)
         if not end and len(buffer) > LONGEST_ROW_BYTES:  # the first row is rejected, and ends at its first newline
-            end, rows, regular = row_ends.of_first(buffer, quoted=format.quoted, final=True), 1, False
+            end = row_ends.of_first(buffer, quoted=format.quoted, final=True, delimiter=format.delimiter)
+            rows, regular = 1, False
             if end == len(buffer):
                 raise SourceError(
                     f"{file.name}: row {first:,} is longer than {LONGEST_ROW_BYTES >> 20} MiB. Is it really {format.kind}? "
@@ -206,11 +224,11 @@ def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
             f"{name}: its first line, which names the columns, is not {format.written or format.encoding}."
         ) from None
     if format.quoted:
-        fields = next((row.fields for row in csv_rows.split(text)), [])
+        fields = next((row.fields for row in csv_rows.split(text, format.delimiter)), [])
         if isinstance(fields, str):
             raise SourceError(f"{name}: its first line, which names the columns, cannot be read ({fields}).")
     else:
-        fields = next(line_rows.lines(text), "").split("\t")
+        fields = next(row_ends.lines(text), "").split("\t")
     if not "".join(fields).strip():
         raise SourceError(f"{name} is empty or has no header line; the first line must name the columns.")
     return tuple(fields)

@@ -1,84 +1,189 @@
-"""Read the rows of a block as columns of text, without a Python object for each row where Arrow can read them."""
+"""Read the rows of a block as columns, without a Python object for each row where Arrow can read them."""
 
 import codecs
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep import sources
-from t5prep.reading import blocks, csv_by_arrow, json_by_arrow, parquet_rows
+from t5prep.reading import blocks, csv_rows, json_lines, parquet_rows, text_block
 from t5prep.reading.blocks import Block
 from t5prep.reading.parquet_rows import Part
-from t5prep.reading.rows import Row
+from t5prep.reading.rows import Record, Row, root
 
 
 class Columns(NamedTuple):
-    """Hold the rows of a block: those that have a text in each column, and the others.
+    """The rows of a block: those that have a text or a number in each column, and the others.
 
-    `table` has a column of large_string, without nulls, for each name; `numbers` are the numbers of its rows,
-    int64[rows].
+    `table` has a column of large_string or of numbers, without nulls, for each name that rows have; `numbers` are the
+    numbers of its rows, int64[rows]. `unread` are the names of columns that the rows have too.
     """
 
     table: pa.Table
     numbers: np.ndarray
     others: list[Row]
+    unread: frozenset[str] = frozenset()
+
+    def rows(self, which: np.ndarray) -> list[Row]:
+        """Return some rows of the table, bool[rows], and all the others, in the order of their numbers."""
+        own = self.table if which.all() else self.table.filter(pa.array(which))
+        names = own.column_names
+        values = zip(*(column.to_pylist() for column in own.columns), strict=True)
+        records: Iterable[Record] = (dict(zip(names, row, strict=True)) for row in values)
+        if self.unread:
+            records = (_Partial(record, self.unread) for record in records)
+        made = [Row(number, record) for number, record in zip(self.numbers[which].tolist(), records, strict=True)]
+        return sorted([*made, *self.others], key=lambda row: row.number) if self.others else made
 
 
-def read(block: Block, *, columns: Sequence[str]) -> Columns:
-    """Return all rows of a block except blank ones, with these columns only. Raises what blocks.read raises."""
-    table = _by_arrow(block, columns)
-    if table is not None and table.num_rows == block.rows:
-        return Columns(table, np.arange(block.first_row, block.first_row + block.rows), [])
+class _Partial(dict[str, Any]):
+    """A record without some columns that its row has: asking for one of these by name is an error, not None."""
+
+    def __init__(self, record: Record, unread: frozenset[str]) -> None:
+        super().__init__(record)
+        self._unread = unread
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a column. Raises KeyError for one that was not read."""
+        return self[name] if name in self or name in self._unread else default
+
+
+def read(block: Block, *, names: Sequence[str]) -> Columns:
+    """Return all rows of a block except blank ones; the columns of these names, perhaps more in `others`.
+
+    Raises what blocks.read raises.
+    """
+    found = _by_arrow(block, names)
+    if found is not None and len(found.numbers) + len(found.others) == block.rows:
+        return found
+    rows = [row for row in blocks.read(block, columns=names) if not row.blank]
+    return Columns(pa.table({}), np.zeros(0, np.int64), rows)
+
+
+def gathered(read: Columns, names: Sequence[str], *, there: Sequence[str]) -> Columns:
+    """Return the same rows with those in the table that Python had to read, and that have a text in each column.
+
+    The columns are those of these names that are `there`; where that is not known, those that the first row has.
+    """
+    if len(read.numbers) or not read.others:
+        return read
+    there = there or next((list(row.record) for row in read.others if row.record), [])
+    names = [name for name in names if name in there]
     numbers, others = [], []
-    texts: list[list[str]] = [[] for _ in columns]
-    for row in blocks.read(block, columns=columns):
-        values = [row.record.get(name) for name in columns] if row.record is not None else [None]
+    texts: list[list[str]] = [[] for _ in names]
+    for row in read.others:
+        values = [row.record.get(name) for name in names] if row.record is not None else [None]
         if all(type(value) is str for value in values):
             numbers.append(row.number)
             for text, value in zip(texts, values, strict=True):
                 text.append(value)  # type: ignore[arg-type]
-        elif not row.blank:
+        else:
             others.append(row)
-    text_table = pa.table([pa.array(text, pa.large_string()) for text in texts], names=list(columns))
-    return Columns(text_table, np.array(numbers, np.int64), others)
+    if not names:
+        return read
+    table = pa.table([pa.array(text, pa.large_string()) for text in texts], names=list(names))
+    return Columns(table, np.array(numbers, np.int64), others)
 
 
-def _by_arrow(block: Block, columns: Sequence[str]) -> pa.Table | None:
+def text_of(column: pa.ChunkedArray) -> pa.LargeStringArray:
+    """Return the values of a column as texts: those that str makes of the numbers that Python reads."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_floating(array.type):
+        return pa.array(list(map(repr, array.to_pylist())), pa.large_string())
+    return array.cast(pa.large_string())
+
+
+def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
     """Return the rows of a block as Arrow reads them, None where Python must look at every row."""
     if block.format.kind == "jsonl":
-        utf8 = codecs.lookup(block.format.encoding).name == "utf-8"
-        table = json_by_arrow.table(blocks.content(block), wanted=columns) if utf8 else None
-    elif any(block.columns.count(name) != 1 for name in columns):
+        return _json(block, names) if codecs.lookup(block.format.encoding).name == "utf-8" else None
+    there = [name for name in names if name in block.columns]
+    if not there or any(block.columns.count(name) != 1 for name in there):
         return None
-    elif block.format.kind == "parquet":
-        table = _parquet(block, columns)
-    elif block.regular:
-        table = csv_by_arrow.table(blocks.content(block), block.format.encoding, columns=block.columns, wanted=columns)
-    else:
+    if block.format.kind == "parquet":
+        inside = any(name not in there and root(name) in block.columns for name in names)
+        return None if inside else _parquet(block, there)
+    if not block.regular:
         return None
-    if table is None or (block.cut and table.num_rows < block.rows):
+    table = csv_rows.table(
+        blocks.content(block),
+        block.format.encoding,
+        columns=block.columns,
+        wanted=there,
+        delimiter=block.format.delimiter,
+    )
+    if table is None or table.num_rows < block.rows:
         return None
-    return table.slice(0, block.rows) if block.cut else table
+    return Columns(table.slice(0, block.rows), _numbers(block), [])
 
 
-def _parquet(block: Block, columns: Sequence[str]) -> pa.Table | None:
+def _json(block: Block, names: Sequence[str]) -> Columns | None:
+    data = blocks.content(block)
+    plain = json_lines.table(data, wanted=names)
+    if plain is None or len(plain.lines) < block.rows:
+        return None
+    which = plain.lines[: block.rows]
+    table, numbers = plain.table.slice(0, int(which.sum())), _numbers(block)
+    if which.all():
+        return Columns(table, numbers, [], plain.unread)
+    left = np.flatnonzero(~which)
+    lines = data.split(b"\n")
+    some = b"\n".join([lines[place] for place in left.tolist()]) + b"\n"
+    rows = text_block.read(some, block.format, columns=(), first=1, wanted=names)
+    others = [row._replace(number=number) for row, number in zip(rows, numbers[left].tolist(), strict=True)]
+    return Columns(table, numbers[which], others, plain.unread)
+
+
+def _parquet(block: Block, names: Sequence[str]) -> Columns | None:
     part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
     with sources.open_random(block.file) as file:
-        batches = list(parquet_rows.batches(file, part, name=block.file.name, columns=columns))
+        batches = list(parquet_rows.batches(file, part, name=block.file.name, columns=names))
     if not batches:
         return None
-    table = pa.Table.from_batches(batches).select(list(columns))
-    if not all(pa.types.is_string(field.type) or pa.types.is_large_string(field.type) for field in table.schema):
-        return None
-    arrays = [column.cast(pa.large_string()).combine_chunks() for column in table.columns]
-    for array in arrays:
-        try:
-            array.validate(full=True)  # Arrow does not check UTF-8 when it reads
-        except pa.ArrowInvalid:
+    table = pa.Table.from_batches(batches).select(list(names)).combine_chunks()
+    arrays, plain = [], np.ones(table.num_rows, bool)
+    for column in table.columns:
+        array, good = _typed(column)
+        if array is None:
             return None
-        if array.null_count or pc.any(pc.match_substring(array, "\0")).as_py():
-            return None
-    return pa.table(arrays, names=list(columns))
+        arrays.append(array)
+        plain &= good
+    numbers, typed = _numbers(block), pa.table(arrays, names=list(names))
+    if plain.all():
+        return Columns(typed, numbers, [])
+    left = ~plain
+    rows = parquet_rows.rows_of(table.filter(pa.array(left)).to_batches(), first=1, checked=names)
+    others = [row._replace(number=number) for row, number in zip(rows, numbers[left].tolist(), strict=True)]
+    return Columns(typed.filter(pa.array(plain)), numbers[plain], others)
+
+
+def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
+    """Return a column of texts or numbers as it is needed, and which of its values are good: bool[rows].
+
+    None stands for a column in which Python must look at every value.
+    """
+    type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    good = column.is_valid().to_numpy()
+    if pa.types.is_integer(type):
+        return column.combine_chunks().cast(type), good
+    if pa.types.is_float32(type) or pa.types.is_float64(type):
+        numbers = column.cast(pa.float64()).combine_chunks()
+        return numbers, good & np.isfinite(numbers.fill_null(0).to_numpy(zero_copy_only=False))
+    if not (pa.types.is_string(type) or pa.types.is_large_string(type)):
+        return None, good
+    texts = column.cast(pa.large_string()).combine_chunks()
+    try:
+        texts.validate(full=True)  # Arrow does not check UTF-8 when it reads
+    except pa.ArrowInvalid:
+        return None, good
+    nul = pc.match_substring(texts, "\0").fill_null(False)
+    return texts, good & ~nul.to_numpy(zero_copy_only=False)
+
+
+def _numbers(block: Block) -> np.ndarray:
+    return np.arange(block.first_row, block.first_row + block.rows)

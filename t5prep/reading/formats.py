@@ -33,6 +33,8 @@ class Format:
 
     TSV has no quoting (GLUE's files and IANA's registration have none).
 
+    `delimiter` divides the columns of CSV; "" where the beginning of the file tells it.
+
     `written` is the encoding of the file itself, where its blocks have been recoded to `encoding`. `records` is the path
     to the rows of a JSON document, "" for JSON lines and for an array.
     """
@@ -41,6 +43,7 @@ class Format:
     encoding: str = "utf-8"
     written: str = ""
     records: str = ""
+    delimiter: str = ","
 
     @property
     def quoted(self) -> bool:
@@ -53,14 +56,16 @@ class Format:
         return self.kind in ("csv", "tsv")
 
 
-def detect(name: str, *, kind: str = "", encoding: str = "utf-8") -> Format:
+def detect(name: str, *, kind: str = "", encoding: str = "utf-8", delimiter: str = "") -> Format:
     """Return the format of a file by its name, or `kind` where the user names it. Raises UsageError."""
     if kind and kind not in KINDS:
         raise UsageError(f'--format "{kind}": it is one of {", ".join(KINDS)}')
     known = kind or _kind(name)
     if not known:
         raise UsageError(f"the name {name} does not say what format it is in. Say it: --format {'|'.join(KINDS)}")
-    return Format(known, encoding)
+    if delimiter and known != "csv":
+        raise UsageError(f"--delimiter divides the columns of CSV, and {name} is {known}.")
+    return Format(known, encoding, delimiter=delimiter)
 
 
 def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str], list[str]]:

@@ -23,7 +23,7 @@ _ONE_FIELD = re.compile(rb"[\t\r]")
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Hold a file of source lines, and the file of their targets."""
+    """A file of source lines, and the file of their targets."""
 
     source: RawFile
     target: RawFile
@@ -67,19 +67,22 @@ def scan(
     encoding: str,
     otherwise: str = "",
     records: str = "",
+    delimiter: str = "",
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Block]:
     """Yield the blocks of a file (blocks.scan), or of the paired lines of two files.
 
     `kind` is the format as the user names it, or ""; `otherwise` is the format of files whose names do not tell it;
-    `records` is the path to the rows of JSON documents.
+    `records` is the path to the rows of JSON documents, `delimiter` what divides the columns of CSV, or "".
     Raises SourceError where one file of a pair has more lines.
     """
     if isinstance(element, Pair):
         yield from _scan_pair(element, encoding=encoding, block_bytes=block_bytes)
     else:
         says = unpacked_name(element.name).lower().endswith(tuple(formats.SUFFIXES))
-        form = formats.detect(element.name, kind=kind or ("" if says else otherwise), encoding=encoding)
+        form = formats.detect(
+            element.name, kind=kind or ("" if says else otherwise), encoding=encoding, delimiter=delimiter
+        )
         if records and form.kind != "jsonl":
             raise SourceError(f"--records is for JSON documents, and {element.name} is {form.kind}.")
         yield from blocks.scan(element, dataclasses.replace(form, records=records), block_bytes=block_bytes)

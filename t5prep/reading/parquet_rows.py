@@ -1,14 +1,14 @@
 """Read the rows of Parquet files by row groups. Bytes that are UTF-8 become text."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from t5prep.errors import SourceError
-from t5prep.reading import nested, values
+from t5prep.reading import rows
 from t5prep.reading.rows import Record, Row
 
 # The size of a part of a row group. Each part decodes the group from its beginning, so parts are larger than blocks.
@@ -17,7 +17,7 @@ _BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in m
 
 
 class Part(NamedTuple):
-    """Hold some rows of a row group: the group, its rows to skip, the first row's number, how many rows and bytes."""
+    """Some rows of a row group: the group, its rows to skip, the first row's number, how many rows and bytes."""
 
     group: int
     skip: int
@@ -65,24 +65,21 @@ def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) ->
         raise SourceError(f"{name} cannot be read ({error}). Fetch it again.") from error
 
 
-def read(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str], checked: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows of a part with these columns; in those that are `checked`, a value that is not text is a reason.
+def rows_of(batches: Iterable[pa.RecordBatch], *, first: int, checked: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of batches, numbered from `first` on; in columns that are `checked`, a value that is not text is a reason.
 
     Columns that lead into others (`answers.text`) are added to the rows.
     """
-    number = part.first
-    for batch in batches(file, part, name=name, columns=columns):
-        for record in _records(batch):
-            if isinstance(record, str):
-                yield Row(number, None, record)
-                number += 1
-                continue
-            record = nested.with_paths(record, checked)
-            if reason := values.nul(record) or (values.not_text(record, checked) if checked else ""):
-                yield Row(number, None, reason)
-            else:
-                yield Row(number, record)
-            number += 1
+    records = (record for batch in batches for record in _records(batch))
+    for number, record in enumerate(records, first):
+        if isinstance(record, str):
+            yield Row(number, None, record)
+            continue
+        record = rows.with_paths(record, checked)
+        if reason := rows.nul(record) or (rows.not_text(record, checked) if checked else ""):
+            yield Row(number, None, reason)
+        else:
+            yield Row(number, record)
 
 
 def _records(batch: pa.RecordBatch) -> Iterator[Record | str]:

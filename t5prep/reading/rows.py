@@ -1,14 +1,19 @@
-"""Define a row of a source file: its record, or the reason why it has none."""
+"""Define a row of a source file, and check its values: what is no text is the reason why a row has no record."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
+
+from t5prep.errors import Reject
+from t5prep.reading.formats import Format
 
 # One row as in its source: column name → value.
 Record = Mapping[str, Any]
 
 
 class Row(NamedTuple):
-    """Hold one row: its number in its file (from 1, without the header), and its record or the reason why it has none.
+    """One row: its number in its file (from 1, without the header), and its record or the reason why it has none.
 
     A blank row has neither a record nor a reason.
     """
@@ -21,3 +26,171 @@ class Row(NamedTuple):
     def blank(self) -> bool:
         """Check whether this row is blank."""
         return self.record is None and not self.reason
+
+
+def root(name: str) -> str:
+    """Return the column that a name begins in.
+
+    >>> root("answers[].text"), root("question")
+    ('answers', 'question')
+    """
+    return name.partition(".")[0].removesuffix("[]")
+
+
+def is_path(name: str) -> bool:
+    """Check whether a name leads into a column."""
+    return "." in name or name.endswith("[]")
+
+
+def roots(columns: Sequence[str]) -> set[str]:
+    """Return the columns that all these names begin in, and the names themselves."""
+    return {*columns, *map(root, columns)}
+
+
+def with_paths(record: Record, columns: Sequence[str]) -> Record:
+    """Return a record with the values that some of the names lead to, as columns of their own; lists become one list.
+
+    >>> with_paths({"answers": [{"text": "a"}, {"text": "b"}]}, ["answers.text"])["answers.text"]
+    ['a', 'b']
+    >>> with_paths({"answers": {"text": ["a"], "start": [1]}}, ["answers.text"])["answers.text"]
+    ['a']
+    """
+    missing = [name for name in columns if is_path(name) and name not in record]
+    if not missing:
+        return record
+    whole = dict(record)
+    for name in missing:
+        if root(name) not in record:
+            continue
+        steps = [step.removesuffix("[]") for step in name.split(".")]
+        try:
+            whole[name] = _value(record, steps)
+        except KeyError:
+            continue  # the task says that the field is missing
+    return whole
+
+
+def _value(value: Any, steps: Sequence[str]) -> Any:
+    """Return what steps lead to; of a list, a list of what they lead to in each of its values. Raises KeyError."""
+    for place, step in enumerate(steps):
+        if isinstance(value, list | tuple):
+            inner = [_value(one, steps[place:]) for one in value]
+            return [leaf for one in inner for leaf in (one if isinstance(one, list) else [one])]
+        if not isinstance(value, Mapping):
+            raise KeyError(step)
+        value = value[step]
+    return value
+
+
+def damage(record: Record, format: Format, *, broken: bool) -> str:
+    """Return why a row's values are not valid text, or "".
+
+    Undecodable bytes of a `broken` block are the surrogates from U+DC80 on.
+    """
+    for column, value in record.items():
+        text = column + (value if isinstance(value, str) else "".join(strings(value)))
+        column = column.encode(errors="backslashreplace").decode()
+        if "\0" in text:
+            return f"NUL byte: in {column}"
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            code = ord(text[error.start])
+            if broken and format.written:
+                return f"not {format.written}: bytes that are not characters in {column}"
+            if broken and 0xDC80 <= code <= 0xDCFF:
+                return f"not {format.encoding}: byte 0x{code - 0xDC00:02x} in {column}"
+            return f"no text: half of a surrogate pair (U+{code:04X}) in {column}"
+    return ""
+
+
+def nul(record: Record) -> str:
+    """Return why a row is rejected, whose strings are known to be UTF-8, or ""."""
+    for column, value in record.items():
+        if "\0" in (value if isinstance(value, str) else "".join(strings(value))):
+            return f"NUL byte: in {column}"
+    return ""
+
+
+def not_text(record: Record, columns: Collection[str]) -> str:
+    """Return why a value cannot be used in an example, with its column and type, or "".
+
+    Usable are a text, a number, None, a list of texts, and an object of texts (the languages of a translation).
+
+    >>> not_text({"a": "x", "b": 1, "c": ["y"], "d": {"en": "z"}, "e": None}, "abcde")
+    ''
+    >>> not_text({"answers": [{"text": "x"}]}, ["answers"])
+    'not text: answers holds a list with an object in it'
+    """
+    for column in columns:
+        value = record.get(column)
+        if type(value) is str or value is None:
+            continue
+        if what := _unusable(value):
+            return f"not text: {column} holds {what}"
+    return ""
+
+
+def text(record: Record, *names: str) -> str:
+    """Return the text of the first of some columns that has one, a number as it is written, "" where none has.
+
+    "" as the last name means that all of them may be missing. Raises KeyError where they are missing and may not be,
+    and Reject for a list or an object, because their notation in Python is not text.
+
+    >>> text({"a": None, "b": 7}, "a", "b"), text({}, "a", "")
+    ('7', '')
+    """
+    if not any(name in ("", *record) for name in names):
+        raise KeyError(names[0])
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, list | tuple | Mapping):
+            raise Reject(f"not text: {name} holds {_named(value)}")
+        if value is not None and value != "":
+            return str(value)
+    return ""
+
+
+def _unusable(value: Any) -> str:
+    """Describe a value that is not text, number, list of texts or object of texts; return "" for those."""
+    if value is None or isinstance(value, str):
+        return ""
+    if isinstance(value, list | tuple | Mapping):
+        inside = value.values() if isinstance(value, Mapping) else value
+        kind = "an object" if isinstance(value, Mapping) else "a list"
+        wrong = next((one for one in inside if not isinstance(one, str | None)), "")
+        return f"{kind} with {_named(wrong)} in it" if wrong != "" else ""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return _named(value)
+    return "" if math.isfinite(value) else f"{value}, which is not a number"
+
+
+def _named(value: Any) -> str:
+    """Return the name of a value's type, for use in a sentence."""
+    if isinstance(value, bool):
+        return "true or false"
+    for types, name in (
+        (Mapping, "an object"),
+        ((list, tuple), "a list"),
+        ((int, float, Decimal), "a number"),
+        (bytes, "bytes"),
+    ):
+        if isinstance(value, types):
+            return name
+    return f"a {type(value).__name__}"
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Yield every string of a JSON value, keys included, in no particular order.
+
+    There is no recursion, because a row may be nested to any depth.
+    """
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += [*one, *one.values()]
+        elif isinstance(one, list):
+            left += one

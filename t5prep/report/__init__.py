@@ -38,6 +38,10 @@ def write(
     else:
         page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)
+    if path.suffix != ".html" and path.exists() and (path.parent / manifest.NAME).exists():
+        raise UsageError(
+            f"--out {out}: this file belongs to a dataset, and the page would replace it. Name another one."
+        )
     atomic_files.write_whole(path, page.encode("utf-8", "replace"))
     return path
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5prep.dataset import inspect_records, manifest, rejected_files
+from t5prep.dataset import inspect_records, manifest, rejected_rows
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import DatasetError, TokenizerError
 from t5prep.io import paths
@@ -140,9 +140,9 @@ def _rejected(data: str | Path, dataset_manifest: Manifest) -> Iterator[tuple[st
 
 def _lines(data: str | Path, dataset_manifest: Manifest) -> Iterator[dict[str, Any]]:
     """Yield the first rejected rows; where they are in many files, the first of the first file."""
-    name = dataset_manifest.rejected_file.name if dataset_manifest.rejected_file else rejected_files.NAME
+    name = dataset_manifest.rejected_file.name if dataset_manifest.rejected_file else rejected_rows.NAME
     try:
-        with paths.opened(paths.at(data, rejected_files.names(name)[0])) as file:
+        with paths.opened(paths.at(data, rejected_rows.names_of(name)[0])) as file:
             for _, line in zip(range(_LINES), file, strict=False):
                 try:
                     row = json.loads(line)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from t5prep.errors import UsageError
-from t5prep.train import config as configs
-from t5prep.train.config import TrainConfig
+from t5prep.train.settings import config as configs
+from t5prep.train.settings.config import TrainConfig
 
 # Paths of a run, which no recipe sets, are left out of the comparison.
 _ITS_OWN = frozenset({"data", "out", "tokenizer"})

@@ -22,7 +22,7 @@ _FIRST = ("loss", "accuracy", "token_accuracy", "learning_rate", "gradient_norm"
 _OF_TOKENS = {"accuracy": "token_accuracy"}
 # The speed, which has lines of its own in metrics.jsonl.
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
-_INPUT_BOUND = 0.2  # same as in t5prep.train.progress, which cannot be imported without TensorFlow
+_INPUT_BOUND = 0.2  # same as in t5prep.train.log, which cannot be imported without TensorFlow
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
 _WORST = 20
 _FAR = 8  # where the loss fell to less than an eighth, its end is flat on a linear scale

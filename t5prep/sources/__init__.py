@@ -1,4 +1,4 @@
-"""Resolve a source to pinned and checked raw files, and open them (for the grammar see `t5prep.sources.grammar`).
+"""Resolve a source to pinned and checked raw files, and open them (for the grammar see `t5prep.sources.raw`).
 
 `resolve` finds the raw files of a source and fetches them where needed; `open_stream` and `open_random` read one.
 """
@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from t5prep.sources import redact
-from t5prep.sources.grammar import parse
 from t5prep.sources.opening import check_unchanged, open_random, open_stream, sha256, unpacked_name
-from t5prep.sources.raw import RawFile, Resolved, patterns
+from t5prep.sources.raw import RawFile, Resolved, parse, patterns
 
 __all__ = ["RawFile", "Resolved", "check_unchanged", "open_random", "open_stream", "resolve", "sha256", "unpacked_name"]
 
@@ -79,5 +78,5 @@ def _sample() -> Resolved:
         revision="1",
         files=tuple(files),
         licence="Apache-2.0",
-        citation="t5prep's own generator, t5prep/sources/sample",
+        citation="written for t5prep, t5prep/sources/sample",
     )

@@ -1,9 +1,11 @@
-"""Read zip archives in place: list, check and stream their members without unpacking to disk.
+"""Read archives in place: list, check and stream their members without unpacking to disk, within limits.
 
 A member whose path leaves the archive, an absolute path or a symbolic link refuses the whole archive: it is malicious,
 or made by a tool that cannot be trusted. An encrypted member or a decompression bomb is refused when it is asked for.
 """
 
+import dataclasses
+import os
 import re
 import stat
 import zipfile
@@ -11,9 +13,63 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from t5prep.errors import SourceError
-from t5prep.sources.limits import limits
+from t5prep.errors import SourceError, UsageError
 from t5prep.sources.raw import RawFile, wanted
+
+MAX_BYTES = "T5PREP_MAX_UNPACKED_BYTES"
+MAX_RATIO = "T5PREP_MAX_UNPACKED_RATIO"
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Hold `max_bytes` of one unpacked file and `max_ratio` of unpacked to packed bytes.
+
+    Files below `any_ratio_below` unpacked bytes may have any ratio. Text packs 3 to 20 times; a ratio above 200 over
+    more than 64 MiB is not text that anyone would train on.
+    """
+
+    max_bytes: int = 64 << 30
+    max_ratio: float = 200.0
+    any_ratio_below: int = 64 << 20
+
+    def allowed(self, packed: int) -> int:
+        """Return how many bytes `packed` bytes may unpack to at most."""
+        return min(self.max_bytes, max(self.any_ratio_below, int(self.max_ratio * packed)))
+
+    def check(self, name: str, *, packed: int, unpacked: int) -> None:
+        """Raise SourceError when `unpacked` is more than `packed` bytes may unpack to."""
+        if unpacked <= self.allowed(packed):
+            return
+        if unpacked > self.max_bytes:
+            raise SourceError(
+                f"{name} unpacks to more than {self.max_bytes:,} bytes. "
+                f"If you trust it, raise the limit: export {MAX_BYTES}={max(unpacked, 2 * self.max_bytes)}"
+            )
+        enough = int(2 * max(unpacked / max(packed, 1), self.max_ratio))
+        raise SourceError(
+            f"{name} unpacks to more than {self.max_ratio:g} times its {packed:,} bytes, as a decompression bomb does. "
+            f"If you trust it, raise the limit: export {MAX_RATIO}={enough}"
+        )
+
+
+def limits() -> Limits:
+    """Return the limits: the defaults, or those of the environment.
+
+    Raises UsageError where a variable holds no number.
+    """
+    return Limits(max_bytes=int(_number(MAX_BYTES, Limits.max_bytes)), max_ratio=_number(MAX_RATIO, Limits.max_ratio))
+
+
+def _number(variable: str, default: float) -> float:
+    value = os.environ.get(variable, "")
+    try:
+        number = float(value) if value else float(default)
+    except ValueError:
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise UsageError(f'{variable} is "{value}", which is not a number above 0. Unset it, or set it to {default:g}.')
+    return number
+
 
 ENCRYPTED = 0x1  # general purpose flag, bit 0 (APPNOTE.TXT 4.4.4)
 _NOISE = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|Thumbs\.db$)")
@@ -40,12 +96,18 @@ def members(
     Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """
     members, offered, bounds = [], [], limits()
+    seen: set[str] = set()
     with _opened(archive, name) as opened:
         for info in opened.infolist():
             _check_name(info, name)
             if info.is_dir() or _NOISE.search(info.filename):
                 continue
             full = prefix + info.filename.replace("\\", "/")  # some archivers on Windows write backslashes
+            if full in seen:
+                raise SourceError(
+                    f"{name} holds two members named {info.filename}. Unpack it, keep the one you mean, and name the directory."
+                )
+            seen.add(full)
             offered.append(full)
             if wanted(full, include):
                 _check_content(info, name)

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO, cast
 from t5prep.errors import OutputError, SourceError
 from t5prep.io import gcs
 from t5prep.sources import archives
-from t5prep.sources.grammar import Place
-from t5prep.sources.raw import RawFile, Resolved, checked, glob_pattern, wanted
+from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
 _READ_AHEAD_BYTES = 4 << 20  # one request
 

@@ -4,21 +4,19 @@ huggingface_hub lists files, builds addresses and finds the user's token. Bytes 
 because `hf_hub_download` restarts from zero when a process dies and does not check the SHA-256 that the Hub publishes.
 """
 
+import dataclasses
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from t5prep.errors import SourceError
-from t5prep.sources import archives, hub_card, local
-from t5prep.sources import cache as caches
-from t5prep.sources.download import Download
-from t5prep.sources.grammar import Place
-from t5prep.sources.http import Refused
-from t5prep.sources.hub_files import Listed, choose, is_script
-from t5prep.sources.raw import RawFile, Resolved, checked, wanted
+from t5prep.errors import SourceError, did_you_mean
+from t5prep.sources import archives, local
+from t5prep.sources.download import Download, fetch
+from t5prep.sources.http import STATUSES, Checksum, Refused, Retries
+from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 from t5prep.sources.remote import hub_endpoint
-from t5prep.sources.retry import STATUSES, Retries
 
 T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets
@@ -28,6 +26,40 @@ _WHERE = (
     "Make a token at https://huggingface.co/settings/tokens, then `hf auth login`, "
     "or put it in the environment variable HF_TOKEN."
 )
+
+
+_DATA = re.compile(r"\.(parquet|csv|tsv|jsonl?|ndjson|txt|source|target)(\.(gz|bz2|xz|zst))?$|\.zip$", re.IGNORECASE)
+_ABOUT = re.compile(r"(^|/)(\.|README|LICEN[CS]E|dataset_infos?\.json|requirements)", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """Describe a file as the Hub lists it.
+
+    `checksum` is `sha256:` for large files, `git:` (a blob's SHA-1) for small ones.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+    checksum: str
+
+    @classmethod
+    def of(cls, sibling: Any) -> "Listed":
+        """Return the file of huggingface_hub's RepoSibling, requested with files_metadata."""
+        sha256 = sibling.lfs.sha256 if sibling.lfs else ""
+        checksum = f"sha256:{sha256}" if sha256 else f"git:{sibling.blob_id}" if sibling.blob_id else ""
+        return cls(sibling.rfilename, int(sibling.size or 0), sha256, checksum)
+
+    def sound(self, path: Path) -> str:
+        """Return the SHA-256 (hex) of a local copy, or "" when its bytes are not those that the Hub lists."""
+        if path.stat().st_size != self.bytes:
+            return ""
+        checksum = Checksum(self.checksum, size=self.bytes)
+        with path.open("rb") as copy:
+            while chunk := copy.read(1 << 20):
+                checksum.update(chunk)
+        return "" if checksum.mismatch() else checksum.sha256
 
 
 def resolve(
@@ -67,7 +99,7 @@ def resolve(
     if any("/partial-" in file.name for file in raw_files):
         print(f"{place.uri}: the Hub converted only a part of it to parquet (partial-...).", file=sys.stderr)
     facts = info.card_data.to_dict() if info.card_data else {}
-    labels = hub_card.class_names(facts, place.part)
+    labels = class_names(facts, place.part)
     return Resolved(place.uri, info.sha, raw_files, licence=licence, citation=citation, class_names=labels)
 
 
@@ -107,7 +139,7 @@ def _fetch(
         return Download(lambda: url, part, file.name, file.checksum, file.bytes, headers, progress).run()
 
     try:
-        blob = caches.fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download, cache=cache)
+        blob = fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download, cache=cache)
     except Refused as refused:
         raise SourceError(f"{place.uri}: {_advice(refused.status, place)}") from None
     return blob.path, blob.sha256
@@ -171,3 +203,113 @@ def _citation(info: Any) -> str:
         if kind in ("arxiv", "doi")
     ]
     return (info.citation or "").strip() or " ".join([address, *cited])
+
+
+def is_script(repo: str, names: Iterable[str]) -> bool:
+    """Check whether a dataset is a loading script: `name.py` at its top, as `datasets` before 4.0 ran it."""
+    return f"{repo.partition('/')[2]}.py" in set(names)
+
+
+def choose(
+    files: Sequence[Listed], card: Any, *, place: Place, converted: bool = False, named: bool = False
+) -> list[Listed]:
+    """Return the files of the `#config` asked for, or of the only or default config.
+
+    converted: this is the Hub's parquet branch, where each folder is a config
+    named: files will be chosen by their names, so keep those that do not look like data, and ask for no folder
+
+    Raises SourceError, with the names of the configs, when the config does not exist or one must be chosen.
+    """
+    configs = {str(config.get("config_name", "default")): config for config in _configs(card)}
+    configs = {name: config for name, config in configs.items() if _picked(files, config)}
+    data = [file for file in files if not _ABOUT.search(file.name) and (named or _DATA.search(file.name))]
+    folders = sorted({file.name.partition("/")[0] for file in data if "/" in file.name})
+    if configs:
+        name = place.part or _default(configs)
+        if name in configs:
+            return _picked(files, configs[name])
+        raise _which(place, list(configs))
+    if place.part:
+        below = [file for file in data if file.name.startswith(f"{place.part}/")]
+        if below:
+            return below
+        raise _which(place, folders)
+    loose = any("/" not in file.name for file in data)
+    known = {"data", "default"} & set(folders)
+    if len(folders) > 1 and not known and (converted or not (loose or named or _splits(folders))):
+        raise _which(place, folders)
+    if "default" in folders:
+        return [file for file in data if file.name.startswith("default/")]
+    return data
+
+
+def _configs(card: Any) -> list[dict[str, Any]]:
+    configs = (card.to_dict() if card else {}).get("configs") or []
+    return [one for one in configs if isinstance(one, dict)]
+
+
+def _default(configs: dict[str, dict[str, Any]]) -> str:
+    """Return the config to use when the user names none, or "" when one must be named."""
+    flagged = [name for name, config in configs.items() if config.get("default")]
+    return (
+        flagged[0]
+        if flagged
+        else "default"
+        if "default" in configs
+        else next(iter(configs))
+        if len(configs) == 1
+        else ""
+    )
+
+
+def _splits(folders: Iterable[str]) -> bool:
+    return all(re.match(r"(partial-)?(train|valid|validation|dev|test)", folder) for folder in folders)
+
+
+def _picked(files: Sequence[Listed], config: dict[str, Any]) -> list[Listed]:
+    """Return the files that a card's config lists: by one pattern, by several, or by one list for each split."""
+    listed = config.get("data_files") or []
+    patterns: list[str] = []
+    for one in listed if isinstance(listed, list) else [listed]:
+        paths = one.get("path", []) if isinstance(one, dict) else one
+        patterns += [paths] if isinstance(paths, str) else [str(path) for path in paths]
+    folder = str(config.get("data_dir") or "").strip("./")
+    prefix = f"{folder}/" if folder else ""
+    if not patterns:
+        return [file for file in files if prefix and file.name.startswith(prefix) and _DATA.search(file.name)]
+    shapes = [glob_pattern(prefix + pattern.removeprefix("./")) for pattern in patterns]
+    return [file for file in files if any(shape.fullmatch(file.name) for shape in shapes)]
+
+
+def _which(place: Place, names: Sequence[str]) -> SourceError:
+    if not names:
+        return SourceError(f"{place.uri}: the dataset has no configs. Leave out #{place.part}.")
+    some = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    if place.part:
+        return SourceError(
+            f'{place.uri}: there is no config "{place.part}".{did_you_mean(place.part, names)} It has {some}.'
+        )
+    return SourceError(f"{place.uri} has several configs: {some}. Choose one: {place.uri}#{names[0]}")
+
+
+def class_names(card: Mapping[str, Any], config: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the class names of each column that a Hub dataset's card describes (`dataset_info`), for a config of it.
+
+    >>> feature = {"name": "label", "dtype": {"class_label": {"names": {"0": "neg", "1": "pos"}}}}
+    >>> class_names({"dataset_info": {"features": [feature]}})
+    {'label': ('neg', 'pos')}
+    """
+    infos = card.get("dataset_info") or []
+    infos = infos if isinstance(infos, list) else [infos]
+    named = [info for info in infos if isinstance(info, Mapping) and (not config or info.get("config_name") == config)]
+    names_of: dict[str, tuple[str, ...]] = {}
+    for feature in (named[0].get("features") if named else None) or []:
+        kind = feature.get("dtype") if isinstance(feature, Mapping) else None
+        label = kind.get("class_label") if isinstance(kind, Mapping) else None
+        names = label.get("names") if isinstance(label, Mapping) and "name" in feature else None
+        if isinstance(names, Mapping) and all(str(number).isdecimal() for number in names):
+            ordered = sorted(names.items(), key=lambda item: int(item[0]))
+            names_of[str(feature["name"])] = tuple(str(name) for _, name in ordered)
+        elif isinstance(names, list):
+            names_of[str(feature["name"])] = tuple(map(str, names))
+    return names_of

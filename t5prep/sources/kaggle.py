@@ -17,12 +17,9 @@ import requests
 
 from t5prep.errors import SourceError
 from t5prep.sources import archives, local
-from t5prep.sources import cache as caches
-from t5prep.sources.download import Download
-from t5prep.sources.grammar import Place
-from t5prep.sources.http import Broken, Refused, connection_errors
-from t5prep.sources.raw import RawFile, Resolved, checked
-from t5prep.sources.retry import STATUSES, Retries
+from t5prep.sources.download import Blob, Download, fetch
+from t5prep.sources.http import STATUSES, Broken, Refused, Retries, connection_errors
+from t5prep.sources.raw import Place, RawFile, Resolved, checked
 
 T = TypeVar("T")
 _WHERE = (
@@ -63,7 +60,7 @@ def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progres
 
 def _fetch(
     client: Any, place: Place, version: int, *, cache: Path | None, progress: bool | None
-) -> tuple[caches.Blob, str, str]:
+) -> tuple[Blob, str, str]:
     """Return the cached bytes, the name they came under (`data.csv` or `data.csv.zip`), and the published MD5."""
     from kagglesdk.datasets.types.dataset_api_service import ApiDownloadDatasetRequest
 
@@ -91,7 +88,7 @@ def _fetch(
         return Download(lambda: asked().url, part, arrived, checksum, size, progress=progress).run()
 
     try:
-        return caches.fetch(key, download, cache=cache), arrived, checksum
+        return fetch(key, download, cache=cache), arrived, checksum
     except Refused as refused:
         raise SourceError(f"{place.uri}: {refused} Run this again later.") from None
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from t5prep.errors import SourceError
 from t5prep.io import suggestions
 from t5prep.sources import archives
-from t5prep.sources.grammar import Place
-from t5prep.sources.raw import RawFile, Resolved, checked, glob_pattern, wanted
+from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
 
 def resolve(place: Place, *, include: Sequence[str]) -> Resolved:

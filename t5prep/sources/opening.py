@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from t5prep.errors import SourceError
-from t5prep.sources.archives import open_member
-from t5prep.sources.limits import limits
+from t5prep.sources.archives import limits, open_member
 from t5prep.sources.raw import RawFile
 from t5prep.sources.redact import quiet_logs
 

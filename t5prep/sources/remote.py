@@ -13,8 +13,7 @@ from typing import BinaryIO, cast
 import requests
 
 from t5prep.errors import SourceError
-from t5prep.sources.http import Broken, Refused, connection_errors, get
-from t5prep.sources.retry import Retries
+from t5prep.sources.http import Broken, Refused, Retries, connection_errors, get
 
 _SMALL = 32 << 20  # bytes: the largest file that is read whole from a host that does not serve ranges
 _HUB = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<revision>[^/]+)/(?P<file>.+)")

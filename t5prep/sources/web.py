@@ -10,11 +10,9 @@ from urllib.parse import unquote, urlsplit
 import requests
 
 from t5prep.errors import SourceError
-from t5prep.sources import cache as caches
 from t5prep.sources import http, local
-from t5prep.sources.download import Download
-from t5prep.sources.grammar import Place
-from t5prep.sources.raw import Resolved, checked
+from t5prep.sources.download import Download, fetch
+from t5prep.sources.raw import Place, Resolved, checked
 
 # Web pages about a corpus, and the scheme of the corpus on each.
 _PAGES = {
@@ -37,7 +35,7 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
             etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
             name = _name(url, answer)
             version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")
-        blob = caches.fetch(
+        blob = fetch(
             f"{url} {version or uuid.uuid4().hex}",
             lambda part: Download(lambda: url, part, name, progress=progress).run(),
             cache=cache,

@@ -8,10 +8,8 @@ from urllib.parse import quote
 
 from t5prep.errors import SourceError
 from t5prep.sources import archives, http, local
-from t5prep.sources import cache as caches
-from t5prep.sources.download import Download
-from t5prep.sources.grammar import Place
-from t5prep.sources.raw import RawFile, Resolved, checked, wanted
+from t5prep.sources.download import Blob, Download, fetch
+from t5prep.sources.raw import Place, RawFile, Resolved, checked, wanted
 
 API = "https://zenodo.org/api/records"
 
@@ -62,9 +60,7 @@ def _record(place: Place) -> dict[str, Any]:
         raise SourceError(str(refused)) from None
 
 
-def _fetch(
-    place: Place, entry: dict[str, Any], *, cache: Path | None, progress: bool | None
-) -> tuple[caches.Blob, str]:
+def _fetch(place: Place, entry: dict[str, Any], *, cache: Path | None, progress: bool | None) -> tuple[Blob, str]:
     key, checksum = _key(entry), str(entry.get("checksum") or "")
     link = (entry.get("links") or {}).get("self") or f"{API}/{place.name}/files/{quote(key)}/content"
     size = entry.get("size", entry.get("filesize"))
@@ -75,7 +71,7 @@ def _fetch(
         return Download(lambda: link, part, key, checksum, size, headers=_token(), progress=progress).run()
 
     try:
-        return caches.fetch(f"zenodo:{place.name}/{key} {checksum}", download, cache=cache), checksum
+        return fetch(f"zenodo:{place.name}/{key} {checksum}", download, cache=cache), checksum
     except http.Refused as refused:
         raise SourceError(f"{refused} {_WHERE if refused.status in (401, 403) else 'Run this again later.'}") from None
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from t5prep.errors import did_you_mean
-from t5prep.reading import nested
+from t5prep.reading import rows
 
 # A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
 # end means that the column may be missing.
@@ -13,11 +13,17 @@ Column = str | tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Hold the columns of inputs, those that only targets need, and the one with a unique id ("" for none)."""
+    """The columns of inputs, those that only targets need, and the one with a unique id ("" for none)."""
 
     inputs: Sequence[Column]
     targets: Sequence[Column] = ()
     id: Column = ""
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for one name where a list of them belongs."""
+        for name in ("inputs", "targets"):
+            if isinstance(value := getattr(self, name), str):
+                raise TypeError(f"{name} of Columns is a list of names: write {name}=[{value!r}]")
 
     @property
     def all(self) -> tuple[Column, ...]:
@@ -29,24 +35,19 @@ class Columns:
         """Return all names that the columns may have."""
         return names(self.all)
 
-    @property
-    def first_names(self) -> tuple[str, ...]:
-        """Return the first name of each column."""
-        return tuple(dict.fromkeys(alternatives[0] for alternatives in map(_alternatives, self.all)))
+    def found_in(self, there: Sequence[str]) -> dict[str, str] | None:
+        """Return the first name of each column with the name that is there; None where a column has none there.
 
-    def names_in(self, there: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the name of each column among the present ones, the first where it has one; None where that is unknown.
-
-        >>> Columns([("sentence", "text")], ["label"]).names_in(["label", "text"])
-        ('text', 'label')
+        >>> Columns([("sentence", "text")], ["label"]).found_in(["label", "text"])
+        {'sentence': 'text', 'label': 'label'}
         """
-        chosen = []
+        found = {}
         for alternatives in map(_alternatives, self.all):
-            present = [name for name in alternatives if name in there] if len(alternatives) > 1 else alternatives
-            if not present:
+            name = next((name for name in alternatives if name in there), None)
+            if name is None:
                 return None
-            chosen.append(present[0])
-        return tuple(dict.fromkeys(chosen))
+            found[alternatives[0]] = name
+        return found
 
     @property
     def id_name(self) -> str:
@@ -79,7 +80,7 @@ def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
     """
     for column in columns:
         alternatives = _alternatives(column)
-        if not any(name in ("", *there) or nested.root(name) in there for name in alternatives):
+        if not any(name in ("", *there) or rows.root(name) in there for name in alternatives):
             quoted = " or ".join(f'"{name}"' for name in alternatives)
             meant = _divided_otherwise(there) or did_you_mean(alternatives[0], there)
             return f"{quoted}; it has {', '.join(there)}.{meant}"
@@ -90,11 +91,11 @@ def _divided_otherwise(there: Sequence[str]) -> str:
     """Return a sentence about a table that is read as one column because other characters than expected divide it.
 
     >>> _divided_otherwise(["question;label"]), _divided_otherwise(["question", "label;"])
-    (' Its columns are divided by ";": save it with commas, or with tabs as .tsv.', '')
+    (' Say what divides its columns: --delimiter ";"', '')
     """
     if len(there) != 1:
         return ""
     if "\t" in there[0]:
         return " Its columns are divided by tabs: --format tsv"
     divider = next((one for one in ";|" if one in there[0]), "")
-    return f' Its columns are divided by "{divider}": save it with commas, or with tabs as .tsv.' if divider else ""
+    return f' Say what divides its columns: --delimiter "{divider}"' if divider else ""

@@ -19,7 +19,7 @@ EOS: Final = _Eos()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Protected:
-    """Hold text that truncation must never cut: a question, an instruction."""
+    """Text that truncation must never cut: a question, an instruction."""
 
     text: str
 
@@ -30,7 +30,7 @@ Part = str | Protected | _Eos
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Example:
-    """Hold one text-to-text pair (Raffel et al. 2020, figure 1), before it is tokenized.
+    """One text-to-text pair (Raffel et al. 2020, figure 1), before it is tokenized.
 
     `id` is None where the source has none: then the row's position in its file is used. `references` are all correct
     answers of an evaluation example, including the target. `split` is the source's own, or None to draw it from the id.

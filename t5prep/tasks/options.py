@@ -1,6 +1,7 @@
 """Declare an option once, as a field of a dataclass: its default, its help text, and its allowed values."""
 
 import dataclasses
+import math
 import numbers
 import shlex
 import types
@@ -105,9 +106,11 @@ _KINDS: dict[Any, tuple[Any, str]] = {
 
 
 def check(chosen: Any) -> None:
-    """Raise UsageError for a field whose value is not among its choices, or is out of its bounds."""
+    """Raise UsageError for a field whose value is not among its choices, is out of its bounds, or is not finite."""
     for field in dataclasses.fields(chosen):
         value, rules = getattr(chosen, field.name), field.metadata
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{flag(field.name)} {value}: it is a finite number")
         if rules.get("choices") and value not in rules["choices"]:
             raise UsageError(f'{flag(field.name)} "{value}": it is one of {", ".join(rules["choices"])}')
         if rules.get("least") is not None and value is not None and value < rules["least"]:

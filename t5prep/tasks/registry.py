@@ -10,14 +10,83 @@ import importlib
 import importlib.metadata
 import inspect
 import pkgutil
+import re
+import sys
+import traceback
+import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from t5prep.errors import TaskError, UsageError, did_you_mean
-from t5prep.tasks import chosen_task, corpora, task_file
-from t5prep.tasks.chosen_task import ChosenTask
-from t5prep.tasks.task import Task
+from t5prep.tasks import corpora, task
+from t5prep.tasks.task import ChosenTask, Task
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def read(path: str) -> bytes:
+    """Return the bytes of a task's file. Raises TaskError."""
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise TaskError(f"{path} does not exist. Name the file that defines a TASK, or see all: t5prep tasks") from None
+    except OSError as error:
+        raise TaskError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def name_of(file: str) -> str:
+    """Return the name of the task in a file.
+
+    >>> name_of("../tasks/headlines.py")
+    'headlines'
+
+    Raises TaskError for a name that a manifest cannot hold.
+    """
+    name = Path(file).name.removesuffix(".py")
+    if not _NAME.fullmatch(name):
+        raise TaskError(f"{file}: a task's file is named with letters, digits and _, because its name is the task's.")
+    return name
+
+
+def run(code: bytes, *, file: str) -> types.ModuleType:
+    """Return the module that a task's file defines, with its TASK. Raises TaskError that names the line."""
+    # The module is added to sys.modules under a unique name, because dataclasses look it up there.
+    module = types.ModuleType(f"t5prep_task_{hashlib.sha256(code).hexdigest()[:16]}")
+    module.__file__ = file
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(code, file, "exec"), module.__dict__)
+    except SyntaxError as error:
+        raise TaskError(f"{file}, line {error.lineno}: {error.msg}.") from error
+    except (Exception, SystemExit) as error:
+        raise TaskError(f"{line_of(error, file) or file}: {said(error)}.") from error
+    check(module, where=file)
+    return module
+
+
+def check(module: types.ModuleType, *, where: str) -> None:
+    """Raise TaskError for a module that defines no TASK."""
+    task = getattr(module, "TASK", None)
+    if not isinstance(task, Task):
+        what = f"its TASK is a {type(task).__name__}" if hasattr(module, "TASK") else "it has none"
+        raise TaskError(f"{where} must define TASK = Task(to_example=..., columns=...), from t5prep.tasks; {what}.")
+
+
+def line_of(error: BaseException, file: str) -> str:
+    """Return the last line of a file that an error passed through, as `headlines.py, line 7`; "" if there is none."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"{Path(file).name}, line {lines[-1]}" if lines else ""
+
+
+def said(error: BaseException) -> str:
+    """Return the type and text of an error in one line.
+
+    >>> said(KeyError("title"))
+    "KeyError: 'title'"
+    """
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+
 
 GROUP = "t5prep.tasks"
 _BUILT_IN = "t5prep.tasks.corpora"
@@ -25,7 +94,7 @@ _BUILT_IN = "t5prep.tasks.corpora"
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """Hold a task and its definition: `code` is the source of its module, and `file` the user's own file or ""."""
+    """A task and its definition: `code` is the source of its module, and `file` the user's own file or ""."""
 
     name: str
     task: Task
@@ -40,7 +109,7 @@ class Definition:
 
     def choose(self, given: Mapping[str, Any]) -> ChosenTask:
         """Return the task with the given options. Raises UsageError."""
-        return chosen_task.choose(self.name, self.task, given)
+        return task.choose(self.name, self.task, given)
 
 
 def names() -> list[str]:
@@ -66,7 +135,7 @@ def get(name: str) -> Definition:
     Raises UsageError, with the closest known name.
     """
     if name.endswith(".py"):
-        return from_code(task_file.read(name), file=name)
+        return from_code(read(name), file=name)
     if name not in names():
         raise UsageError(
             f'no task named "{name}".{did_you_mean(name, names())} See all: t5prep tasks. A file of your own is named '
@@ -77,8 +146,8 @@ def get(name: str) -> Definition:
 
 def from_code(code: bytes, *, file: str) -> Definition:
     """Return the task that a user's own file defines. Raises TaskError."""
-    module = task_file.run(code, file=file)
-    return Definition(task_file.name_of(file), module.TASK, code, _summary(module), file)
+    module = run(code, file=file)
+    return Definition(name_of(file), module.TASK, code, _summary(module), file)
 
 
 @functools.cache
@@ -89,12 +158,12 @@ def _installed(name: str) -> Definition:
     try:
         module = importlib.import_module(module_name)
         code = Path(inspect.getsourcefile(module) or "").read_bytes()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         package = module_name.partition(".")[0]
         raise TaskError(
-            f"the task {name}, which the package {package} offers, cannot be loaded: {task_file.said(error)}."
+            f"the task {name}, which the package {package} offers, cannot be loaded: {said(error)}."
         ) from error
-    task_file.check(module, where=module_name)
+    check(module, where=module_name)
     return Definition(name, module.TASK, code, _summary(module))
 
 

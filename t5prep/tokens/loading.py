@@ -8,7 +8,7 @@ from pathlib import Path
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.io import model_files, suggestions
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import byte_vocabulary, encoder_files, unigram_json
+from t5prep.tokens import encoder_json, model_proto, unigram_json
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -29,11 +29,11 @@ def load(name: str) -> Tokenizer:
     """
     path = find(name)
     if path.suffix in (".json", ".txt"):
-        own = encoder_files.tokenizer_json(model_files.in_directory(path.parent, name=name))
+        own = encoder_json.tokenizer_json(model_files.in_directory(path.parent, name=name))
         if own is not None:
             return EncoderTokenizer(own, name=name)
     if path.name == CONFIG_NAME:
-        return Tokenizer(byte_vocabulary.model(), name=name)
+        return Tokenizer(model_proto.model(), name=name)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -78,9 +78,9 @@ def find(name: str) -> Path:
 
 def _file_of(files: ModelFiles) -> Path:
     """Return the file of a model from which its tokenizer is made. Raises TokenizerError where there is none."""
-    is_encoders = encoder_files.tokenizer_json(files) is not None
+    is_encoders = encoder_json.tokenizer_json(files) is not None
     of_t5 = (*MODEL_NAMES, JSON_NAME)
-    for name in (JSON_NAME, encoder_files.WORDS, encoder_files.PAIRS) if is_encoders else of_t5:
+    for name in (JSON_NAME, encoder_json.WORDS, encoder_json.PAIRS) if is_encoders else of_t5:
         if name in files.names:
             return files.path(name)
     for name in (CONFIG_NAME, "config.json"):

@@ -5,7 +5,6 @@ head_tail marks a cut with `<extra_id_1>`, and span corruption uses `<extra_id_0
 documents keep no newlines). Every line is tokenized by itself, so spaces at the ends of a line are still lost.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,17 +12,8 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 NUMBER: Final = 2
 SENTINEL: Final = "<extra_id_2>"
-
-_NEWLINE = re.compile(r"\r\n?|\n")
-
-
-def lines(text: str) -> list[str]:
-    r"""Return the lines of a text, one more than it has newlines. A newline is `\r\n`, `\r` or `\n`.
-
-    >>> lines("if x:\r\n  y\n\nz\n")
-    ['if x:', '  y', '', 'z', '']
-    """
-    return _NEWLINE.split(text)
+# What ends a line, as a pattern of RE2.
+PATTERN: Final = r"\r\n?|\n"
 
 
 def decode(ids: Sequence[int], *, tokenizer: Tokenizer, keep_newlines: bool) -> str:

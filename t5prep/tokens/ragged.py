@@ -1,19 +1,17 @@
-"""Compute on lists of token ids that are stored one after the other in one array."""
+"""Compute on lists of token ids, and on short texts, that are stored one after the other in one array."""
 
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, overload
 
 import numpy as np
+import pyarrow as pa
 
-try:
-    from t5prep.tokens._native import copy_lists
-except ImportError:  # no compiler
-    copy_lists = None  # type: ignore[assignment]
+from t5prep import _native
 
 
 class Ragged(NamedTuple):
-    """Hold lists of ids, one after the other: int32[ids], and where each list begins: int64[lists + 1]."""
+    """Lists of ids, one after the other: int32[ids], and where each list begins: int64[lists + 1]."""
 
     ids: np.ndarray
     starts: np.ndarray
@@ -28,6 +26,34 @@ class Ragged(NamedTuple):
         edges = self.starts.tolist()
         return [self.ids[start:end] for start, end in itertools.pairwise(edges)]
 
+    def joined(self, edges: np.ndarray) -> "Ragged":
+        """Return neighbouring lists as one: those from `edges[i]` to `edges[i + 1]`, int64[joined lists + 1]."""
+        return Ragged(self.ids, self.starts[edges])
+
+    def to_arrow(self) -> pa.ListArray:
+        """Return the same lists as Arrow has them."""
+        return pa.ListArray.from_arrays(self.starts.astype(np.int32), self.ids)
+
+
+class Frame(NamedTuple):
+    """The ids that a model expects before the first text of a row, between two texts, and after the last one.
+
+    T5 has `</s>` between and after, BERT `[CLS]`, `[SEP]` and `[SEP]`, RoBERTa `<s>`, `</s></s>` and `</s>`.
+    """
+
+    first: tuple[int, ...]
+    between: tuple[int, ...]
+    last: tuple[int, ...]
+
+    def tokens(self, texts: np.ndarray) -> np.ndarray:
+        """Return how many special tokens rows of so many texts have: int64[rows] → int64[rows]. A row without texts has none.
+
+        >>> Frame((101,), (102,), (102,)).tokens(np.array([0, 1, 2]))
+        array([0, 2, 3])
+        """
+        ends = len(self.first) + len(self.last)
+        return np.where(texts > 0, ends + len(self.between) * (texts - 1), 0)
+
 
 def of(lists: list[np.ndarray]) -> Ragged:
     """Return lists of ids as one Ragged.
@@ -38,70 +64,37 @@ def of(lists: list[np.ndarray]) -> Ragged:
     return Ragged(np.concatenate([np.zeros(0, np.int32), *lists]), begins([len(one) for one in lists]))
 
 
-def begins(lengths: np.ndarray | list[int]) -> np.ndarray:
+def begins(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
     """Return where concatenated lists of these lengths begin, and where the last one ends: int64[lists + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
-def joined(fields: list[Ragged], *, after: int) -> Ragged:
-    """Return for each row its list of every field, concatenated, each followed by the id `after`.
+def framed(texts: Ragged, rows: np.ndarray, frame: Frame) -> Ragged:
+    """Return the lists of each row with a frame around and between them; row i has those from `rows[i]` to `rows[i + 1]`.
 
-    >>> title, body = of([np.array([5], np.int32)]), of([np.array([6, 7], np.int32)])
-    >>> joined([title, body], after=1).ids.tolist()
-    [5, 1, 6, 7, 1]
+    >>> three = of([np.array([5], np.int32), np.array([6, 7], np.int32), np.array([8], np.int32)])
+    >>> [row.tolist() for row in framed(three, np.array([0, 2, 2, 3]), Frame((101,), (102,), (103,))).apart()]
+    [[101, 5, 102, 6, 7, 103], [], [101, 8, 103]]
     """
-    starts = begins(np.sum([field.lengths + 1 for field in fields], axis=0))
-    ids = np.empty(int(starts[-1]), np.int32)
-    places = starts[:-1].copy()
-    for field in fields:
-        _copy(field.ids, field.starts[:-1], ids, places, field.lengths)
-        places += field.lengths
-        ids[places] = after
-        places += 1
-    return Ragged(ids, starts)
-
-
-def framed(fields: list[Ragged], *, first: Sequence[int], between: Sequence[int], last: Sequence[int]) -> Ragged:
-    """Return for each row the ids `first`, its list of every field with `between` between them, and the ids `last`.
-
-    >>> framed([of([np.array([5, 6], np.int32)])], first=(1,), between=(2,), last=(2,)).ids.tolist()
-    [1, 5, 6, 2]
-    """
-    special = [first, *[between] * (len(fields) - 1), last]
-    lengths = np.sum([field.lengths for field in fields], axis=0) + sum(map(len, special))
-    starts = begins(lengths)
-    ids = np.empty(int(starts[-1]), np.int32)
-    places = starts[:-1].copy()
-    for number, some in enumerate(special):
-        for one in some:
-            ids[places] = one
-            places += 1
-        if number < len(fields):
-            field = fields[number]
-            _copy(field.ids, field.starts[:-1], ids, places, field.lengths)
-            places += field.lengths
-    return Ragged(ids, starts)
-
-
-def cut(lists: Ragged, length: int, *, keep: tuple[int, int], middle: int | None) -> Ragged:
-    """Return lists of at most `length` ids; longer lists keep `keep` ids at both ends, with `middle` between, if given.
-
-    >>> cut(of([np.arange(9, dtype=np.int32)]), 4, keep=(1, 2), middle=77).ids.tolist()
-    [0, 77, 7, 8]
-    """
-    lengths, (head, tail) = lists.lengths, keep
-    long = lengths > length
-    if not long.any():
-        return lists
-    starts = begins(np.minimum(lengths, length))
-    ids = np.empty(int(starts[-1]), np.int32)
-    _copy(lists.ids, lists.starts[:-1], ids, starts[:-1], np.where(long, head, lengths))
-    if middle is not None:
-        ids[starts[:-1][long] + head] = middle
-    _copy(lists.ids, lists.starts[1:][long] - tail, ids, starts[1:][long] - tail, np.full(int(long.sum()), tail))
-    return Ragged(ids, starts)
+    filled = rows[1:] > rows[:-1]
+    firsts, lasts = rows[:-1][filled], rows[1:][filled] - 1
+    before, after = np.zeros(len(texts.starts) - 1, np.int64), np.full(len(texts.starts) - 1, len(frame.between))
+    before[firsts], after[lasts] = len(frame.first), len(frame.last)
+    lengths = texts.lengths
+    edges = begins(before + lengths + after)
+    ids = np.empty(int(edges[-1]), np.int32)
+    places = edges[:-1] + before
+    _copy(texts.ids, texts.starts[:-1], ids, places, lengths)
+    for number, one in enumerate(frame.first):
+        ids[edges[firsts] + number] = one
+    inner = np.ones(len(lengths), bool)
+    inner[lasts] = False
+    for special, texts_before in ((frame.between, inner), (frame.last, ~inner)):
+        for number, one in enumerate(special):
+            ids[(places + lengths)[texts_before] + number] = one
+    return Ragged(ids, edges[rows])
 
 
 def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
@@ -117,12 +110,82 @@ def taken(lists: Ragged, rows: np.ndarray) -> Ragged:
     return Ragged(ids, starts)
 
 
+def replaced(lists: Ragged, rows: np.ndarray, others: Ragged) -> Ragged:
+    """Return the lists with those of some rows, int64[others], replaced by other lists.
+
+    >>> one = of([np.array([5, 6], np.int32), np.array([7], np.int32)])
+    >>> replaced(one, np.array([0]), of([np.array([8], np.int32)])).ids.tolist()
+    [8, 7]
+    """
+    if not len(rows):
+        return lists
+    both = Ragged(
+        np.concatenate([lists.ids, others.ids]), np.concatenate([lists.starts, others.starts + len(lists.ids)])
+    )
+    order = np.arange(len(lists.starts) - 1)
+    order[rows] = len(lists.starts) + np.arange(len(rows))
+    return taken(both, order)
+
+
+def ends_kept(lists: Ragged, heads: np.ndarray, tails: np.ndarray, *, marked: np.ndarray, middle: int) -> Ragged:
+    """Return lists of which only the first and last ids are kept, so many of each: int64[lists] twice.
+
+    The id `middle` stands between the two ends of those that are `marked`, bool[lists].
+
+    >>> whole, marked = of([np.arange(9, dtype=np.int32), np.arange(3, dtype=np.int32)]), np.array([True, False])
+    >>> ends_kept(whole, np.array([1, 3]), np.array([2, 0]), marked=marked, middle=77).ids.tolist()
+    [0, 77, 7, 8, 0, 1, 2]
+    """
+    starts = begins(heads + marked + tails)
+    ids = np.empty(int(starts[-1]), np.int32)
+    _copy(lists.ids, lists.starts[:-1], ids, starts[:-1], heads)
+    ids[(starts[:-1] + heads)[marked]] = middle
+    _copy(lists.ids, lists.starts[1:] - tails, ids, starts[1:] - tails, tails)
+    return Ragged(ids, starts)
+
+
 def _copy(source: np.ndarray, begin: np.ndarray, target: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
     """Copy `lengths[i]` ids, starting at `begin[i]`, to `place[i]`, for every i."""
-    if copy_lists is not None:
-        begin, place, lengths = (np.ascontiguousarray(array, np.int64) for array in (begin, place, lengths))
-        copy_lists(np.ascontiguousarray(source), begin, target, place, lengths)
-        return
-    before = np.cumsum(lengths) - lengths
-    each = np.arange(int(lengths.sum()))
-    target[each + np.repeat(place - before, lengths)] = source[each + np.repeat(begin - before, lengths)]
+    begin, place, lengths = (np.ascontiguousarray(array, np.int64) for array in (begin, place, lengths))
+    _native.copy_lists(np.ascontiguousarray(source), begin, target, place, lengths)
+
+
+class Names(Sequence[str]):
+    """Texts in UTF-8, one after the other; text i begins at `starts[i]`, int64[texts + 1]."""
+
+    def __init__(self, data: bytes | bytearray, starts: np.ndarray) -> None:
+        self.data, self.starts = data, starts
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> "Names":
+        """Return these texts, whose lone surrogates are kept.
+
+        >>> list(Names.of(["a", "bc"]))
+        ['a', 'bc']
+        """
+        return Names.joined([text.encode("utf-8", "surrogatepass") for text in texts])
+
+    @staticmethod
+    def joined(encoded: Sequence[bytes]) -> "Names":
+        """Return the texts that these bytes are."""
+        return Names(b"".join(encoded), begins(list(map(len, encoded))))
+
+    def encoded(self, place: int) -> bytes:
+        """Return the bytes of one text."""
+        return bytes(self.data[self.starts[place] : self.starts[place + 1]])
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        return self.data[self.starts[place] : self.starts[place + 1]].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        for begin, end in itertools.pairwise(self.starts.tolist()):
+            yield self.data[begin:end].decode("utf-8", "surrogatepass")

@@ -8,25 +8,26 @@ number of tokens in the same number of spans, so many rows are corrupted at once
     tokens   Thank you for inviting me to your party last week
     inputs   Thank you <extra_id_0> me to your party <extra_id_1> week </s>
     targets  <extra_id_0> for inviting <extra_id_1> last </s>
+
+Documents are concatenated and cut into rows of one length first, so that every row of a pretraining batch is full. A
+row is named after its first token, `document@offset`. The name depends only on the documents before it, and not on
+batches, blocks or workers. No token is dropped; only the very last row is shorter.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from t5prep import _native
 from t5prep.errors import UsageError
+from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import SENTINELS
-
-try:
-    from t5prep.tokens._native import hide_spans
-except ImportError:  # no compiler
-    hide_spans = None  # type: ignore[assignment]
 
 DENSITY = 0.15  # Raffel et al. 2020, table 6
 MEAN_SPAN = 3.0  # Raffel et al. 2020, table 7
-ROWS_AT_ONCE = 256  # rows of 512 tokens that fit into the cache of a core
 
 
 def spans(length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN) -> tuple[int, int]:
@@ -85,27 +86,6 @@ def keys(ids: Iterable[str], *, seed: int = 0) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def noise_mask(
-    length: int, *, keys: NDArray[np.uint64], density: float = DENSITY, mean_span: float = MEAN_SPAN
-) -> NDArray[np.bool_]:
-    """Return which tokens are hidden: `bool[n, length]`, one row for each key.
-
-    Kept and hidden spans alternate, and a kept one is first. All masks with these numbers are equally likely.
-
-    >>> noise_mask(12, keys=keys(["a"]), density=0.25).sum()
-    np.int64(3)
-    """
-    hidden, count = spans(length, density=density, mean_span=mean_span)
-    visible = max(length, 2) - hidden
-    draws = _draw(keys, hidden - 1 + visible - 1)
-    runs = np.empty((len(keys), 2 * count), np.int64)
-    runs[:, 0::2] = _segments(draws[:, hidden - 1 :], visible, count)
-    runs[:, 1::2] = _segments(draws[:, : hidden - 1], hidden, count)
-    starts = np.zeros((len(keys), visible + hidden), np.int8)
-    np.put_along_axis(starts, runs.cumsum(axis=1)[:, :-1], 1, axis=1)
-    return (np.bitwise_xor.accumulate(starts, axis=1) == 1)[:, :length]
-
-
 def corrupt(
     tokens: NDArray[np.int32],
     *,
@@ -124,43 +104,46 @@ def corrupt(
     hidden = hidden if length > 1 else 0
     inputs = np.full((rows, length - hidden + count + 1 if hidden else length + 1), eos_id, np.int32)
     targets = np.full((rows, hidden + count + 1), eos_id, np.int32)
-    if hide_spans is not None and hidden:
+    if hidden:
         order = np.ascontiguousarray(tokens, np.int32), np.ascontiguousarray(keys, np.uint64)
-        hide_spans(*order, (length, hidden, count), first_sentinel, eos_id, inputs, targets)
-        return inputs, targets
-    for at in range(0, rows, ROWS_AT_ONCE):
-        part = slice(at, at + ROWS_AT_ONCE)
-        mask = noise_mask(length, keys=keys[part], density=density, mean_span=mean_span)
-        inputs[part, :-1] = _replace(tokens[part], mask, first_sentinel=first_sentinel)
-        targets[part, :-1] = _replace(tokens[part], ~mask, first_sentinel=first_sentinel)
+        _native.hide_spans(*order, (length, hidden, count), first_sentinel, eos_id, inputs, targets)
+    else:  # one token alone stays
+        inputs[:, :-1], targets[:, :-1] = tokens, first_sentinel
     return inputs, targets
 
 
-def _replace(tokens: NDArray[np.int32], mask: NDArray[np.bool_], *, first_sentinel: int) -> NDArray[np.int32]:
-    """Replace each run of the mask by one sentinel, ids descending from the first: `int32[n, remaining tokens]`."""
-    starts = mask.copy()
-    starts[:, 1:] &= ~mask[:, :-1]
-    sentinels = np.int32(first_sentinel + 1) - np.cumsum(starts, axis=1, dtype=np.int32)
-    return np.where(starts, sentinels, tokens)[starts | ~mask].reshape(len(tokens), -1)
+ROWS = 1024  # rows that are given out at once: some MB of tokens
 
 
-def _draw(keys: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """Return `count` 64-bit numbers for each key: SplitMix64 (Steele et al. 2014) with the column as its counter."""
-    state = keys[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
+class Chunks(NamedTuple):
+    """Some rows of one length, `int32[n, length]`, and their names."""
+
+    ids: list[str]
+    tokens: NDArray[np.int32]
 
 
-def _segments(draws: NDArray[np.uint64], items: int, parts: int) -> NDArray[np.int64]:
-    """Return the lengths of `parts` non-empty runs of `items`: `uint64[n, items - 1]` → `int64[n, parts]`.
+def chunks(documents: Iterable[tuple[Sequence[str], Ragged]], *, length: int) -> Iterator[Chunks]:
+    """Yield documents (some at a time: their names, and their ids, which end in EOS), concatenated, in rows of `length`.
 
-    All ways to cut are equally likely. The runs are cut at the positions of the smallest draws. The low bits of each
-    draw are replaced by its position: so no two draws are equal, and a partial sort gives the positions directly.
+    The last row holds the rest.
+
+    >>> two = Ragged(np.array([5, 6, 7, 1, 8, 1], np.int32), np.array([0, 4, 6]))
+    >>> [(ids, tokens.tolist()) for ids, tokens in chunks([(["a", "b"], two)], length=4)]
+    [(['a@0'], [[5, 6, 7, 1]]), (['b@0'], [[8, 1]])]
     """
-    low = np.uint64((1 << items.bit_length()) - 1)
-    tagged = (draws & ~low) | np.arange(items - 1, dtype=np.uint64)
-    if 0 < parts - 1 < items - 1:
-        tagged = np.partition(tagged, parts - 2, axis=1)
-    cuts = np.sort((tagged[:, : parts - 1] & low).astype(np.int64), axis=1) + 1
-    return np.diff(cuts, axis=1, prepend=0, append=items)
+    rest, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
+    for names, (ids, starts) in documents:
+        tokens = np.concatenate([rest, ids])
+        # Where rows begin, counted from the first of these documents: the first row may begin before it.
+        begins = np.arange(-len(rest), len(ids), length)
+        holding = np.searchsorted(starts[1:], begins, side="right")
+        into = begins - starts[np.minimum(holding, len(starts) - 1)]
+        rows = [f"{names[at]}@{ahead}" for at, ahead in zip(holding.tolist(), into.tolist(), strict=True) if ahead >= 0]
+        rows = [name, *rows] if len(rest) else rows
+        whole = len(tokens) // length
+        for at in range(0, whole, ROWS):
+            part = slice(at, min(at + ROWS, whole))
+            yield Chunks(rows[part], tokens[part.start * length : part.stop * length].reshape(-1, length))
+        rest, name = tokens[whole * length :], rows[whole] if len(rows) > whole else ""
+    if len(rest):
+        yield Chunks([name], rest.reshape(1, -1))

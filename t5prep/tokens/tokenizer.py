@@ -3,10 +3,11 @@
 The vocabulary is as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's
 pieces, then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A
 model that holds the sentinels itself, such as mT5's, keeps its own; a model of bytes, ByT5's, uses its last bytes for
-them.
+them. Unigram models encode in C, and all others by SentencePiece itself, with the same ids.
 """
 
 import hashlib
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -14,17 +15,25 @@ import numpy as np
 import pyarrow as pa
 import sentencepiece
 
+from t5prep import _native
 from t5prep.errors import TokenizerError
 from t5prep.tokens import model_proto, ragged
-from t5prep.tokens.block_encoder import BlockEncoder
-from t5prep.tokens.frame import Frame
-from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.ragged import Frame, Ragged
 
 SENTINELS = 100
 SENTINEL_TEXTS = [f"<extra_id_{number}>" for number in range(SENTINELS)]
 # ByT5's sentinels are its last bytes, from 255 down. Bytes 255 to 245 occur in no text (RFC 3629: UTF-8 excludes them).
 BYTE_SENTINELS = 11
 EMBEDDING_MULTIPLE = 128
+# The version of SentencePiece whose order of float additions native/ repeats. A test fails when another is installed.
+REPLICATED = "0.2.3"
+# Texts that reveal a difference between the encoder in C and SentencePiece.
+_PROBES = (
+    "", " ", "a", "The quick brown fox jumps over the lazy dog.", "  two  blanks\tand\na line\r\n", "---- -- --- -----",
+    "ＦＵＬＬ ｗｉｄｔｈ ﬁ ﷺ", "e\u0301 a\u030a", "\u200b\u00a0\u3000x", "\u2581b \u2581",
+    "\x01\x7f\x00", "İstanbul ß", "漢字 и 🙂🙂",
+    "<unk> <pad> </s> <0x41>", "1234567890 " * 8, "wordwithnoblankatall" * 8, "\ufffd \U0010ffff", "~ `~` ~",
+)  # fmt: skip
 
 
 class Tokenizer:
@@ -139,3 +148,61 @@ class Tokenizer:
     def piece(self, token: int) -> str:
         """Return one token as it is written in the vocabulary: `▁the`, `</s>`, `<extra_id_0>`."""
         return self.special(token) or self.processor.id_to_piece(token)
+
+
+class BlockEncoder:
+    """Encode blocks of texts. Threads may share it.
+
+    `slow` is the reason why SentencePiece does the work, "" where the encoder in C does.
+    """
+
+    def __init__(self, model: bytes, processor: sentencepiece.SentencePieceProcessor) -> None:
+        self._processor = processor
+        self._native, self.slow = _load(model)
+        if self._native is not None and not self._agree():
+            self._native = None
+            self.slow = f"it gives other ids than SentencePiece {sentencepiece.__version__}"
+
+    def encode(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
+        """Return the ids of texts, none of them null, without EOS."""
+        if self._native is None:
+            return self._by_sentencepiece(texts)
+        if not len(texts):
+            return ragged.of([])
+        array = pa.array(texts, pa.large_string()) if isinstance(texts, list) else texts
+        _, offsets, data = array.buffers()
+        starts = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+        try:
+            return self.encode_utf8(data or b"", starts)
+        except ValueError:  # a text is longer than the 32-bit offsets of the encoder in C allow
+            return self._by_sentencepiece(texts)
+
+    def encode_utf8(self, data: bytes | memoryview | pa.Buffer, offsets: np.ndarray) -> Ragged:
+        """Return the ids of texts in UTF-8. Text i is `data[offsets[i] : offsets[i + 1]]`, offsets int64[texts + 1].
+
+        Raises ValueError where a text is longer than 32 MB.
+        """
+        if self._native is None:
+            view, ends = memoryview(data), offsets.tolist()
+            pairs = itertools.pairwise(ends)
+            return self._by_sentencepiece([str(view[start:end], "utf-8") for start, end in pairs])
+        ids, starts = self._native.encode(data, np.ascontiguousarray(offsets, np.int64))
+        return Ragged(np.frombuffer(ids, np.int32), np.frombuffer(starts, np.int64))
+
+    def _by_sentencepiece(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
+        texts = texts if isinstance(texts, list) else texts.to_pylist()
+        encoded = self._processor.encode(texts, return_type="numpy", num_threads=1) if texts else []
+        return ragged.of(encoded)
+
+    def _agree(self) -> bool:
+        texts = list(_PROBES)
+        ours, theirs = self.encode(texts), self._by_sentencepiece(texts)
+        return np.array_equal(ours.ids, theirs.ids) and np.array_equal(ours.starts, theirs.starts)
+
+
+def _load(model: bytes) -> tuple["_native.Unigram | None", str]:
+    """Return a model for what encodes in C, or None and the reason why there is none."""
+    try:
+        return _native.Unigram(model), ""
+    except ValueError as error:
+        return None, str(error)

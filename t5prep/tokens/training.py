@@ -1,11 +1,17 @@
-"""Train a SentencePiece unigram model with T5's conventions.
+"""Train a SentencePiece unigram model with T5's conventions, on a sample of lines.
 
 The conventions are those of T5's own (Raffel et al. 2020, section 2.2.1): pad 0, EOS 1, unknown 2, no BOS, nmt_nfkc
 normalization. The 100 sentinels are not in the model: as in T5, they are the ids above its pieces (see tokenizer.py).
+
+The sample is the same for any order of the text, any blocks, any number of workers: each distinct line has a keyed
+hash, and the sample is the lines with the smallest hashes. Sampling parts, and then sampling these samples, gives the
+same lines as sampling the whole.
 """
 
+import hashlib
+import heapq
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sentencepiece
@@ -16,6 +22,8 @@ from t5prep.errors import TokenizerError, UsageError
 VOCAB_SIZE = 32_000
 FEWEST_PIECES = 4
 CHARACTER_COVERAGE = 0.9995
+# How SentencePiece changes characters before it cuts a text, by its own names; those with cf fold case. T5's is the first.
+NORMALIZATIONS = ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity")
 # SentencePiece's default. The pieces depend on the number of threads, because each adds up its own expectations, so the
 # number is fixed for every machine.
 THREADS = 16
@@ -28,11 +36,12 @@ def train(
     byte_fallback: bool = False,
     split_digits: bool = False,
     character_coverage: float = CHARACTER_COVERAGE,
+    normalization: str = NORMALIZATIONS[0],
 ) -> bytes:
     """Return a serialized SentencePiece model: the same bytes for the same lines in the same order.
 
     `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them; `split_digits` makes each digit
-    a piece.
+    a piece; `normalization` is one of NORMALIZATIONS.
 
     Raises UsageError where the text has too few or too many different strings for `vocab_size`.
     """
@@ -49,6 +58,7 @@ def train(
             byte_fallback=byte_fallback,
             split_digits=split_digits,
             num_threads=THREADS,
+            normalization_rule_name=normalization,
         )
     except (RuntimeError, OSError) as error:
         raise _explained(str(error), vocab_size) from error
@@ -64,7 +74,6 @@ def unigram_model(lines: Iterable[str], **options: Any) -> bytes:
         sentence_iterator=iter(lines),
         model_writer=model,
         model_type="unigram",
-        normalization_rule_name="nmt_nfkc",
         pad_id=0,
         eos_id=1,
         unk_id=2,
@@ -73,7 +82,7 @@ def unigram_model(lines: Iterable[str], **options: Any) -> bytes:
         eos_piece="</s>",
         unk_piece="<unk>",
         minloglevel=2,
-        **options,
+        **{"normalization_rule_name": NORMALIZATIONS[0], **options},
     )
     return model.getvalue()
 
@@ -92,3 +101,65 @@ def _explained(error: str, vocab_size: int) -> UsageError | TokenizerError:
             "Ask for more, or cover fewer characters: --character-coverage 0.99"
         )
     return TokenizerError(f"SentencePiece could not be trained: {reason}")
+
+
+# SentencePiece's trainer skips longer lines (max_sentence_length, in bytes), so they are cut.
+LONGEST_LINE_BYTES = 4192
+DIGEST_BYTES = 16
+
+
+class Drawing:
+    """Keep at most `most` distinct lines, those with the smallest hashes, and never hold more in memory."""
+
+    def __init__(self, most: int, *, seed: int) -> None:
+        self.most = most
+        self.seed = seed
+        self._key = seed.to_bytes(8, "big", signed=True)
+        self._heap: list[tuple[int, str]] = []  # (-hash, line): the largest hash is on top and is removed first
+        self._kept: set[int] = set()
+
+    def add(self, lines: Iterable[str]) -> None:
+        """Add more lines to the sample."""
+        heap, kept, key = self._heap, self._kept, self._key
+        for line in lines:
+            data = line.encode("utf-8", "surrogatepass")
+            drawn = -int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key).digest(), "big")
+            if drawn in kept:
+                continue
+            if len(heap) < self.most:
+                heapq.heappush(heap, (drawn, line))
+            elif drawn > heap[0][0]:
+                kept.discard(heapq.heappushpop(heap, (drawn, line))[0])
+            else:
+                continue
+            kept.add(drawn)
+
+    def lines(self) -> list[str]:
+        """Return the sample, in the order of the hashes."""
+        return [line for _, line in sorted(self._heap, reverse=True)]
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Yield the lines of a text that are not blank; lines longer than LONGEST_LINE_BYTES are cut at spaces.
+
+    >>> list(lines_of("one \\n\\n two"))
+    ['one', 'two']
+    """
+    for line in text.split("\n"):
+        if stripped := line.strip():
+            yield from _cut(stripped) if len(stripped) * 4 > LONGEST_LINE_BYTES else (stripped,)
+
+
+def _cut(line: str) -> Iterator[str]:
+    """Yield parts of at most LONGEST_LINE_BYTES; a word that is longer is cut at the limit."""
+    data = line.encode("utf-8", "surrogatepass")
+    while len(data) > LONGEST_LINE_BYTES:
+        end = data.rfind(b" ", 1, LONGEST_LINE_BYTES + 1)
+        if end < 0:
+            end = LONGEST_LINE_BYTES
+            while data[end] & 0xC0 == 0x80:  # do not cut inside a character
+                end -= 1
+        yield data[:end].decode("utf-8", "surrogatepass").strip()
+        data = data[end:].lstrip(b" ")
+    if data:
+        yield data.decode("utf-8", "surrogatepass")

@@ -17,7 +17,7 @@ import sentencepiece
 
 from t5prep.errors import TokenizerError
 from t5prep.tokens import model_proto
-from t5prep.tokens.build_model import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Normalization, Piece, build
+from t5prep.tokens.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Normalization, Piece, build
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS
 
 SPACE = "▁"

@@ -3,11 +3,8 @@
 import os
 
 from t5prep import make_callable
-from t5prep.train import keras_later
 
 # TensorFlow's messages about its own build: errors are raised, its log is about GPUs. Set before anything imports it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-keras_later.install()
 
 make_callable(__name__)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from t5prep.train.config import TrainConfig
+from t5prep.train.settings.config import TrainConfig
 
 
 @dataclasses.dataclass(frozen=True)

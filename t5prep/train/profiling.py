@@ -9,7 +9,7 @@ import jax
 import tensorflow as tf
 
 from t5prep.errors import OutputError
-from t5prep.train.progress import say
+from t5prep.train.log import say
 
 WARM = 3  # steps before the first one that is recorded: they fill the queues between host and devices
 

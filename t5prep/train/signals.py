@@ -1,10 +1,12 @@
 """Let a run end at a step of its own after SIGTERM or SIGINT."""
 
+import contextlib
+import os
 import signal
 import threading
 from typing import Any, Self
 
-from t5prep.train.progress import say
+from t5prep.io import interrupts
 from t5prep.train.runtime import hosts
 
 
@@ -21,6 +23,9 @@ class Signals:
         if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._remember)
+            # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
+            self.received = interrupts.received()
+            interrupts.forget()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -35,5 +40,12 @@ class Signals:
         return bool(self.received)
 
     def _remember(self, number: int, _: object) -> None:
+        if self.received:  # asked twice: a checkpoint that is being written counts only when it is whole
+            os._exit(1)
         self.received = signal.Signals(number).name
-        say(f"{self.received}: saving after the steps that are under way.")
+        # Not by print, which a signal may have interrupted.
+        said = (
+            f"{self.received}: saving after the steps that are under way. A second one ends at once, without saving.\n"
+        )
+        with contextlib.suppress(OSError):
+            os.write(2, said.encode())

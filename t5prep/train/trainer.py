@@ -11,39 +11,32 @@ from typing import Any
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train import (
-    adapters,
-    checkpoint_tensors,
-    device_feed,
-    ineffective_settings,
-    lengthening,
-    memory,
-    run,
-    run_lock,
-)
-from t5prep.train import checkpoint as checkpoints
-from t5prep.train.checkpoint import State
-from t5prep.train.checkpoint_writer import CheckpointWriter
-from t5prep.train.config import TrainConfig
-from t5prep.train.data import opening, steps_per_epoch
+from t5prep.train.data import device_feed, opening, steps_per_epoch
 from t5prep.train.due import Due
-from t5prep.train.evaluate import Evaluation
-from t5prep.train.evaluations import Evaluations
+from t5prep.train.evaluate.evaluator import Evaluation
+from t5prep.train.evaluate.validation import Validation
+from t5prep.train.log import RunLog, duration, say
 from t5prep.train.loop import Stepper
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import Array, draw
-from t5prep.train.padding import Padding
 from t5prep.train.profiling import StepProfile
-from t5prep.train.progress import RunLog, duration, say
+from t5prep.train.run import adapters, checkpoint_tensors, run, run_lock
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run.checkpoint import State
+from t5prep.train.run.checkpoint_writer import CheckpointWriter
 from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.kept_programs import place_of
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import Variables, put_step, put_weights, variable_specs, zero_slots
+from t5prep.train.settings import ineffective_settings, lengthening
+from t5prep.train.settings.config import TrainConfig
+from t5prep.train.settings.padding import Padding
 from t5prep.train.signals import Signals
-from t5prep.train.step_parts import dtype_of, schedule_of, shape_of
+from t5prep.train.step import memory
+from t5prep.train.step.step_parts import checkpoint_bytes, dtype_of, schedule_of, shape_of
 from t5prep.train.training_loop import TrainingLoop
 
 
@@ -104,6 +97,8 @@ def _train(
     newest = checkpoints.last(config.out)
     state = _state(config, opened, newest, tokenizer=tokenizer, base=base, in_epoch=in_epoch)
 
+    say(checkpoints.check_space(config.out, size=checkpoint_bytes(config, shape), keep=config.keep))
+
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
     packed, masking = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
@@ -120,11 +115,10 @@ def _train(
             put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), put_step(0, layout)
         )
     del initial
-    say(checkpoints.check_space(config.out, size=checkpoint_tensors.size_of(variables), keep=config.keep))
     run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests, goes_on=bool(newest))
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
-    evaluations = Evaluations(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
+    evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
     due = Due.by(config, steps=steps, in_epoch=in_epoch, evaluates=bool(evaluations))
     shares = device_feed.rates(opened, config)
     of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
@@ -138,6 +132,7 @@ def _train(
         tokens_per_step=tokens,
         tensorboard=config.tensorboard,
         device=layout.device_words,
+        evaluated=f"{config.eval_split}_" if not state.metrics else "",
     )
     say(
         f"{parameters(shape)}; {steps:,} steps of {config.batch} rows, {in_epoch:,} to an epoch; "
@@ -211,4 +206,8 @@ def _state(
     checkpoints.check(path, saved, config=config, **identity)
     other_length = lengthening.check(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
     say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
+    if anew := checkpoints.judged_anew(saved, config):
+        say(anew)
+        none_yet: dict[str, Any] = {"metric": config.metric, "best": None, "value": None, "stale": 0}
+        return dataclasses.replace(saved, config=state.config, data=data, metrics={}, **none_yet)
     return dataclasses.replace(saved, config=state.config, data=data)

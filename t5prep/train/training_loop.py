@@ -2,13 +2,13 @@
 
 import dataclasses
 
-from t5prep.train.checkpoint import State
-from t5prep.train.checkpoint_writer import CheckpointWriter
 from t5prep.train.due import Due
-from t5prep.train.evaluations import Evaluations
+from t5prep.train.evaluate.validation import Validation
+from t5prep.train.log import RunLog
 from t5prep.train.loop import Stepper
 from t5prep.train.profiling import StepProfile
-from t5prep.train.progress import RunLog
+from t5prep.train.run.checkpoint import State
+from t5prep.train.run.checkpoint_writer import CheckpointWriter
 from t5prep.train.signals import Signals
 
 
@@ -19,7 +19,7 @@ class TrainingLoop:
     state: State
     due: Due
     stepper: Stepper
-    evaluations: Evaluations
+    evaluations: Validation
     writer: CheckpointWriter
     log: RunLog
     profile: StepProfile

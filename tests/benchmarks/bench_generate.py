@@ -42,9 +42,9 @@ def ours(place: str, rows: int, inputs: int, tokens: int, calls: int) -> list[fl
     import numpy as np
 
     from t5prep.tokens import loading
-    from t5prep.train import run
     from t5prep.train.model.generation import Generation
-    from t5prep.train.predict_device import Device
+    from t5prep.train.predict.device import Device
+    from t5prep.train.run import run
 
     opened = run.open_model(place)
     generation = Generation(max_length=tokens, min_length=tokens)

@@ -61,12 +61,12 @@ def main() -> None:
     given = options.parse_args()
     from toy_dataset import write
 
-    from t5prep.dataset import block_index
+    from t5prep.dataset import shard_files
     from t5prep.train.data import train_arrays, train_batches
 
     with tempfile.TemporaryDirectory() as folder:
         each = given.records // given.shards
-        every = 0 if given.without_index else block_index.spacing(given.records)
+        every = 0 if given.without_index else shard_files.spacing(given.records)
         write(Path(folder), {"train": [each] * given.shards}, length=LENGTH, every=every)
         files = sorted(str(path) for path in Path(folder).glob("train*"))
         pairs = {

@@ -23,17 +23,17 @@ from tests.benchmarks import bench_prepare
 # What is done, and the function that does it, as `module:name`.
 STEPS = {
     "finding blocks": "t5prep.reading.blocks:scan",
-    "reading rows": "t5prep.reading.blocks:read",
-    "making examples": "t5prep.prepare.block_tokenizer:BlockTokenizer._example",
+    "reading rows": "t5prep.reading.columns:read",
+    "making examples": "t5prep.prepare.block_examples:BlockExamples.__call__",
     "tokenizing": "t5prep.tokens.tokenizer:Tokenizer.encode_block",
-    "truncation and counts": "t5prep.tokens.encoder:Encoder.__call__",
-    "tables of features": "t5prep.prepare.block_tokenizer:BlockTokenizer._table",
+    "truncation and counts": "t5prep.tokens.featurizer:Featurizer.__call__",
+    "tables of features": "t5prep.prepare.block_tokenizer:BlockTokenizer._features",
     "keeping them for the next run": "t5prep.prepare.block_tokenizer:BlockTokenizer.__call__",
-    "writing records": "t5prep.prepare.record_writer:RecordWriter.__call__",
-    "sorting blocks": "t5prep.prepare.block_sorter:BlockSorter.__call__",
+    "framing records": "t5prep.prepare.records:Frame.__call__",
+    "sorting blocks": "t5prep.prepare.sort_blocks:BlockSorter.__call__",
     "spooling": "t5prep.io.atomic_files:write_scratch",
-    "writing shards": "t5prep.prepare.shard_writer:write",
-    "hashing the source": "pipelines.worker_steps:hash_file",
+    "writing shards": "t5prep.prepare.shards:write",
+    "hashing the source": "pipelines.steps:hash_file",
 }
 
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=50)
     megabytes = parser.parse_args().megabytes
-    from pipelines import runners, transforms  # noqa: F401 - before the watch begins
+    from pipelines import graph  # noqa: F401 - before the watch begins
     from pipelines.prepare import prepare
 
     gc.disable()  # as workers do

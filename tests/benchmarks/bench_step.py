@@ -35,7 +35,6 @@ def draw_batch() -> dict[str, np.ndarray]:
 
 
 def tensorflow_step():
-    from t5prep.train.config import TrainConfig
     from t5prep.train.model.t5_config import ModelConfig
     from t5prep.train.model.weights import random_weights
     from t5prep.train.runtime.devices import open_layout
@@ -43,6 +42,7 @@ def tensorflow_step():
     from t5prep.train.runtime.matrix_copies import StepWithCopies
     from t5prep.train.runtime.programs import step_program
     from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
+    from t5prep.train.settings.config import TrainConfig
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
     config = TrainConfig(batch=ROWS, optimizer="adamw", dropout=0.1, z_loss=0.0)
@@ -72,8 +72,8 @@ def xla_step():
     from t5prep.train.model.architecture import weight_layouts
     from t5prep.train.model.t5_config import ModelConfig
     from t5prep.train.model.weights import create_variables, random_weights
-    from t5prep.train.optimizer import AdamW
-    from t5prep.train.step import StepOptions, TrainStep
+    from t5prep.train.step.optimizer import AdamW
+    from t5prep.train.step.step import StepOptions, TrainStep
 
     shape = ModelConfig.from_json({"model_type": "t5", **SHAPE})
     step = TrainStep(shape, AdamW(), StepOptions())

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 import sentencepiece
 
-from t5prep.tokens.block_encoder import BlockEncoder
+from t5prep.tokens.tokenizer import BlockEncoder
 from tests.benchmarks import bench_prepare, open_corpora
 
 RAW = """

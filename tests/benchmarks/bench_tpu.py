@@ -28,8 +28,8 @@ from t5prep.plan.chips import GIB, Chip, parse
 from t5prep.plan.compiled import Compiled, compile_module
 from t5prep.plan.models import MODELS
 from t5prep.plan.question import Question, ask
-from t5prep.train.config import TrainConfig
 from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.settings.config import TrainConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "speed.md"
 # What stands around the tables in the page: of T5s, and of BERTs.

@@ -4,38 +4,28 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import worker_steps
-from t5prep.dataset import tfrecord
-from t5prep.prepare import placement
-from t5prep.prepare.block_sorter import SortedSpill
+from pipelines import steps
+from t5prep.prepare import placement, spills
 from t5prep.prepare.block_tokenizer import TokenizedBlock
-from t5prep.prepare.sorted_runs import INDEX_ENTRY
+from t5prep.prepare.sort_blocks import SortedBlock
+from t5prep.prepare.spills import ENTRY, Columns, Spill
 from t5prep.reading.blocks import Block
+from t5prep.tokens.ragged import Names, Ragged
 
 
-def short_record() -> bytes:
-    """Return a framed record of few tokens."""
-    ids = tfrecord.bytes_feature("id", [b"r0000000000"])
-    values = [tfrecord.int64_feature(name, tfrecord.varints(np.array([9, 1]))[0]) for name in ("input_ids", "labels")]
-    return tfrecord.frame(tfrecord.example(b"".join([ids, *values, tfrecord.bytes_feature("text", [bytes(100)])])))
-
-
-RECORD = short_record()
-
-
-def spill_of(_: Any, block: Block) -> SortedSpill:
-    """Return a spill of a block without reading it: each row is the same record at a position of its own."""
-    rows = range(block.first_row, block.first_row + block.rows)
-    entries = np.zeros(block.rows, INDEX_ENTRY)
+def sorted_block(_: Any, block: Block) -> SortedBlock:
+    """Return what a block becomes without reading it: each row is the same, of few tokens, at a position of its own."""
+    rows, count = range(block.first_row, block.first_row + block.rows), block.rows
+    entries = np.zeros(count, ENTRY)
     digests = placement.digests((f"{block.file.name}:{row}" for row in rows), seed=0)
     entries["high"], entries["row"] = np.sort(placement.positions(digests)["high"]), rows
-    entries["size"], entries["begin"] = len(RECORD), len(RECORD) * np.arange(block.rows)
-    entries["inputs"] = entries["tokens"] = entries["targets"] = entries["target_tokens"] = 2
-    splits, size = {"train": (0, block.rows)}, block.rows * len(RECORD)
-    data = entries.tobytes() + block.rows * RECORD
-    return SortedSpill(
-        block.file.name, block.first_row, block.rows, block.rows, splits, {"train": size}, b"", {}, data=data
-    )
+    entries["tokens"] = entries["target_tokens"] = 2
+    two = Ragged(np.tile(np.array([9, 1], np.uint16), count), 2 * np.arange(count + 1))
+    columns = Columns(Names.of(["r0000000000" + 100 * "x"] * count), two, two, Names.of([""] * count))
+    packed = spills.join(columns, entries, np.arange(count))
+    data, size = packed.entries.tobytes() + packed.data.tobytes(), len(packed.data)
+    spill = Spill(count, {"train": (0, count)}, {"train": size}, data=data)
+    return SortedBlock(block.file.name, block.first_row, count, spill, {"train": size}, b"", {})
 
 
-worker_steps._loaded = lambda _: (lambda block: TokenizedBlock(None, False), spill_of)  # type: ignore[assignment,return-value]
+steps._loaded = lambda _: (lambda block: TokenizedBlock(None, False), sorted_block)  # type: ignore[assignment,return-value]

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 import pytest
 import readme
+from click.testing import CliRunner
 
-from t5prep.cli import COMMANDS, main
+from t5prep.cli import COMMANDS, _output, main
 
 # A command in a text, up to what can be no part of it: a backtick, two spaces, a mark of punctuation before a space.
 _ADVISED = re.compile(rf"t5prep (?:{'|'.join(COMMANDS)})\b(?:\.\.\.|(?!  |[.,;)](?:\s|$))[^`<>\n])*")
@@ -82,3 +83,22 @@ def test_there_is_advice() -> None:
     commands = {text.split()[1] for _, text in advised()}
     assert len(advised()) >= 25
     assert commands >= {"prepare", "plan", "eval", "export", "predict", "tokenizer", "train"}
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("eval --model runs/one runs/two", "Name it with its option: --model ..."),
+        ("train data/one --out run", "Name it with its option: --data ..."),
+        ("train --epochs 3 --out run", "epochs is a setting: --set epochs=VALUE"),
+    ],
+)
+def test_a_slip_of_the_first_hour_is_told_what_to_type(line: str, advice: str) -> None:
+    done = CliRunner().invoke(main, line.split())
+    assert (done.exit_code, advice in done.stderr) == (2, True), done.stderr
+
+
+def test_a_style_that_is_off_writes_no_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert _output.colour("ok", bold=False, dim=False) in ("ok", "ok\x1b[0m")

@@ -42,7 +42,7 @@ ELSEWHERE = {
     "plan": "the TPU compiler takes minutes: tests/plan",
     "train": "a whole training: tests/test_readme.py",
     "doctor": "a TPU and a bucket: tests/cli/test_doctor.py",
-    "serve": "never ends: tests/train/test_server.py",
+    "serve": "never ends: tests/train/predict/test_serve.py",
 }
 
 

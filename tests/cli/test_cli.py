@@ -3,6 +3,7 @@
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,16 @@ def test_help_and_versions_load_nothing_heavy() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_crash_shows_where_it_was() -> None:
+    code = (
+        "import ctypes; from t5prep.cli import main; import t5prep.cli.tasks as tasks\n"
+        "tasks.command.callback = lambda **options: ctypes.string_at(0)\nmain(['tasks'])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in ran.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

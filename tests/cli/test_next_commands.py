@@ -10,7 +10,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import t5prep
 from t5prep import cli
 from t5prep.io import cache_folder
-from t5prep.train import export
+from t5prep.train.publish import export
 
 
 def _next(*arguments: str) -> str:

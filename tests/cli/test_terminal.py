@@ -82,7 +82,7 @@ def test_streams_that_are_closed_are_no_traceback(data: Path) -> None:
     "place", ["gs://user:secret@bucket/data", "gs://user:secret@bucket", "https://user:secret@localhost:1/a.csv"]
 )
 def test_a_password_in_an_address_is_not_repeated(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("t5prep.sources.retry._sleep", lambda seconds: None)
+    monkeypatch.setattr("t5prep.sources.http._sleep", lambda seconds: None)
     common = ["--tokenizer", "sample:", "--out", str(tmp_path / "out")]
     for words in (
         ["prepare", "so_quality", "--source", place, *common],

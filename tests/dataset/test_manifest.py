@@ -6,12 +6,13 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import cattrs
 import pytest
 
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Feature, Manifest, Shard, Source, SourceFile, Split, TaskFacts, Tokenizer
 from t5prep.dataset.settings import Settings
-from t5prep.errors import DatasetError, OtherVersionError
+from t5prep.errors import DatasetError
 
 SETTINGS = Settings("mine", {"columns": ["a", "b"], "mark": "ă"}, 64, 8, splits={"train": 0.9, "test": 0.1}, limit=7)
 MADE = Manifest(
@@ -82,10 +83,10 @@ def test_the_digest_is_of_what_decides_the_records(change: dict[str, Any], same:
         ("{", DatasetError, "it is not a t5prep manifest (it is not JSON)"),
         ("[]", DatasetError, "it is not a t5prep manifest (it says no schema)"),
         (changed(rejected={}), DatasetError, "it was altered: its digest says"),
-        (changed(schema=1), OtherVersionError, "it was written by an older t5prep (t5prep 0.1.0, schema 1;"),
-        (changed(schema=3), DatasetError, "it has schema 3; this t5prep reads schema 2. Upgrade t5prep"),
+        (changed(schema=1), DatasetError, "it has schema '1' (t5prep 0.1.0); t5prep"),
+        (changed(schema=3), DatasetError, "reads schema 2. Prepare the dataset again, or read it"),
         (changed(schema="2"), DatasetError, "it has schema '2'"),
-        (changed(mood="good"), OtherVersionError, "it says mood, which this one does not know"),
+        (changed(mood="good"), DatasetError, "it was altered"),
         (changed(splits={"train": {"records": "many"}}), DatasetError, "it is not a whole manifest"),
         (changed(settings={**dataclasses.asdict(SETTINGS), "layout": "round"}), DatasetError, "it is one of padded"),
         (changed(settings={**dataclasses.asdict(SETTINGS), "mood": 1}), DatasetError, "mood"),
@@ -108,11 +109,43 @@ def test_a_folder_without_a_manifest_says_what_is_there(tmp_path: Path) -> None:
     assert manifest.load(tmp_path / "data" / manifest.NAME) == manifest.load(tmp_path / "data") == MADE
 
 
-def test_a_manifest_from_before_some_settings_is_read() -> None:
-    older = json.loads(MADE.dumps())
-    for name in ("group_column", "held_out", "records", "target"):
-        del older["settings"][name]
-    assert manifest.loads(json.dumps(older), where="it") == MADE
-    grouped = dataclasses.replace(MADE, settings=dataclasses.replace(SETTINGS, group_column="page")).sealed()
-    assert grouped.digest != MADE.digest
-    assert manifest.loads(grouped.dumps(), where="it") == grouped
+SHARD = {"name": "train.tfrecord-00000-of-00001", "records": 1, "bytes": 2, "sha256": "a" * 64}
+
+
+def test_what_is_exactly_a_shard_becomes_one() -> None:
+    kinds = (Shard, SourceFile)
+    assert manifest.parse_json(json.dumps([SHARD]), many=kinds) == [Shard(**SHARD)]
+    for other in ({**SHARD, "records": 1.5}, {**SHARD, "more": 1}, {**SHARD, "records": True}, {"name": "x"}, {}):
+        assert manifest.parse_json(json.dumps([other]), many=kinds) == [other]
+    made = manifest.converter(many=kinds).structure([Shard(**SHARD), SHARD], list[Shard])
+    assert made == [Shard(**SHARD)] * 2
+    assert manifest.converter(many=kinds).structure([{**SHARD, "more": 1}], list[Shard]) == [Shard(**SHARD)]
+    with pytest.raises(cattrs.BaseValidationError):
+        manifest.converter(many=kinds).structure([{"name": "x"}], list[Shard])
+
+
+def test_a_shard_in_a_place_where_none_belongs_is_no_manifest(toy: manifest.Manifest) -> None:
+    facts = json.loads(toy.dumps())
+    for change in ({"source": SHARD}, {"settings": SHARD}, {"splits": SHARD}, {"rejected": SHARD}):
+        with pytest.raises(DatasetError, match=r"manifest|version"):
+            manifest.loads(json.dumps({**facts, **change}), where="it")
+
+
+@pytest.fixture
+def toy() -> manifest.Manifest:
+    from test_manifest import MADE
+
+    return dataclasses.replace(MADE)
+
+
+def test_a_field_of_a_later_version_is_passed_over_and_covered_by_the_digest() -> None:
+    said = {**json.loads(MADE.dumps()), "mood": "good"}
+    said["splits"]["train"]["mood"] = {"a": 1}
+    with pytest.raises(DatasetError, match="was altered"):
+        manifest.loads(json.dumps(said), where="it")
+    said["digest"] = manifest._digest(said)
+    read = manifest.loads(json.dumps(said), where="it")
+    assert dataclasses.replace(read, digest=MADE.digest) == MADE
+    said["mood"] = "bad"
+    with pytest.raises(DatasetError, match="was altered"):
+        manifest.loads(json.dumps(said), where="it")

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from t5prep.dataset import strict_json
+from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings, differences
 from t5prep.errors import UsageError
+from t5prep.tasks import registry
 
 CHOSEN = Settings("text2text", {"protect": ["q"], "id_column": ""}, 512, 128, splits={"train": 0.9, "test": 0.1})
 
@@ -39,9 +40,7 @@ def test_the_number_of_shards_makes_no_other_dataset() -> None:
 
 
 def test_what_json_keeps_is_equal_to_what_was_written() -> None:
-    assert (
-        strict_json.converter(many=()).structure(json.loads(json.dumps(dataclasses.asdict(CHOSEN))), Settings) == CHOSEN
-    )
+    assert manifest.converter(many=()).structure(json.loads(json.dumps(dataclasses.asdict(CHOSEN))), Settings) == CHOSEN
 
 
 @pytest.mark.parametrize(
@@ -63,3 +62,12 @@ def test_a_value_that_cannot_work_is_a_sentence(name: str, value: object, says: 
 def test_every_option_has_a_help_text() -> None:
     for field in dataclasses.fields(Settings):
         assert field.metadata.get("help") or field.name in ("task", "options")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_refused(value: float) -> None:
+    """--near-jaccard nan was accepted, and turned it off."""
+    with pytest.raises(UsageError, match=f"--near-jaccard {value}: it is a finite number"):
+        dataclasses.replace(CHOSEN, dedup="near", near_jaccard=value)
+    with pytest.raises(UsageError, match=f"--density {value}: it is a finite number"):
+        registry.get("span_corruption").choose({"density": value})

@@ -1,9 +1,10 @@
 """Records without TensorFlow, against TensorFlow."""
 
 import io
+import struct
 from typing import Any
 
-import numpy as np
+import framing
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,44 +14,62 @@ from t5prep.dataset import tfrecord
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def serialized(features: dict[str, list[int] | list[bytes]]) -> bytes:
-    entries = b""
-    for name, values in sorted(features.items()):
-        if values and isinstance(values[0], bytes):
-            entries += tfrecord.bytes_feature(name, [value for value in values if isinstance(value, bytes)])
-        else:
-            entries += tfrecord.int64_feature(name, b"".join(tfrecord.varint(int(value)) for value in values))
-    return tfrecord.example(entries)
-
-
-@given(st.lists(st.integers(0, (1 << 21) - 1), max_size=50))
-def test_varints_of_a_block_are_those_of_its_values(values: list[int]) -> None:
-    data, begins = tfrecord.varints(np.array(values, np.int32))
-    assert [data[begins[i] : begins[i + 1]] for i in range(len(values))] == [tfrecord.varint(value) for value in values]
-
-
 @given(
     st.dictionaries(st.text(max_size=9), st.lists(INT64, min_size=1) | st.lists(st.binary(), min_size=1), max_size=4)
 )
 def test_what_is_written_is_read_back(features: dict[str, Any]) -> None:
-    assert tfrecord.parse(serialized(features)) == features
+    assert tfrecord.parse(framing.example(features)) == features
+
+
+@given(st.binary(max_size=60) | st.builds(lambda entry: tfrecord.example(b"\x0a" + entry), st.binary(max_size=40)))
+def test_bytes_that_are_no_example_are_refused(record: bytes) -> None:
+    try:
+        tfrecord.parse(record)
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize("packed", [b"\xff" * 200_000 + b"\x01", b"\x01\x80", b"\x80" * 10 + b"\x00"])
+def test_a_number_of_too_many_bytes_is_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="a broken number"):
+        tfrecord.unpack(packed)
+    with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
+        tfrecord.parse(packed)
+
+
+@pytest.mark.parametrize("length", [1 << 36, 1 << 62, (1 << 64) - 1])
+def test_a_length_that_is_a_lie_takes_no_memory(length: int) -> None:
+    class Stream(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size is not None
+            assert size <= 1 << 24
+            return super().read(size)
+
+    head = struct.pack("<Q", length)
+    with pytest.raises(ValueError, match="a broken record at byte 0"):
+        list(tfrecord.read(Stream(head + tfrecord.masked_checksum(head) + b"x" * 100)))
+
+
+def test_a_long_record_is_read_in_pieces() -> None:
+    records = [b"ab" * (1 << 24), b"c"]
+    assert list(tfrecord.read(io.BytesIO(b"".join(map(framing.frame, records))))) == records
 
 
 @given(st.lists(st.binary(max_size=300)))
 def test_frames_are_read_back(records: list[bytes]) -> None:
-    assert list(tfrecord.read(io.BytesIO(b"".join(map(tfrecord.frame, records))))) == records
+    assert list(tfrecord.read(io.BytesIO(b"".join(map(framing.frame, records))))) == records
 
 
 @pytest.mark.parametrize("at", [0, 8, 12, 20, -1])
 def test_any_flipped_bit_is_noticed(at: int) -> None:
-    data = bytearray(tfrecord.frame(b"twelve bytes") + tfrecord.frame(b"more"))
+    data = bytearray(framing.frame(b"twelve bytes") + framing.frame(b"more"))
     data[at] ^= 1
     with pytest.raises(ValueError, match="a broken record"):
         list(tfrecord.read(io.BytesIO(bytes(data))))
 
 
 def test_a_record_cut_short_is_noticed() -> None:
-    whole = tfrecord.frame(b"twelve bytes")
+    whole = framing.frame(b"twelve bytes")
     for length in range(1, len(whole)):
         with pytest.raises(ValueError, match="a broken record"):
             list(tfrecord.read(io.BytesIO(whole[:length])))
@@ -68,8 +87,8 @@ def test_bytes_are_tensorflows_own(tmp_path: Any) -> None:
             example.features.feature[name].bytes_list.value.extend(values)
         else:
             example.features.feature[name].int64_list.value.extend(values)
-    ours = serialized(features)
+    ours = framing.example(features)
     assert ours == example.SerializeToString(deterministic=True)
     with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as writer:
         writer.write(ours)
-    assert (tmp_path / "theirs").read_bytes() == tfrecord.frame(ours)
+    assert (tmp_path / "theirs").read_bytes() == framing.frame(ours)

@@ -64,7 +64,10 @@ def test_another_version_replaces_the_first_and_stale_shards_go_when_asked(data,
     gcs.write(f"{bucket}/notes.txt", b"mine")
     new = tmp_path / "new"
     write(new, {"train": [70, 70]}, name="new")
-    done = upload(new, bucket)
+    with pytest.raises(OutputError, match=r"holds another dataset \(task toy, 150 records.*--overwrite"):
+        upload(new, bucket)
+    assert held(bucket) == local(data) | {"notes.txt": b"mine"}
+    done = upload(new, bucket, overwrite=True)
     assert len(done.stale) == 5
     done = upload(new, bucket, delete_stale=True)
     assert (done.sent, len(done.deleted)) == ([], 5)
@@ -104,7 +107,7 @@ def test_an_object_changed_meanwhile_is_never_overwritten(data, bucket, front):
     assert "manifest.json" not in gcs.objects(bucket)
 
 
-@pytest.mark.parametrize("fault", ["503", "429", "cut", "lost", "spoil", "stall"])
+@pytest.mark.parametrize("fault", ["400", "404", "410", "429", "503", "cut", "lost", "spoil", "stall"])
 def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch):
     monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 0.3))
     front.stalled = 0.6
@@ -115,6 +118,15 @@ def test_every_kind_of_fault_is_survived(data, bucket, front, fault, monkeypatch
     front.fault = lambda seen: ""
     assert held(bucket) == local(data)
     assert len(front.made()) == len(set(front.made()))
+
+
+def test_a_first_write_that_arrives_damaged_is_repeated(data, bucket, front):
+    struck = set()
+    front.fault = once_each("multipart", "400", struck)
+    upload(data, bucket)
+    assert struck
+    front.fault = lambda seen: ""
+    assert held(bucket) == local(data)
 
 
 def test_one_in_ten_requests_fails_and_nothing_is_lost(data, bucket, front):

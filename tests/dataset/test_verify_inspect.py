@@ -1,16 +1,22 @@
 """verify finds what was altered; inspect shows what a model sees."""
 
+import dataclasses
+import io
 import json
+import os
+import random
 from pathlib import Path
 from types import SimpleNamespace
 
+import framing
 import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
 from t5prep.cli import main
-from t5prep.dataset import inspect_records, manifest
+from t5prep.dataset import inspect_records, manifest, tfrecord
 from t5prep.dataset.verify import verify
+from t5prep.errors import DatasetError
 from t5prep.sources import sample
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -44,6 +50,59 @@ def test_a_long_verification_says_how_far_it_is(data: Path) -> None:
     assert len(heard) == 1 + sum(len(split.shards) for split in made.splits.values())
 
 
+def resealed(data: Path, **changes: object) -> None:
+    """Write another manifest, with its digest computed anew."""
+    made = dataclasses.replace(manifest.load(data), **changes).sealed()  # type: ignore[arg-type]
+    (data / manifest.NAME).write_text(made.dumps())
+
+
+def test_what_a_manifest_says_falsely_of_files_beside_it_is_found(data: Path) -> None:
+    made = manifest.load(data)
+    assert made.index
+    assert made.lengths
+    for name, said in (("index", made.index), ("lengths", made.lengths)):
+        resealed(data, **{name: dataclasses.replace(said, bytes=said.bytes + 1)})
+        assert f"bytes, the manifest says {said.bytes + 1:,}" in refused("verify", data)
+        resealed(data, **{name: said})
+    verify(data)
+
+
+def test_false_features_are_found(data: Path) -> None:
+    made = manifest.load(data)
+    length = made.settings.input_length
+    longer = dataclasses.replace(made.settings, input_length=length + 1)
+    for changes, says in (
+        ({"features": made.features | {"input_ids": manifest.Feature("int64", [length + 1])}}, "other features than"),
+        ({"features": made.features | {"mask": manifest.Feature("int64", [length])}}, "other features than"),
+        (
+            {"features": manifest.record_features(longer, references=False), "settings": longer},
+            "feature input_ids than",
+        ),
+        ({"settings": dataclasses.replace(made.settings, masks=True)}, "other features than"),
+    ):
+        resealed(data, **changes)
+        assert says in refused("verify", data)
+    masked = dataclasses.replace(made.settings, masks=True)
+    resealed(data, settings=masked, features=manifest.record_features(masked, references=False))
+    assert "feature attention_mask than" in refused("verify", data)
+
+
+@pytest.mark.parametrize("name", [manifest.NAME, "train.tfrecord-00001-of-00002", "shards.index", "rejected.jsonl"])
+def test_what_is_no_file_neither_hangs_nor_has_no_end(data: Path, name: str) -> None:
+    (data / name).unlink()
+    os.mkfifo(data / name)
+    assert "it is a pipe or a device" in refused("verify", data)
+    (data / name).unlink()
+    (data / name).symlink_to("/dev/zero")
+    assert "it is a pipe or a device" in refused("verify", data)
+
+
+def test_a_page_replaces_no_file_of_a_dataset(data: Path) -> None:
+    for name in (manifest.NAME, "train.tfrecord-00001-of-00002"):
+        assert "belongs to a dataset" in refused("report", data, "--out", data / name)
+    verify(data)
+
+
 def test_anything_altered_is_found(data: Path) -> None:
     shard = data / "train.tfrecord-00001-of-00002"
     whole = shard.read_bytes()
@@ -61,9 +120,7 @@ def test_anything_altered_is_found(data: Path) -> None:
     (data / manifest.NAME).write_text(text.replace('"seed": 0', '"seed": 1'))
     assert "was altered" in refused("verify", data)
     (data / manifest.NAME).write_text(text.replace('"schema": 2', '"schema": 3'))
-    assert "has schema 3; this t5prep reads schema 2. Upgrade" in refused("verify", data)
-    (data / manifest.NAME).write_text(text.replace('"schema": 2', '"schema": 1'))
-    assert "was written by an older t5prep" in refused("verify", data)
+    assert "has schema '3' (t5prep 0.1.0); t5prep 0.1.0 reads schema 2" in refused("verify", data)
     for broken in ("{", "[]", "7", '{"task": "mine"}', ""):
         (data / manifest.NAME).write_text(broken)
         said = refused("verify", data)
@@ -80,6 +137,26 @@ def test_inspect_shows_text_ids_and_mask(data: Path) -> None:
     assert "quality: Title" in result.output
     assert "<pad> × " in result.output
     assert 'has no split "trian". Did you mean "train"?' in refused("inspect", data, "--split", "trian")
+
+
+def test_inspect_of_records_that_are_none(data: Path) -> None:
+    """Records with right checksums whose content somebody changed: shown, or one sentence."""
+    chooser = random.Random(5)
+    shard = data / "train.tfrecord-00000-of-00002"
+    (whole, *_) = tfrecord.read(io.BytesIO(shard.read_bytes()))
+    refusals = set()
+    for _ in range(400):
+        record = bytearray(whole)
+        for _ in range(chooser.choice([1, 1, 2, 4])):
+            record[chooser.randrange(len(record))] = chooser.randrange(256)
+        shard.write_bytes(framing.frame(bytes(record[: chooser.choice([len(record), chooser.randrange(len(record))])])))
+        try:
+            list(inspect_records.records(data, split="train", count=1))
+        except DatasetError as error:
+            refusals.add((str(error).partition(" (")[0], type(error.__cause__).__name__))
+    said = f"Record 0 of the split train in {data} is none that t5prep wrote"
+    assert {(said, "ValueError"), (said, "KeyError"), (said, "UnicodeDecodeError")} <= refusals
+    assert {words for words, _ in refusals} == {said}
 
 
 def test_nothing_is_wider_than_the_terminal(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Progress is one line on a terminal, and nothing anywhere else."""
+"""Progress is one line on a terminal, and a line each half minute anywhere else."""
 
 import io
 import sys
@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipelines.local_progress import LocalProgress
+from pipelines.local import LocalProgress
 from t5prep.dataset.manifest import Shard
 from t5prep.io import progress
 from t5prep.io.progress import Progress
-from t5prep.prepare.block_sorter import SortedSpill
 from t5prep.prepare.record_counts import Counts
-from t5prep.prepare.shard_writer import ShardSpec, WrittenShard
+from t5prep.prepare.shards import ShardSpec, WrittenShard
+from t5prep.prepare.sort_blocks import SortedBlock
+from t5prep.prepare.spills import Spill
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile
@@ -43,7 +44,7 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stderr", terminal)
     watch = LocalProgress(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
-    watch(block, SortedSpill("a.csv", 1, 40, 40, {"train": (0, 40)}, {"train": 4_000_000}, b"", {}))
+    watch(block, SortedBlock("a.csv", 1, 40, Spill(40, {"train": (0, 40)}, {}), {"train": 4_000_000}, b"", {}))
     for number in range(3):
         spec = ShardSpec("train", number, 4, 1_000_000)
         watch((spec, []), WrittenShard(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", {}, {}))
@@ -56,15 +57,19 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
 def test_where_there_are_no_rows_bytes_are_counted() -> None:
     sending = Progress("uploading", total=8_500_000_000, stream=Terminal())
     sending.add(bytes=2_125_000_000)
-    assert sending.line(100.0) == "uploading   25%  2,125.0 of 8,500.0 MB  21.2 MB/s  300 s left"
+    assert sending.line(100.0) == "uploading   25%  2,125.0 of 8,500.0 MB  21.2 MB/s  5 min left"
 
 
-def test_a_file_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_sees_a_line_each_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    shown = Progress("preparing", stream=stream)
-    now[0] += 60
-    shown.add(bytes=1, rows=1)
+    shown, silent = Progress("preparing", total=1000, stream=stream), Progress("x", stream=stream, shown=False)
+    for _ in range(12):
+        now[0] += 10
+        shown.add(bytes=10, rows=1)
+        silent.add(bytes=10)
     shown.close()
-    assert stream.getvalue() == ""
+    lines = stream.getvalue().splitlines()
+    assert [line.split()[:2] for line in lines] == [["preparing", "4%"], ["preparing", "8%"], ["preparing", "12%"]]
+    assert lines[0].endswith("16 min left")

@@ -194,7 +194,7 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
     from pipelines import prepare as preparing
     from pipelines import staging
     from pipelines.finish import Finish
-    from pipelines.worker_steps import PrepareBlock
+    from pipelines.steps import PrepareBlock
     from t5prep.dataset.settings import Settings
     from t5prep.tasks import registry
     from t5prep.tokens.tokenizer import Tokenizer

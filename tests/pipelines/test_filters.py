@@ -5,7 +5,7 @@ import pytest
 from preparing import by_id, bytes_of, prepared, rejected, require
 
 from pipelines import staging
-from pipelines.worker_steps import PrepareBlock, scan
+from pipelines.steps import PrepareBlock, scan
 from t5prep import sources
 from t5prep.errors import UsageError
 from t5prep.prepare import task_settings

@@ -1,9 +1,7 @@
 """A local run sorts any number of blocks through few runs, and an engine through pieces of a bounded size."""
 
-import dataclasses
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,13 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from preparing import bytes_of, prepared, questions, rejected, write_csv
 
-from pipelines import gather, local_run, runners, shuffle
+from pipelines import engines, graph, local
 from pipelines import prepare as preparing
-from pipelines.gather import Gathering
-from t5prep.dataset import manifest, rejected_files
+from pipelines.local import Gathering
+from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
-from t5prep.prepare import memory_budget, shuffle_plan
+from t5prep.prepare import memory_budget, spill_pieces
 from t5prep.prepare.memory_budget import Budget
 from t5prep.sources import sample
 
@@ -46,8 +44,8 @@ def spread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             results.append((self.proto, super().run_pipeline(pipeline, options)))
             return results[-1][1]
 
-    engine = runners.Engine("prism", Remembering(), PipelineOptions([]))
-    monkeypatch.setattr(runners, "engine", lambda name, **how: engine)
+    engine = engines.Engine("prism", Remembering(), PipelineOptions([]))
+    monkeypatch.setattr(engines, "engine", lambda name, **how: engine)
     monkeypatch.setattr(preparing.engines, "require", lambda *_, **__: None)
     return results
 
@@ -76,19 +74,18 @@ def test_runs_that_are_merged_again_and_again_make_the_same_bytes(
     left: list[int] = []
     levels: list[int] = []
 
-    class Few(Gathering):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, fan_in=fan_in)
+    leave_few = Gathering.leave_few
 
-        def finish(self) -> Iterator[Any]:
-            yield from super().finish()
-            left.append(sum(map(len, self._levels.values())))
-            there = [path for path in self._folder.rglob("*") if path.is_file()]
-            levels.append(len([path for path in there if path.name.startswith("merged-")]))
-            spills = [path for path in there if len(path.name) == 24]
-            assert len(spills) + levels[-1] == left[-1]  # what was merged is gone
+    def noted(self: Gathering, *, shards: int) -> None:
+        leave_few(self, shards=shards)
+        left.append(sum(map(len, self._levels.values())))
+        there = [path for path in self._folder.rglob("*") if path.is_file()]
+        levels.append(len([path for path in there if path.name.startswith("merged-")]))
+        spills = [path for path in there if len(path.name) == 24]
+        assert len(spills) + levels[-1] == left[-1]  # what was merged is gone
 
-    monkeypatch.setattr(local_run, "Gathering", Few)
+    monkeypatch.setattr(local, "FAN_IN", fan_in)
+    monkeypatch.setattr(Gathering, "leave_few", noted)
     prepared(source, tmp_path / "out", **CHOICES)
     assert left[0] <= fan_in
     assert levels[0] >= 1
@@ -101,10 +98,10 @@ def test_an_engine_that_cuts_and_merges_in_every_way_makes_the_same_bytes(
 ) -> None:
     source = corpus(tmp_path / "rows", rows=90)
     prepared(source, tmp_path / "expected", layout=layout, **CHOICES)
-    monkeypatch.setattr(shuffle_plan, "for_source", lambda _: shuffle_plan.ShufflePlan(groups=4, lanes=3))
-    monkeypatch.setattr(shuffle_plan, "SMALLEST_BATCH", 3000)
-    monkeypatch.setattr(shuffle_plan, "PIECE_BYTES", 500)
-    monkeypatch.setattr(shuffle, "HELD_BYTES", 1000)
+    monkeypatch.setattr(spill_pieces, "for_source", lambda _: spill_pieces.ShufflePlan(groups=4, lanes=3))
+    monkeypatch.setattr(spill_pieces, "SMALLEST_BATCH", 3000)
+    monkeypatch.setattr(spill_pieces, "PIECE_BYTES", 500)
+    monkeypatch.setattr(graph, "HELD_BYTES", 1000)
     prepared(source, tmp_path / "out", layout=layout, runner="prism", **CHOICES)
     assert spread
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "expected")
@@ -115,9 +112,9 @@ def test_many_rejected_rows_are_many_files_from_every_engine(
 ) -> None:
     source = corpus(tmp_path / "rows", rows=150)
     whole = prepared(source, tmp_path / "whole", **CHOICES)
-    monkeypatch.setattr(rejected_files, "LARGEST_BYTES", 500)
-    monkeypatch.setattr(rejected_files, "PART_BYTES", 500)
-    monkeypatch.setattr(rejected_files, "_ROWS_TOGETHER", 4)
+    monkeypatch.setattr(rejected_rows, "LARGEST_BYTES", 500)
+    monkeypatch.setattr(rejected_rows, "PART_BYTES", 500)
+    monkeypatch.setattr(rejected_rows, "_ROWS_TOGETHER", 4)
     made = prepared(source, tmp_path / "local", **CHOICES)
     prepared(source, tmp_path / "engine", runner="prism", **CHOICES)
     assert bytes_of(tmp_path / "local") == bytes_of(tmp_path / "engine")
@@ -128,7 +125,7 @@ def test_many_rejected_rows_are_many_files_from_every_engine(
         whole.rows,
         whole.rejected_file.lines,
     )
-    names = rejected_files.names(made.rejected_file.name)
+    names = rejected_rows.names_of(made.rejected_file.name)
     assert len(names) > 4
     lines = [json.loads(line) for name in names for line in (tmp_path / "local" / name).read_text().splitlines()]
     assert sorted(lines, key=repr) == sorted(rejected(tmp_path / "whole"), key=repr)
@@ -175,7 +172,6 @@ def test_what_an_engine_hands_to_every_worker_does_not_grow_with_blocks(
     assert known
     assert set(known.values()) == {1}
     assert manifest.load(tmp_path / "out").rows
-    assert dataclasses.is_dataclass(gather.MergeRuns)
 
 
 @pytest.mark.parametrize("dedup", ["near", "none"])

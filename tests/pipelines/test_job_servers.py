@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines import job_servers
+from pipelines import engines
 
 
 class Server:
@@ -39,7 +39,7 @@ class Runner:
 
 def test_every_server_is_ended_and_ctrl_c_is_what_it_was() -> None:
     before, runner = signal.getsignal(signal.SIGINT), Runner()
-    with job_servers.ended(runner):
+    with engines.servers_ended(runner):
         runner.run()
         runner.run()
     assert [server.stopped for server in runner.made] == [1, 1]
@@ -48,7 +48,7 @@ def test_every_server_is_ended_and_ctrl_c_is_what_it_was() -> None:
 
 def test_servers_of_a_run_that_fails_are_ended_too() -> None:
     def fails(runner: Runner) -> None:
-        with job_servers.ended(runner):
+        with engines.servers_ended(runner):
             runner.run()
             raise ZeroDivisionError
 
@@ -62,7 +62,7 @@ def test_a_handler_that_was_set_meanwhile_stays() -> None:
     """The command line sets another one after the first Ctrl-C."""
     before, runner = signal.getsignal(signal.SIGINT), Runner()
     try:
-        with job_servers.ended(runner):
+        with engines.servers_ended(runner):
             runner.run()
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
@@ -76,5 +76,5 @@ def test_a_server_whose_folder_is_gone_does_not_hide_what_was_made(monkeypatch: 
 
     monkeypatch.setattr(Server, "stop", gone)
     runner = Runner()
-    with job_servers.ended(runner):
+    with engines.servers_ended(runner):
         runner.run()

@@ -4,7 +4,6 @@ The large run, by hand: python tests/pipelines/test_killed_gathering.py 10000 20
 """
 
 import contextlib
-import functools
 import json
 import os
 import random
@@ -21,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by 
 
 from preparing import bytes_of, prepared
 
-from pipelines import local_run, pool
-from pipelines.gather import Gathering
+from pipelines import local, pool
 from t5prep.dataset.verify import verify
 from t5prep.prepare import memory_budget
 from t5prep.sources import sample
@@ -47,7 +45,7 @@ def corpus(folder: Path, *, blocks: int) -> int:
 def run(rows: str, out: str, block_bytes: int, blocks: int) -> None:
     """Prepare the rows in blocks of so many bytes, by two processes."""
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
-    local_run.Gathering = functools.partial(Gathering, fan_in=FAN_IN)  # type: ignore[assignment,misc]
+    local.FAN_IN = FAN_IN
     choices = {"splits": {"train": 0.9, "validation": 0.1}, "shards": max(8, blocks // 64)}
     columns = {"inputs_column": "inputs", "targets_column": "targets", "id_column": "id"}
     lengths = {"input_length": 32, "target_length": 8}

@@ -16,7 +16,7 @@ from nasty_files import ENCODINGS, SNIFFED_BYTES, Nasty, generate, write
 from preparing import by_id, prepared, rejected
 
 from t5prep import sources
-from t5prep.dataset.row_balance import Rows
+from t5prep.dataset.rejected_rows import Rows
 from t5prep.dataset.verify import verify
 from t5prep.prepare import memory_budget
 from t5prep.reading import blocks

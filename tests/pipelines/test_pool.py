@@ -19,12 +19,15 @@ import numpy as np
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
 
-from pipelines import disk_estimate, failures, pool
+from pipelines import engines, estimates, pool
 from pipelines import prepare as preparing
-from pipelines.local_progress import LocalProgress
+from pipelines.local import LocalProgress
 from t5prep.errors import OutputError, T5prepError, UsageError
-from t5prep.prepare import shard_writer
-from t5prep.sources import sample
+from t5prep.prepare import shards
+from t5prep.prepare.shards import ShardSpec
+from t5prep.reading.blocks import Block
+from t5prep.reading.formats import Format
+from t5prep.sources import RawFile, sample
 
 SAMPLE = sample.tokenizer_path()
 
@@ -121,6 +124,13 @@ def test_work_that_kills_every_worker_is_said_in_a_sentence(two: pool.Pool) -> N
         through(two, deadly, range(6))
 
 
+def test_work_is_said_in_words() -> None:
+    block = Block(RawFile("a.csv", "/there/a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
+    assert pool._in_words(block) == "rows 1 to 40 of a.csv"
+    assert pool._in_words(block.file) == "a.csv"
+    assert pool._in_words((ShardSpec("train", 0, 2, 9), [])) == "train.tfrecord-00000-of-00002"
+
+
 def test_workers_that_end_before_all_have_begun_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine of many cores the first may have ended before the last is asked for."""
 
@@ -144,10 +154,10 @@ def hungry(element: int) -> int:
 
 def test_a_worker_out_of_memory_is_a_sentence(two: pool.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = r"ran out of memory\. Try again with fewer workers"
-    with pytest.raises(T5prepError, match=said), failures.explained("local", out="out"):
+    with pytest.raises(T5prepError, match=said), engines.explained("local", out="out"):
         through(two, hungry, range(6))
     source = write_csv(tmp_path / "rows.csv", questions(9))
-    monkeypatch.setattr(shard_writer, "write", lambda *_, **__: hungry(1))
+    monkeypatch.setattr(shards, "write", lambda *_, **__: hungry(1))
     with pytest.raises(T5prepError, match=said):
         prepared(source, tmp_path / "out", tokenizer=SAMPLE)
     monkeypatch.undo()
@@ -160,7 +170,7 @@ def no_thread(element: int) -> int:
 
 
 def test_a_worker_that_can_start_no_thread_is_a_sentence(two: pool.Pool) -> None:
-    with pytest.raises(T5prepError, match="ran out of memory"), failures.explained("local", out="out"):
+    with pytest.raises(T5prepError, match="ran out of memory"), engines.explained("local", out="out"):
         through(two, no_thread, range(6))
 
 
@@ -204,7 +214,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
             super().__call__(element, result)
             kind = type(result).__name__
             seen[kind] += 1
-            if (kind, seen[kind]) in (("SortedSpill", 3), ("WrittenShard", 2)):
+            if (kind, seen[kind]) in (("SortedBlock", 3), ("WrittenShard", 2)):
                 (running,) = pool._POOLS.values()
                 os.kill(next(iter(running.executor._processes)), signal.SIGKILL)
                 for _ in range(500):
@@ -233,12 +243,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
-@pytest.mark.parametrize(("rows", "full"), [(9000, r"out/\.unfinished-spool/\S+"), (3000, r"out/train\.tfrecord-\S+")])
+@pytest.mark.parametrize(
+    ("rows", "full"), [(40_000, r"out/\.unfinished-spool/\S+"), (5000, r"out/train\.tfrecord-\S+")]
+)
 def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
     small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, full: str
 ) -> None:
     """While blocks are spilled, and while shards are written; the estimate did not see it coming."""
-    monkeypatch.setattr(disk_estimate, "free_bytes", lambda place: 1 << 40)
+    monkeypatch.setattr(estimates, "free_bytes", lambda place: 1 << 40)
     source = write_csv(tmp_path / "rows.csv", questions(rows))
     with pytest.raises(
         OutputError, match=rf"no space left for {small_disk}/{full}\. Free some, or choose another place"
@@ -260,7 +272,7 @@ def test_no_room_to_keep_blocks_is_no_reason_to_stop(small_disk: Path, tmp_path:
     assert not list((small_disk / "kept").rglob("*.arrow"))
 
 
-@pytest.mark.parametrize("when", ["SortedSpill", "WrittenShard"])
+@pytest.mark.parametrize("when", ["SortedBlock", "WrittenShard"])
 def test_a_scratch_folder_that_vanishes_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from preparing import require
 
-from pipelines import quiet_workers
+from pipelines import engines
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_workers_are_this_python_without_stderr() -> None:
     before = os.environ["PATH"]
-    with quiet_workers.started_quietly():
+    with engines.started_quietly():
         found = shutil.which("python") or ""
         code = "import sys; print(sys.prefix); print('noise', file=sys.stderr); sys.exit(3)"
         done = subprocess.run([found, "-c", code], capture_output=True, text=True, check=False)
@@ -38,7 +38,7 @@ def test_threads_that_lose_their_connection_end_quietly_and_others_do_not() -> N
     shown: list[BaseException | None] = []
     threading.excepthook = lambda args: shown.append(args.exc_value)
     for _ in range(2):
-        quiet_workers.ignore_closed_connections()
+        engines.ignore_closed_connections()
 
     def fail(error: Exception) -> None:
         raise error

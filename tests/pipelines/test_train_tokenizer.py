@@ -1,6 +1,13 @@
 """`t5prep tokenizer train`: from a corpus to a directory that AutoTokenizer loads and that gives the same ids."""
 
+import csv
+import io
 import json
+import multiprocessing
+import os
+import random
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,11 +19,12 @@ from t5prep import sources
 from t5prep.cli import main
 from t5prep.errors import OutputError, SourceError, UsageError
 from t5prep.sources import sample
-from t5prep.tokens import audit, comparison, huggingface_files, line_sample, training
-from t5prep.tokens.line_sample import Drawing
+from t5prep.tokens import audit, huggingface_files, loading, training
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.training import Drawing
 
-LINES = [line.strip() for row in sample.generate(rows=300, seed=9) for line in row[2].splitlines() if line.strip()]
+ROWS = csv.DictReader(io.StringIO(sample.rows().decode(), newline=""))
+LINES = [line.strip() for row in list(ROWS)[:300] for line in row["Body"].splitlines() if line.strip()]
 
 
 @pytest.fixture
@@ -69,12 +77,12 @@ def test_the_directory_gives_the_same_ids_on_real_text(byte_fallback: bool, shar
         for line in (shared_data / name).read_text(encoding="utf-8").split("\n")
     ]
     drawing = Drawing(1500, seed=0)
-    drawing.add(line for text in texts for line in line_sample.lines_of(text))
+    drawing.add(line for text in texts for line in training.lines_of(text))
     lines = drawing.lines()
     model = training.train(lines, vocab_size=1500, byte_fallback=byte_fallback, split_digits=byte_fallback)
     tokenizer = Tokenizer(model, name="new")
     huggingface_files.write(tmp_path, tokenizer, config={"model_type": "t5", "d_model": 64})
-    encoders = comparison.libraries(tokenizer, name=str(tmp_path))
+    encoders = audit.libraries(tokenizer, name=str(tmp_path))
     assert set(encoders) == {"tokenizers", "transformers"}
     # What spells a special token differs, and is pinned down in test_identity.py.
     texts = [text for text in texts[::3] if "<unk>" not in text]
@@ -170,3 +178,41 @@ def test_a_tokenizer_that_was_trained_otherwise_is_never_replaced(text: Path, tm
     (out / "t5prep_training.json").unlink()
     code, output = run(*train, "400")
     assert (code, "nothing says how it was trained" in output) == (1, True)
+
+
+def test_of_a_source_with_splits_only_train_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, text in (("train", "these words are for training"), ("validation", "held out words")):
+        (tmp_path / f"{name}.txt").write_text(f"{text}\n")
+    source = sources.resolve(str(tmp_path))
+    assert [file.name for file in train_tokenizer.of_split(source).files] == ["train.txt"]
+    assert "only the split train is read, not validation" in capsys.readouterr().err
+    assert [file.name for file in train_tokenizer.of_split(source, "validation").files] == ["validation.txt"]
+    assert train_tokenizer.of_split(source, "all") == source
+    with pytest.raises(UsageError, match=r"--split test: .* has the splits train, validation"):
+        train_tokenizer.of_split(source, "test")
+    alone = sources.resolve(str(tmp_path / "train.txt"))
+    assert train_tokenizer.of_split(alone) == alone
+    assert capsys.readouterr().err == ""
+
+
+def test_case_is_folded_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_text("".join(f"Word Number {i} AND {i * i} in CAPITALS\n" for i in range(400)))
+    line = ["tokenizer", "train", "--source", str(path), "--vocab-size", "100", "--lowercase", "--workers", "1"]
+    done = CliRunner().invoke(main, [*line, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    model = loading.load(str(tmp_path / "out"))
+    assert model.encode("CAPITALS in Word") == model.encode("capitals IN word")
+    assert json.loads((tmp_path / "out" / "t5prep_training.json").read_text())["normalization"] == "nmt_nfkc_cf"
+
+
+def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:
+    """SentencePiece itself does not look at signals for the minute that this takes."""
+    drawn = random.Random(0)
+    words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=9)) for _ in range(400_000)]
+    lines = [" ".join(words[first : first + 8]) for first in range(0, len(words), 8)]
+    interrupt = threading.Timer(5, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        train_tokenizer._trained_apart(lines, vocab_size=32_000)
+    assert not multiprocessing.active_children()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,28 @@ def test_what_is_missing_or_unknown_is_one_sentence(monkeypatch):
     monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"The TPU compiler .* is not installed: .*plan"):
         compiled.compile_module(module, chip=CHIPS["v5e"])
+
+
+def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
+    """By itself a TPU would round both sides of each product to bfloat16."""
+    import tensorflow as tf
+
+    from t5prep.train.model.architecture import weight_layouts
+    from t5prep.train.runtime import probe
+    from t5prep.train.runtime.lowered import lower, specs
+    from t5prep.train.step.optimizer import AdamW
+    from t5prep.train.step.step import StepOptions, TrainStep, batch_specs
+
+    step = TrainStep(probe.TOY, AdamW(), StepOptions(dropout=False))
+    weights = specs({name: own.shape for name, own in weight_layouts(probe.TOY).items()})
+    rows = batch_specs(2, input_length=8, target_length=4)
+    lowered = lower(step.gradients, weights, rows, tf.TensorSpec([], tf.int32), dtype=tf.float32)
+    kept = tmp_path / "compiled.txt"
+    compiled.compile_module(lowered.module, chip=CHIPS["v5e"], keep=kept)
+    text = kept.read_text()
+    assert "operand_precision={highest" in text
+    assert "bf16[" not in text
+    assert tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 def test_random_bits_come_from_the_chip_as_tensorflow_has_it():

@@ -13,8 +13,8 @@ from t5prep.plan.chips import GIB, parse
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import MODELS
 from t5prep.plan.question import Answer, Question
-from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import with_classes
+from t5prep.train.settings.config import TrainConfig
 
 
 class Compiler:

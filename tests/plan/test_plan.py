@@ -25,9 +25,9 @@ from t5prep.plan.compiled import Compiled
 from t5prep.plan.lengths import Shape
 from t5prep.plan.models import MODELS, shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask, check
-from t5prep.train import config as configs
-from t5prep.train.config import TrainConfig
 from t5prep.train.model.architecture import Config, weight_layouts
+from t5prep.train.settings import config as configs
+from t5prep.train.settings.config import TrainConfig
 
 TINY = {"model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4, "vocab_size": 512}
 

@@ -6,7 +6,7 @@ import pytest
 from preparing import prepared, rejected
 
 from t5prep.dataset.manifest import Manifest
-from t5prep.errors import SourceError
+from t5prep.errors import SourceError, TaskError
 from t5prep.sources import sample
 
 HALF = """
@@ -67,3 +67,41 @@ def test_reasons_of_several_lines_are_one_line_in_the_error(tmp_path: Path) -> N
     (tmp_path / "rows.csv").write_text("text,label\na,yes\n")
     with pytest.raises(SourceError, match=r"all rejected \(own\.no not this 1\)"):
         filtered(tmp_path, "no")
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "long", "rejects"),
+    [
+        ("diacritics_ro", {}, "auto", True),
+        ("diacritics_ro", {}, "cut", False),
+        ("text2text", {"inputs_column": "text", "targets_column": "text"}, "auto", False),
+        ("text2text", {"inputs_column": "text", "targets_column": "text"}, "reject", True),
+    ],
+)
+def test_what_is_too_long_is_cut_or_rejected(
+    tmp_path: Path, task: str, options: dict, long: str, rejects: bool
+) -> None:
+    (tmp_path / "rows.csv").write_text("text,n\n" + f"{'soarele rasare in tara ' * 9},1\n" + "pe scurt,2\n")
+    made = prepared(
+        tmp_path / "rows.csv",
+        tmp_path / "out",
+        tokenizer=sample.tokenizer_path(),
+        task=task,
+        options=options,
+        long=long,
+        input_length=32,
+        target_length=32,
+    )
+    assert made.rejected == ({"too long": 1} if rejects else {})
+    assert sum(split.records for split in made.splits.values()) == (1 if rejects else 2)
+
+
+@pytest.mark.parametrize("read", ['record["extra"]', 'record.get("extra", "")'])
+def test_a_column_that_the_task_does_not_name_is_never_silently_empty(tmp_path: Path, read: str) -> None:
+    """Only the columns that a task names are read, of JSON lines too."""
+    (tmp_path / "rows.jsonl").write_text('{"text": "why", "extra": "because"}\n' * 3)
+    path = tmp_path / "mine.py"
+    texts = {"refuse": "pass", "id": "None", "inputs": "text", "targets": read}
+    path.write_text(HALF.replace('json.loads(record["text"])', 'record["text"]').format(**texts))
+    with pytest.raises(TaskError, match=r"rows.jsonl, row 1: KeyError: 'extra' .*Only columns that its Columns name"):
+        prepared(tmp_path / "rows.jsonl", tmp_path / "out", tokenizer=sample.tokenizer_path(), task=str(path))

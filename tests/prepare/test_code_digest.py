@@ -57,15 +57,25 @@ def test_the_code_that_makes_tokens_of_rows_is_all_in_it() -> None:
     assert found >= {
         f"t5prep.{name}"
         for name in (
-            *("prepare.block_tokenizer", "tasks.corpora.so_quality", "tasks.html", "tasks.example", "tasks.task"),
+            *(
+                "prepare.block_tokenizer",
+                "prepare.block_examples",
+                "tasks.example_table",
+                "tasks.filling",
+                "tasks.template",
+                "tasks.corpora.so_quality",
+                "tasks.html",
+                "tasks.example",
+                "tasks.task",
+            ),
             *(
                 "reading.blocks",
                 "reading.text_block",
                 "reading.parallel_files",
-                "reading.csv_by_arrow",
+                "reading.csv_rows",
                 "reading.row_ends",
             ),
-            *("tokens.encoder", "tokens.block_encoder", "tokens.newlines", "tokens.tokenizer", "tokens.truncation"),
+            *("tokens.featurizer", "tokens.newlines", "tokens.tokenizer", "tokens.truncation"),
         )
     }
     assert not any(name.startswith(("t5prep.dataset", "t5prep.sources", "t5prep.io")) for name in found)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from preparing import bytes_of, prepared, questions, write_csv
 
-from pipelines import local_run
+from pipelines import stages
 from t5prep.errors import OutputError, UsageError
 from t5prep.prepare import overwriting
 
@@ -16,7 +16,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def _prepare(source: Path, out: Path, **choices: object) -> None:
-    prepared(source, out, tokenizer="sample:", input_length=64, **choices)
+    prepared(source, out, tokenizer="sample:", **{"input_length": 64, **choices})
 
 
 def test_another_dataset_is_replaced_and_kept_beside(source: Path, tmp_path: Path, capsys) -> None:
@@ -54,7 +54,7 @@ def test_a_run_that_fails_leaves_the_old_dataset(source: Path, tmp_path: Path, m
         def killed(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(local_run, "run", killed)
+        patch.setattr(stages, "run", killed)
         with pytest.raises(KeyboardInterrupt):
             _prepare(source, out, seed=1, overwrite=True)
     assert bytes_of(out) == old
@@ -112,3 +112,16 @@ def test_a_bucket_cannot_be_renamed() -> None:
         overwriting.claimed("gs://bucket/data", same=None, overwrite=True),  # type: ignore[arg-type]
     ):
         pass
+
+
+def test_the_root_of_the_disk_and_a_link_to_itself_are_sentences(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"/ is the root of the disk\. Choose a folder in it: --out /data"):
+        _prepare(source, Path("/"))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(OutputError, match="is a link that leads back to itself"):
+        _prepare(source, tmp_path / "loop")
+
+
+def test_lengths_that_no_memory_holds_are_refused(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--input-length 100000000: it is at most 1,048,576\."):
+        _prepare(source, tmp_path / "out", input_length=100_000_000)

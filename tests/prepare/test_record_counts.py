@@ -7,13 +7,13 @@ import pytest
 
 from t5prep.prepare import record_counts
 from t5prep.prepare.record_counts import Counts
-from t5prep.prepare.sorted_runs import INDEX_ENTRY
+from t5prep.prepare.spills import ENTRY
 
 
 def entries(count: int, *, seed: int = 0) -> np.ndarray:
     """Return entries of records: some of them cut, in three classes."""
     random = np.random.default_rng(seed)
-    made = np.zeros(count, INDEX_ENTRY)
+    made = np.zeros(count, ENTRY)
     made["high"], made["low"] = random.integers(0, 1 << 62, count), np.arange(count)
     made["inputs"] = random.integers(4, 65, count)
     made["tokens"] = np.where(made["inputs"] == 64, 64 + random.integers(1, 900, count), made["inputs"])

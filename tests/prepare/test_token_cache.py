@@ -20,14 +20,15 @@ import pytest
 from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
 
-from pipelines.local_progress import LocalProgress
+from pipelines.local import LocalProgress
 from t5prep import cli
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.verify import verify
 from t5prep.errors import UsageError
 from t5prep.io import byte_sizes, cache_folder
 from t5prep.prepare import token_cache
-from t5prep.prepare.block_sorter import SortedSpill
+from t5prep.prepare.sort_blocks import SortedBlock
+from t5prep.prepare.spills import Spill
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile, sample
@@ -81,6 +82,26 @@ def test_a_changed_row_is_found_in_parquet_whatever_its_name_and_time(tmp_path: 
     assert bytes_of(tmp_path / "a") != bytes_of(tmp_path / "b")
 
 
+@pytest.mark.parametrize("spoil", ["flip", "cut", "empty", "pipe"])
+def test_a_kept_block_that_was_altered_is_tokenized_again(tmp_path: Path, spoil: str) -> None:
+    """A flipped bit in its ids would be other tokens, in a dataset that verifies."""
+    source, folder = write_csv(tmp_path / "rows.csv", questions(60)), tmp_path / "kept"
+    prepared(source, tmp_path / "a", tokenizer=SAMPLE, kept=folder)
+    (path,) = files_of(folder)
+    whole = path.read_bytes()
+    if spoil == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+    elif spoil == "flip":
+        ids = max(range(64, len(whole) - 64), key=lambda at: len(set(whole[at : at + 64])))
+        path.write_bytes(whole[:ids] + bytes([whole[ids] ^ 4]) + whole[ids + 1 :])
+    else:
+        path.write_bytes(whole[:-9] if spoil == "cut" else b"")
+    prepared(source, tmp_path / "b", tokenizer=SAMPLE, kept=folder)
+    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
+    assert path.read_bytes() == whole
+
+
 def test_large_row_groups_become_several_blocks_of_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +122,7 @@ def test_the_key_follows_from_what_declares_that_it_changes_tokens() -> None:
         "decontaminate": ("a",), "decontaminate_words": 8, "dedup_against": ("b",),
         "held_out": 0.1, "group_column": "page",
         "shards": 3, "seed": 1, "target": "class", "limit": 9, "records": "a[]", "format": "csv",
-        "encoding": "latin-1",
+        "encoding": "latin-1", "delimiter": ";", "long": "reject",
     }  # fmt: skip
     assert set(others) == {field.name for field in dataclasses.fields(Settings)}
     key = token_cache.key(chosen, tokenizer="t5", code="1")
@@ -184,10 +205,10 @@ def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pyte
     watch_bytes = [0]
     watch = LocalProgress(SimpleNamespace(kept=str(tmp_path)), total=0)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 1, 0, 100)
-    spill = SortedSpill("a.csv", 1, 1, 1, {}, {}, b"", {})
+    done = SortedBlock("a.csv", 1, 1, Spill(1, {}, {}), {}, b"", {})
     for _ in range(10_000):  # as many bytes as the limit
         watch_bytes[0] += block.size
-        watch(block, spill)
+        watch(block, done)
     assert 5 < len(looks) < 200
 
 

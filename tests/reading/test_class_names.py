@@ -10,7 +10,7 @@ from preparing import prepared
 
 from t5prep.errors import SourceError
 from t5prep.reading import class_names
-from t5prep.sources import hub_card
+from t5prep.sources import hub
 
 NAMES = ["World", "Sports", "Sci/Tech"]
 COLUMNS = {"inputs_column": "text", "targets_column": "label"}
@@ -66,10 +66,10 @@ def test_a_card_names_the_classes_of_a_config() -> None:
         return {"config_name": config, "features": [{"name": "label", "dtype": {"class_label": {"names": numbered}}}]}
 
     card = {"dataset_info": [info("one", "a", "b"), info("two", *"abcdefghijkl")]}
-    assert hub_card.class_names(card, "two") == {"label": tuple("abcdefghijkl")}
-    assert hub_card.class_names(card, "three") == {}
-    assert hub_card.class_names({"dataset_info": {"features": [{"name": "x", "dtype": "string"}]}}) == {}
-    assert hub_card.class_names({"dataset_info": "broken"}) == {}
+    assert hub.class_names(card, "two") == {"label": tuple("abcdefghijkl")}
+    assert hub.class_names(card, "three") == {}
+    assert hub.class_names({"dataset_info": {"features": [{"name": "x", "dtype": "string"}]}}) == {}
+    assert hub.class_names({"dataset_info": "broken"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_card_names_the_classes_of_a_config() -> None:
     ],
 )
 def test_a_card_that_somebody_wrote_otherwise_names_none(feature: dict) -> None:
-    assert hub_card.class_names({"dataset_info": {"features": [feature]}}) == {}
+    assert hub.class_names({"dataset_info": {"features": [feature]}}) == {}
 
 
 def test_papers_beside_data_are_not_rows(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

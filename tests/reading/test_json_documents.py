@@ -12,8 +12,8 @@ from t5prep.errors import SourceError, UsageError
 from t5prep.prepare import task_settings
 from t5prep.reading import blocks, formats, json_documents
 from t5prep.sources import sample
-from t5prep.sources.grammar import parse
 from t5prep.sources.local import resolve
+from t5prep.sources.raw import parse
 from t5prep.tasks import registry
 from t5prep.tokens.tokenizer import Tokenizer
 

@@ -17,15 +17,15 @@ from t5prep import report
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.report import training
-from t5prep.train import config
 from t5prep.train.model import t5_config
+from t5prep.train.settings import config
 
 EVIL = "<script>alert('x')</script>"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a run leaves (t5prep.train.run), without training one."""
+    """What a run leaves (t5prep.train.run.run), without training one."""
     folder = tmp_path_factory.mktemp("run")
     write_csv(folder / "rows.csv", questions(20))
     made = prepared(folder / "rows.csv", folder / "data", tokenizer="sample:", input_length=64)

@@ -90,9 +90,9 @@ def internet(
 
 
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    from t5prep.sources import retry
+    from t5prep.sources import http
 
-    monkeypatch.setattr(retry, "BACKOFF", 0.01)
+    monkeypatch.setattr(http, "BACKOFF", 0.01)
 
 
 def _forget_clients(monkeypatch: pytest.MonkeyPatch, home: Path, *, endpoint: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from preparing import prepared, questions, write_csv
 
-from pipelines import worker_steps
+from pipelines import steps
 from t5prep import sources
 from t5prep.errors import SourceError
 from t5prep.reading import blocks, formats
@@ -85,7 +85,7 @@ def test_a_source_that_changes_while_it_is_prepared_gives_no_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     path = write_csv(tmp_path / "rows.csv", questions(30))
-    owner, name = (worker_steps, "hash_file") if moment == "hashed" else (worker_steps.WriteShard, "__call__")
+    owner, name = (steps, "hash_file") if moment == "hashed" else (steps.WriteShard, "__call__")
     function = getattr(owner, name)
 
     def then(*arguments: object) -> object:

@@ -11,7 +11,7 @@ from servers.http import Answer, Fault
 from servers.internet import Internet
 
 from t5prep.errors import SourceError
-from t5prep.sources import open_random, redact, resolve, retry
+from t5prep.sources import http, open_random, redact, resolve
 
 PLANTED = {
     "HF_TOKEN": "hf_planted0hub",
@@ -67,7 +67,7 @@ def test_planted_credentials_are_nowhere(
     everything: list[str], internet: Internet, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
 ):
     said: list[str] = []
-    monkeypatch.setattr(retry, "TRIES", 2)
+    monkeypatch.setattr(http, "TRIES", 2)
     with all_logs() as lines:
         for source in everything:
             said.append(repr(resolve(source, progress=True)))

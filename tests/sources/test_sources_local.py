@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.sources import open_random, open_stream, opening, resolve, sha256
-from t5prep.sources.grammar import EXAMPLES, parse
+from t5prep.sources.raw import EXAMPLES, parse
 
 
 def names(source: str | Path, **options) -> list[str]:

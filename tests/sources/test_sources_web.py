@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from servers.internet import Internet
 from servers.kaggle import zip_of
 
 from t5prep.errors import SourceError
-from t5prep.sources import http, open_stream, resolve, retry
+from t5prep.sources import http, open_stream, resolve
 
 BODY = bytes(range(256)) * 12_000  # 3 MB: several chunks
 
@@ -59,7 +60,7 @@ def test_a_cut_is_continued_where_it_was(internet: Internet):
 
 def test_a_later_run_continues_what_an_earlier_one_left(internet: Internet, monkeypatch: pytest.MonkeyPatch):
     source = internet.page("example.org/a.bin", BODY)
-    monkeypatch.setattr(retry, "TRIES", 1)
+    monkeypatch.setattr(http, "TRIES", 1)
     faults(internet, Fault("a.bin", cut=1_000_000), Fault("a.bin", cut=0))
     with pytest.raises(SourceError, match="it resumes"):
         fetched(source)
@@ -86,7 +87,7 @@ def test_a_file_that_changed_in_between_is_fetched_anew(internet: Internet):
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_obeyed(internet: Internet, status: int, monkeypatch: pytest.MonkeyPatch):
     slept: list[float] = []
-    monkeypatch.setattr(retry, "_sleep", slept.append)
+    monkeypatch.setattr(http, "_sleep", slept.append)
     source = internet.page("example.org/a.csv", b"1")
     internet.server.faults = [
         Fault("a.csv", answer=Answer(status, {"Retry-After": "7"})),
@@ -95,6 +96,22 @@ def test_retry_after_is_obeyed(internet: Internet, status: int, monkeypatch: pyt
     assert fetched(source) == b"1"
     assert slept[0] == 7.0
     assert 0 < slept[1] < 1
+
+
+def test_a_length_that_is_no_number_is_refused(internet: Internet):
+    source = internet.page("example.org/a.csv", b"1")
+    internet.server.faults = [Fault("a.csv", answer=Answer(200, {"Content-Length": "-5"}))]
+    with pytest.raises(SourceError, match="length that is no number"):
+        fetched(source)
+
+
+def test_two_members_of_one_name_are_named(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("rows.csv", "a")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("rows.csv", "b")
+    with pytest.raises(SourceError, match=r"a.zip holds two members named rows.csv. Unpack it"):
+        resolve(str(tmp_path / "a.zip"))
 
 
 def test_a_wait_of_hours_is_the_users_to_decide(internet: Internet):

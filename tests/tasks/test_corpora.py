@@ -24,7 +24,7 @@ def rows(path: Path, columns: tuple[str, ...], kind: str):
     data = path.read_bytes()
     if kind != "text":
         data = data[data.index(b"\n") + 1 :]
-    found = text_block.rows(data, Format(kind), columns=columns, first=1)
+    found = text_block.read(data, Format(kind), columns=columns, first=1)
     return [row.record for row in found if not row.blank]
 
 

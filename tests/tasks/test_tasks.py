@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from t5prep.errors import Reject
 from t5prep.tasks import columns, registry
-from t5prep.tasks.chosen_task import ChosenTask
 from t5prep.tasks.example import EOS, Example, Part, Protected, problem
+from t5prep.tasks.task import ChosenTask
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -13,8 +13,8 @@ from t5prep.errors import Reject, SourceError, UsageError
 from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import Protected
-from t5prep.tokens.encoder import Encoder, Features
 from t5prep.tokens.tokenizer import Tokenizer
+from tests.featurizing import One, featurized, featurizer
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 COMMON = ["why", "does", "this", "error", "come", "back", "in", "a", "loop?"]
@@ -24,12 +24,11 @@ TEMPLATE = "question: {q} context: {c}"
 def cut(record: dict[str, str], *, length: int, policy: str, protect: list[str]) -> str:
     """The input of a record, cut and decoded."""
     chosen = registry.get("text2text").choose({"inputs": TEMPLATE, "targets_column": "a", "protect": protect})
-    encode = Encoder(WORDS, input_length=length, target_length=8, policy=policy, marker="extra_id_1")
-    (made,) = encode([chosen.to_example({"a": "yes", **record})])
-    assert isinstance(made, Features), made
-    ids = [int(token) for piece in made.inputs for token in piece]
-    assert len(ids) <= length
-    return WORDS.decode(ids)
+    own = featurizer(WORDS, length=length, policy=policy)
+    (made,) = featurized(own, [chosen.to_example({"a": "yes", **record})])
+    assert isinstance(made, One), made
+    assert len(made.inputs) <= length
+    return WORDS.decode(made.inputs)
 
 
 @pytest.mark.parametrize("policy", ["head_tail", "head", "tail"])
@@ -156,3 +155,20 @@ def test_a_column_alone_may_have_any_name(name: str, choices: dict, tmp_path: Pa
         **choices,
     )
     assert sum(split.records for split in made.splits.values()) == 9
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("text", r'the template "text" names no column. Columns stand in braces, as in "\{text\}"'),
+        ("say it", r'as in "\{question\}"'),
+        ("a {} b", "names no column"),
+        ("{text!r}", r"gives the column text a form, and its text is used as it is. Write \{text\}"),
+        ("{text:>9}", "gives the column text a form"),
+    ],
+)
+@pytest.mark.parametrize("side", ["inputs", "targets"])
+def test_a_template_without_a_column_or_with_a_form_is_refused(template: str, why: str, side: str) -> None:
+    other = {"inputs": "targets_column", "targets": "inputs_column"}[side]
+    with pytest.raises(UsageError, match=why):
+        _ = registry.get("text2text").choose({side: template, other: "a"}).columns

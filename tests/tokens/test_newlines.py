@@ -19,10 +19,11 @@ from t5prep.prepare import task_settings
 from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import EOS, Example, Protected
-from t5prep.tokens import audit, newlines, truncation
-from t5prep.tokens.encoder import Encoder, Features
+from t5prep.tokens import audit, newlines
+from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.newlines import NUMBER, SENTINEL
 from t5prep.tokens.tokenizer import Tokenizer
+from tests.featurizing import One, featurized, featurizer, truncate
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 NEWLINE = WORDS.sentinel(NUMBER)
@@ -30,18 +31,16 @@ COMMON = ["why", "does", "this", "error", "come", "back", "in", "a", "loop?"]
 TEXTS = st.lists(st.lists(st.sampled_from(COMMON), max_size=4).map(" ".join), min_size=1, max_size=6)
 
 
-def encoder(*, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", kept: bool = True) -> Encoder:
-    return Encoder(WORDS, input_length=length, target_length=64, policy=policy, marker=marker, keep_newlines=kept)
+def lines_kept(
+    *, length: int = 512, policy: str = "head_tail", marker: str = "extra_id_1", kept: bool = True
+) -> Featurizer:
+    return featurizer(WORDS, length=length, targets=64, policy=policy, marker=marker, keep_newlines=kept)
 
 
-def encoded(encode: Encoder, inputs: object, targets: str = "why") -> Features:
-    (made,) = encode([Example(None, inputs, targets)])
-    assert isinstance(made, Features), made
+def encoded(featurize: Featurizer, inputs: object, targets: str = "why") -> One:
+    (made,) = featurized(featurize, [Example(None, inputs, targets)])
+    assert isinstance(made, One), made
     return made
-
-
-def joined(made: Features) -> list[int]:
-    return [int(token) for piece in made.inputs for token in piece]
 
 
 def straight(text: str) -> list[int]:
@@ -53,24 +52,24 @@ def straight(text: str) -> list[int]:
 @hypothesis.settings(deadline=None, max_examples=40)
 @given(TEXTS, st.sampled_from(["\n", "\r\n", "\r"]))
 def test_lines_come_back_on_both_sides(lines: list[str], newline: str) -> None:
-    (made,) = encoder()([Example(None, newline.join(lines), newline.join(lines))])
+    (made,) = featurized(lines_kept(), [Example(None, newline.join(lines), newline.join(lines))])
     if not any(lines):
         assert isinstance(made, Reject)
         return
-    assert isinstance(made, Features)
-    assert made.tokens == len(joined(made)) == made.target_tokens
-    for ids in (joined(made), made.labels.tolist()):
+    assert isinstance(made, One)
+    assert made.tokens == len(made.inputs) == made.target_tokens
+    for ids in (made.inputs, made.labels):
         assert newlines.decode(ids[:-1], tokenizer=WORDS, keep_newlines=True) == "\n".join(lines)
 
 
 @hypothesis.settings(deadline=None, max_examples=20)
 @given(TEXTS)
 def test_without_the_flag_a_newline_is_a_space(lines: list[str]) -> None:
-    (made,) = encoder(kept=False)([Example(None, "\n".join(lines), "\n".join(lines))])
+    (made,) = featurized(lines_kept(kept=False), [Example(None, "\n".join(lines), "\n".join(lines))])
     ids = [*WORDS.encode(" ".join(lines)), WORDS.eos_id]
     if any(lines):
-        assert isinstance(made, Features)
-        assert joined(made) == made.labels.tolist() == ids
+        assert isinstance(made, One)
+        assert made.inputs == made.labels == ids
         assert newlines.decode(ids, tokenizer=WORDS, keep_newlines=False) == WORDS.decode(ids)
 
 
@@ -85,26 +84,26 @@ def test_without_the_flag_a_newline_is_a_space(lines: list[str]) -> None:
 )
 def test_cutting_is_the_straight_one(policy: str, marker: str, words: list[int]) -> None:
     chooser = random.Random(len(words))
-    encode = encoder(length=64, policy=policy, marker=marker)
+    featurize = lines_kept(length=64, policy=policy, marker=marker)
     for _ in range(5):
         text = "\n".join(" ".join(chooser.choices(COMMON, k=number)) for number in words)
         text += "\n" * chooser.randrange(3)
-        ids, made = straight(text), encoded(encode, text)
+        ids, made = straight(text), encoded(featurize, text)
         mark = WORDS.sentinel(1) if marker == "extra_id_1" else None
-        assert joined(made) == truncation.truncate(ids, 64, policy=policy, marker=mark)
+        assert made.inputs == truncate(ids, 64, policy=policy, marker=mark)
         assert made.tokens == len(ids)
 
 
 def test_fields_keep_their_lines() -> None:
-    made = encoded(encoder(), ("why\nthis", EOS, "\nerror"))
+    made = encoded(lines_kept(), ("why\nthis", EOS, "\nerror"))
     eos = WORDS.eos_id
-    assert joined(made) == [*straight("why\nthis")[:-1], eos, NEWLINE, *WORDS.encode("error"), eos]
-    assert made.tokens == len(joined(made))
+    assert made.inputs == [*straight("why\nthis")[:-1], eos, NEWLINE, *WORDS.encode("error"), eos]
+    assert made.tokens == len(made.inputs)
 
 
 def test_newlines_of_protected_text_and_of_a_template_are_never_cut() -> None:
     inputs = (Protected("why\nthis"), "\n" + "error " * 100, Protected("\n"), "loop? " * 100)
-    ids = joined(encoded(encoder(length=32, policy="head"), inputs))
+    ids = encoded(lines_kept(length=32, policy="head"), inputs).inputs
     assert len(ids) == 32
     assert ids.count(NEWLINE) == 3
     assert ids[: len(straight("why\nthis"))] == [*straight("why\nthis")[:-1], NEWLINE]
@@ -112,16 +111,16 @@ def test_newlines_of_protected_text_and_of_a_template_are_never_cut() -> None:
 
 def test_text_that_spells_the_sentinel_stays_text() -> None:
     said = f"why {SENTINEL} loop?"
-    made = encoded(encoder(), said, said)
-    assert NEWLINE not in [*joined(made), *made.labels.tolist()]
+    made = encoded(lines_kept(), said, said)
+    assert NEWLINE not in [*made.inputs, *made.labels]
     decode = {"tokenizer": WORDS, "keep_newlines": True}
-    assert "\n" not in newlines.decode(made.labels.tolist(), **decode)
+    assert "\n" not in newlines.decode(made.labels, **decode)
     assert newlines.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
 
 
 def test_a_target_of_newlines_alone_is_empty() -> None:
     for targets in ("\n", " \n\n ", ""):
-        (made,) = encoder()([Example(None, "why", targets)])
+        (made,) = featurized(lines_kept(), [Example(None, "why", targets)])
         assert str(made) == "empty target"
 
 
@@ -163,7 +162,7 @@ def test_text_without_newlines_has_the_same_shards(tmp_path: Path) -> None:
     prepared(source, one, **choices)
     prepared(source, two, **choices, keep_newlines=True)
     first, second = bytes_of(one), bytes_of(two)
-    for name in ("manifest.json", "croissant.json"):  # they name the choice
+    for name in ("manifest.json", "croissant.json", "README.md"):  # they name the choice
         del first[name], second[name]
     assert first == second
     assert manifest.load(one).digest != manifest.load(two).digest

@@ -1,3 +1,4 @@
+import framing
 import numpy as np
 import pytest
 from hypothesis import given
@@ -35,14 +36,11 @@ def plain_first_fit(sizes, room):
 def test_first_fit_is_first_fit(pairs):
     sizes = np.array([[len(side) for side in pair] for pair in pairs], np.int64).reshape(-1, 2)
     assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "first_fit_in_c", None)
-        assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
 
 
 @given(examples())
 def test_unpack_gives_back_every_example(pairs):
-    packed = packing.pack(pairs, room=ROOM, **PADS)
+    packed = framing.pack(pairs, room=ROOM, **PADS)
     rows = unpack(packed)
     taken = [0] * len(rows)
     for pair, row in zip(pairs, packed["example_rows"], strict=True):
@@ -54,7 +52,7 @@ def test_unpack_gives_back_every_example(pairs):
 
 @given(examples())
 def test_rows_hold_what_the_contract_says(pairs):
-    packed = packing.pack(pairs, room=ROOM, **PADS)
+    packed = framing.pack(pairs, room=ROOM, **PADS)
     for ids, name, length, pad in (("input_ids", "input", ROOM[0], 0), ("labels", "label", ROOM[1], -100)):
         segments, positions = packed[f"{name}_segment_ids"], packed[f"{name}_positions"]
         for key in (ids, f"{name}_segment_ids", f"{name}_positions"):
@@ -75,7 +73,7 @@ def test_rows_hold_what_the_contract_says(pairs):
 def test_an_example_longer_than_a_row_is_refused(size):
     pair = tuple(np.ones(length, np.int32) for length in size)
     with pytest.raises(ValueError, match="example 1 has"):
-        packing.pack([(np.ones(2, np.int32), np.ones(1, np.int32)), pair], room=ROOM, **PADS)
+        framing.pack([(np.ones(2, np.int32), np.ones(1, np.int32)), pair], room=ROOM, **PADS)
 
 
 def test_short_examples_lose_most_of_their_padding():
@@ -88,6 +86,16 @@ def test_short_examples_lose_most_of_their_padding():
 
 
 def test_no_examples_make_no_rows():
-    packed = packing.pack([], room=ROOM, **PADS)
+    packed = framing.pack([], room=ROOM, **PADS)
     assert packed["input_ids"].shape == (0, 16)
     assert unpack(packed) == []
+
+
+@pytest.mark.parametrize("last", [(1, 1), (300, 10)])
+def test_rows_that_stay_open_cost_no_walk_over_them(last):
+    """One short example keeps every row open: a walk over the open rows for each example would be quadratic."""
+    sizes = np.tile(np.array([[300, 10]]), (400_000, 1))
+    sizes[-1] = last
+    rows = packing.first_fit(sizes, room=(512, 114))
+    assert rows[:-1].tolist() == list(range(len(sizes) - 1))
+    assert rows[-1] == (0 if last == (1, 1) else len(sizes) - 1)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from t5prep.errors import TokenizerError
 from t5prep.io import model_files
-from t5prep.tokens import byte_vocabulary, huggingface_files, loading, unigram_json
+from t5prep.tokens import huggingface_files, loading, model_proto, unigram_json
 from t5prep.tokens.tokenizer import Tokenizer
 
-BYTES = Tokenizer(byte_vocabulary.model(), name="bytes")
+BYTES = Tokenizer(model_proto.model(), name="bytes")
 TEXTS = ["Ça coûte 12,50 € — vraiment?", "ﬁ Ⅷ １２３ ½", "a\tb\nc", "x  y   z", "don't (maybe) [x]", "€$+<=>^`|~ 3.14"]
 ROOT = Path(__file__).parents[2]
 WRITTEN = (Path(__file__), ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -11,6 +11,7 @@ from inverses import restore
 from t5prep.errors import UsageError
 from t5prep.tokens import span_corruption
 from t5prep.tokens.tokenizer import SENTINELS
+from tests import spans_in_numpy
 
 SHARED = next((up / "shared" / "data" for up in Path(__file__).parents if (up / "shared" / "data").is_dir()), None)
 FIRST = 32099
@@ -67,7 +68,7 @@ def test_corrupt_is_invertible_and_every_mask_has_t5s_shape(length, density, mea
     keys = span_corruption.keys(["x", "y", "z"], seed=seed)
     hidden, count = span_corruption.spans(length, density=density, mean_span=mean_span)
     if length > 1:
-        mask = span_corruption.noise_mask(length, keys=keys, density=density, mean_span=mean_span)
+        mask = spans_in_numpy.noise_mask(length, keys=keys, density=density, mean_span=mean_span)
         assert (mask.sum(axis=1) == hidden).all()
         assert not mask[:, 0].any()
         assert mask[:, -1].all()
@@ -94,7 +95,6 @@ def test_sentinels_descend_and_both_sides_name_the_same():
     assert (targets[:, 0] == FIRST).all()
 
 
-@pytest.mark.skipif(span_corruption.hide_spans is None, reason="not built here")
 @given(
     length=st.integers(1, 700),
     density=st.floats(0.02, 0.9),
@@ -105,9 +105,7 @@ def test_c_hides_the_spans_that_numpy_hides(length, density, mean_span, seed):
     tokens, how = rows(3, length), {"density": density, "mean_span": mean_span}
     keys = span_corruption.keys(["a", "b", "c"], seed=seed)
     in_c = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **how)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_corruption, "hide_spans", None)
-        in_numpy = span_corruption.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **how)
+    in_numpy = spans_in_numpy.corrupt(tokens, keys=keys, first_sentinel=FIRST, eos_id=1, **how)
     for ours, theirs in zip(in_c, in_numpy, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -128,7 +126,7 @@ def test_the_draw_never_changes():
     """Shards prepared with another version, or on another machine, must come out the same."""
     keys = span_corruption.keys(["document 1", "document 2"], seed=7)
     assert [f"{key:016x}" for key in keys] == ["43117bef716176fc", "85f6a51baafe7550"]
-    mask = span_corruption.noise_mask(30, keys=keys, density=0.3)
+    mask = spans_in_numpy.noise_mask(30, keys=keys, density=0.3)
     assert ["".join(".#"[int(hidden)] for hidden in row) for row in mask] == [
         ".#...................#.#######",
         "....#..............####...####",
@@ -138,7 +136,7 @@ def test_the_draw_never_changes():
 def test_all_masks_are_equally_likely():
     """7 tokens, 3 of them hidden in 2 spans: 3 cuts of the kept × 2 of the hidden = 6 masks."""
     keys = span_corruption.keys(map(str, range(12000)))
-    masks = Counter(row.tobytes() for row in span_corruption.noise_mask(7, keys=keys, density=0.43, mean_span=1.5))
+    masks = Counter(row.tobytes() for row in spans_in_numpy.noise_mask(7, keys=keys, density=0.43, mean_span=1.5))
     assert len(masks) == 3 * 2
     # Chi-squared with 5 degrees of freedom; 20.5 has probability 0.001, and the keys are fixed.
     assert sum((seen - 2000) ** 2 / 2000 for seen in masks.values()) < 20.5
@@ -146,7 +144,7 @@ def test_all_masks_are_equally_likely():
 
 def test_seeds_and_ids_give_other_masks():
     keys = np.concatenate([span_corruption.keys(["a", "b"], seed=seed) for seed in range(3)])
-    masks = span_corruption.noise_mask(568, keys=keys)
+    masks = spans_in_numpy.noise_mask(568, keys=keys)
     assert all((masks[one] != masks[other]).any() for one, other in combinations(range(6), 2))
 
 

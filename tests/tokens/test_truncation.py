@@ -1,10 +1,15 @@
 """Truncation on its own: every length around every limit, for every policy."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5prep.tokens import truncation
+from t5prep.dataset.settings import POLICIES
+from t5prep.tokens import ragged, truncation
+from t5prep.tokens.ragged import Frame
+from t5prep.tokens.truncation import Truncation
+from tests.featurizing import truncate
 
 EOS, MARKER = 1, 32_098
 LENGTHS = [0, 1, 2, 3, *range(254, 259), *range(510, 515), 1024]
@@ -14,35 +19,88 @@ def document(length: int) -> list[int]:
     return [*range(10, 10 + length - 1), EOS][:length]
 
 
-@pytest.mark.parametrize("policy", truncation.POLICIES)
+def cut(ids: list[int], limit: int, policy: str, marker: int | None) -> list[int]:
+    """A list of ids, cut as a whole row."""
+    (made,) = Truncation(policy, limit, marker).whole(ragged.of([np.array(ids, np.int32)])).apart()
+    return made.tolist()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("marker", [MARKER, None])
 @pytest.mark.parametrize("tokens", LENGTHS)
 @pytest.mark.parametrize("limit", [4, 5, 255, 256, 511, 512])
 def test_what_survives(policy: str, marker: int | None, tokens: int, limit: int) -> None:
     ids = document(tokens)
-    cut = truncation.truncate(ids, limit, policy=policy, marker=marker)
+    kept = cut(ids, limit, policy, marker)
     if tokens <= limit:
-        assert cut == ids
+        assert kept == ids
         return
-    assert len(cut) == limit
-    assert cut[-1] == EOS
-    assert cut.count(MARKER) == (policy == "head_tail" and marker is not None)
+    assert kept == truncate(ids, limit, policy=policy, marker=marker)
+    assert len(kept) == limit
+    assert kept[-1] == EOS
+    assert kept.count(MARKER) == (policy == "head_tail" and marker is not None)
     head, tail = truncation.ends(limit, policy=policy, marked=policy == "head_tail" and marker is not None)
-    assert cut[:head] == ids[:head]
-    assert cut[limit - tail :] == ids[tokens - tail :]
+    assert kept[:head] == ids[:head]
+    assert kept[limit - tail :] == ids[tokens - tail :]
     assert abs(head - tail) <= 1 if policy == "head_tail" else True
 
 
-@given(st.integers(1, 3000), st.integers(4, 600), st.sampled_from(truncation.POLICIES), st.sampled_from([MARKER, None]))
+@given(st.integers(1, 3000), st.integers(4, 600), st.sampled_from(POLICIES), st.sampled_from([MARKER, None]))
 def test_cutting_twice_is_cutting_once(tokens: int, limit: int, policy: str, marker: int | None) -> None:
-    once = truncation.truncate(document(tokens), limit, policy=policy, marker=marker)
-    assert truncation.truncate(once, limit, policy=policy, marker=marker) == once
+    once = cut(document(tokens), limit, policy, marker)
+    assert cut(once, limit, policy, marker) == once
 
 
-@given(st.lists(st.integers(0, 500), min_size=1, max_size=8), st.integers(0, 1000))
-def test_room_is_shared_fairly_and_used_up(wants: list[int], room: int) -> None:
-    given_ = truncation.allot(wants, room)
-    assert sum(given_) == min(room, sum(wants))
-    assert all(0 <= got <= want for got, want in zip(given_, wants, strict=True))
-    short = [got for got, want in zip(given_, wants, strict=True) if got < want]
-    assert not short or max(short) - min(short) <= 1
+@given(st.lists(st.tuples(st.lists(st.integers(0, 500), max_size=8), st.integers(0, 1000)), min_size=1, max_size=5))
+def test_room_is_shared_fairly_and_used_up(rows: list[tuple[list[int], int]]) -> None:
+    lengths = [len(wants) for wants, _ in rows]
+    wants = np.array([want for own, _ in rows for want in own], np.int64)
+    found = truncation.allot(wants, np.repeat(np.arange(len(rows)), lengths), np.array([room for _, room in rows]))
+    for (own, room), given_ in zip(rows, np.split(found, np.cumsum(lengths)[:-1]), strict=True):
+        assert given_.sum() == min(room, sum(own))
+        assert all(0 <= got <= want for got, want in zip(given_, own, strict=True))
+        short = [got for got, want in zip(given_, own, strict=True) if got < want]
+        assert not short or max(short) - min(short) <= 1
+
+
+@given(
+    st.lists(st.lists(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=3), min_size=1, max_size=3)),
+    st.integers(4, 40),
+    st.sampled_from(POLICIES),
+    st.booleans(),
+)
+def test_texts_that_are_cut_apart(rows: list, length: int, policy: str, marked: bool) -> None:
+    """Against one row after the other: what is protected stays whole, the others share the rest."""
+    marker = MARKER if marked and policy == "head_tail" else None
+    parts = [part for row in rows for field in row for part in field]
+    fields = ragged.begins([len(field) for row in rows for field in row])
+    texts = ragged.of([np.arange(10, 10 + size, dtype=np.int32) for size, _ in parts])
+    made, fixed = Truncation(policy, length, marker).apart(
+        texts,
+        protected=np.array([whole for _, whole in parts], bool),
+        fields=fields,
+        rows=ragged.begins([len(row) for row in rows]),
+        frame=Frame((2,), (3, 4), (5,)),
+    )
+    for row, ids, needed in zip(rows, made.apart(), fixed.tolist(), strict=True):
+        special = 2 + 2 * (len(row) - 1)
+        assert needed == special + sum(size for field in row for size, whole in field if whole)
+        wants = [size for field in row for size, whole in field if not whole]
+        room = max(length - needed, 0)
+        rooms = iter(truncation.allot(np.array(wants), np.zeros(len(wants), int), np.array([room])).tolist())
+        straight = [2]
+        for number, field in enumerate(row):
+            straight += [3, 4] if number else []
+            for size, whole in field:
+                straight += one_text(list(range(10, 10 + size)), size if whole else next(rooms), policy, marker)
+        assert ids.tolist() == [*straight, 5]
+        assert len(ids) <= max(length, needed)
+
+
+def one_text(ids: list[int], room: int, policy: str, marker: int | None) -> list[int]:
+    """A text without EOS, cut by itself."""
+    if len(ids) <= room or not room:
+        return ids[:room]
+    if policy == "head":
+        return ids[:room]
+    return truncate(ids, room, policy=policy, marker=marker)

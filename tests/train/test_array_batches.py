@@ -6,11 +6,12 @@ import sys
 import threading
 import time
 
+import framing
 import numpy as np
 import pytest
 from toy_dataset import write
 
-from t5prep.dataset import record_blocks, tfrecord
+from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
@@ -61,7 +62,6 @@ def test_without_c_they_are_the_same(tmp_path, monkeypatch):
     write(tmp_path, {"train": [41]}, every=4)
     by_c, _ = both([str(tmp_path)])
     monkeypatch.setattr(record_decoder, "available", False)
-    monkeypatch.setattr(record_blocks, "cut_blocks", None)
     same(both([str(tmp_path)])[0], by_c)
 
 
@@ -71,7 +71,7 @@ def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
     opened = opening.open_split(str(tmp_path), split="train")
     shard = tmp_path / "train.tfrecord-00000-of-00001"
     size = int.from_bytes(shard.read_bytes()[:8], "little")
-    shard.write_bytes(tfrecord.frame(b"\x12" * size) + shard.read_bytes()[size + tfrecord.FRAME_BYTES :])
+    shard.write_bytes(framing.frame(b"\x12" * size) + shard.read_bytes()[size + tfrecord.FRAME_BYTES :])
     with pytest.raises(DatasetError, match="t5prep verify") as error:
         next(train_arrays([opened], global_batch=6, seed=0))
     assert len(str(error.value).splitlines()) == 1

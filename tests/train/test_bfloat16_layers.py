@@ -8,16 +8,9 @@ import pytest
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.train.model.gelu import gelu  # noqa: E402
-from t5prep.train.model.layers import forked_norm, layer_norm, rms_norm  # noqa: E402
-
-
-def added_to_its_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    x, normed = forked_norm(x, scale, epsilon=1e-6)
-    return x + tf.tanh(normed + tf.cast(bias, x.dtype))
-
+from t5prep.train.model.layers import layer_norm  # noqa: E402
 
 LAYERS = {
-    "forked norm": added_to_its_norm,
     "norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12),
     "gelu": lambda x, scale, bias: gelu(x * tf.cast(scale, x.dtype) + tf.cast(bias, x.dtype)),
 }
@@ -52,17 +45,3 @@ def test_bfloat16_gives_what_float32_gives(layer: str) -> None:
 def test_the_variance_of_vectors_far_from_zero_is_not_negative() -> None:
     x = tf.cast(100.0 + tf.zeros([1, 2, 8]), tf.bfloat16)
     assert np.isfinite(layer_norm(x, tf.ones(8), tf.zeros(8), epsilon=1e-12).numpy().astype(np.float32)).all()
-
-
-def test_a_forked_norm_has_the_gradients_of_the_vector_and_of_its_norm_added_up() -> None:
-    drawn = np.random.default_rng(0)
-    x, *upstream = (tf.constant(drawn.normal(0.5, 2.0, (2, 5, 8)).astype(np.float32)) for _ in range(3))
-    scale = tf.constant(drawn.normal(1.0, 0.3, 8).astype(np.float32))
-    gradients = []
-    for fork in (forked_norm, lambda x, scale, epsilon: (x, rms_norm(x, scale, epsilon=epsilon))):
-        with tf.GradientTape() as tape:
-            tape.watch([x, scale])
-            both = fork(x, scale, epsilon=1e-6)
-        gradients.append(tape.gradient(both, [x, scale], output_gradients=upstream))
-    for found, wanted in zip(*gradients, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

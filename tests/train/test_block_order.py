@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t5prep.dataset import block_index
+from t5prep.dataset import shard_files
 from t5prep.train.data import block_order, order
 from t5prep.train.data.block_order import BlockOrder
 
@@ -48,7 +48,7 @@ def test_the_order_is_the_one_that_was_published():
 @pytest.mark.parametrize("global_batch", [1, 97, 128, 1000])
 @pytest.mark.parametrize("records", [10, 40_000, 3_000_000])
 def test_little_is_read_before_the_first_batch(global_batch, records):
-    every = block_index.spacing(records)
+    every = shard_files.spacing(records)
     laid = block_order.table(global_batch, records=records, every=every)
     assert laid.lanes * laid.width == global_batch
     # Three windows, because two are read ahead while the first batch is made, and the rest of a block for each lane.
@@ -60,7 +60,7 @@ def test_little_is_read_before_the_first_batch(global_batch, records):
 @pytest.mark.parametrize("global_batch", [8, 97, 128])
 def test_records_of_a_block_do_not_meet(global_batch, records):
     """A batch of up to 128 rows has one row of each lane, and each lane reads other blocks."""
-    laid = block_order.table(global_batch, records=records, every=block_index.spacing(records))
+    laid = block_order.table(global_batch, records=records, every=shard_files.spacing(records))
     assert (laid.lanes, laid.width) == (global_batch, 1)
 
 

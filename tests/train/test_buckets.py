@@ -11,10 +11,10 @@ from toy_dataset import write
 from t5prep.errors import T5prepError, UsageError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train import bucket_lengths, device_feed
-from t5prep.train import config as configs
-from t5prep.train.data import block_rows, buckets, lanes, train_batches
+from t5prep.train.data import block_rows, buckets, device_feed, lanes, train_batches
 from t5prep.train.data.opening import open_all
+from t5prep.train.settings import bucket_lengths
+from t5prep.train.settings import config as configs
 
 COUNTS = [61, 70, 55]
 # Rows of the toy have 3 to 15 input tokens, and two target tokens.

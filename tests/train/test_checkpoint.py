@@ -17,14 +17,14 @@ jax = pytest.importorskip("jax", reason="jax is not installed")
 from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
 
 from t5prep.errors import DatasetError, OutputError, UsageError  # noqa: E402
-from t5prep.train import checkpoint as checkpoints  # noqa: E402
-from t5prep.train import checkpoint_tensors  # noqa: E402
-from t5prep.train import config as configs  # noqa: E402
-from t5prep.train.checkpoint import State  # noqa: E402
 from t5prep.train.model.weight_layout import WeightLayout  # noqa: E402
+from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
+from t5prep.train.run import checkpoint_tensors  # noqa: E402
+from t5prep.train.run.checkpoint import State  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.layout import PARTS  # noqa: E402
 from t5prep.train.runtime.state import Variables  # noqa: E402
+from t5prep.train.settings import config as configs  # noqa: E402
 
 CONFIG = configs.build({"data": ("d",), "model": "m", "out": "o"})
 LAYOUTS = {"a.b": WeightLayout((2, 4), stacked_axes=0, stddev=1.0, tensors=("a.b",))}  # of `_variables`
@@ -182,3 +182,47 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file")
     with pytest.raises(OutputError, match="cannot be written"):
         checkpoints.save(str(tmp_path), _tensors(), state=_state(1), keep=1)
+
+
+def _other(**values: Any) -> dict[str, Any]:
+    return json.loads(configs.dumps(dataclasses.replace(CONFIG, **values)))
+
+
+def test_of_equal_scores_the_first_is_the_best_as_for_patience(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        checkpoints.save(str(tmp_path), _tensors(), state=_state(step, value=0.5), keep=1)
+    assert checkpoints.best(str(tmp_path))[1].step == 1
+
+
+def test_scores_of_other_evaluations_are_not_compared(tmp_path: Path) -> None:
+    """One record was evaluated first, whose score is no score of all records."""
+    one, every = _other(eval_rows=1, metric="loss"), _other(metric="loss")
+    for step, value, asked in ((1, 0.01, one), (2, 0.9, every), (3, 0.95, every)):
+        checkpoints.save(
+            str(tmp_path), _tensors(), state=_state(step, value=value, metric="loss", config=asked), keep=9
+        )
+    assert checkpoints.best(str(tmp_path))[1].step == 2
+    stopped = _state(1, value=0.01, best=0.01, stale=2, metric="loss", config=one)
+    now = dataclasses.replace(CONFIG, metric="loss")
+    assert "eval_rows was 1 and is now 0" in checkpoints.judged_anew(stopped, now)
+    assert not checkpoints.judged_anew(stopped, dataclasses.replace(now, eval_rows=1, patience=7))
+
+
+def test_what_a_failed_checkpoint_left_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(prefix: str) -> None:
+        Path(f"{prefix}.data").write_bytes(b"half of it")
+        raise tf.errors.ResourceExhaustedError(
+            None, None, "{{function_node __wrapped__SaveV2}} /run/x; No space left on device [Op:SaveV2]"
+        )
+
+    with pytest.raises(OutputError, match="cannot be written: the disk is full") as error:
+        checkpoints.save(str(tmp_path), full, state=_state(4), keep=1)
+    assert "{{" not in str(error.value)
+    assert not list((tmp_path / "checkpoints").iterdir())
+    (tmp_path / "checkpoints" / "00000008").mkdir()  # as a kill leaves it
+    (tmp_path / "checkpoints" / "mine").mkdir()
+    checkpoints.check_space(str(tmp_path), size=1, keep=1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["mine"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1000, 900, 100))
+    with pytest.raises(OutputError, match=r"or choose another --out$"):  # keep=1 is set already
+        checkpoints.check_space(str(tmp_path), size=100, keep=1)

@@ -10,11 +10,11 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
 
 from t5prep.errors import OutputError  # noqa: E402
-from t5prep.train import checkpoint as checkpoints  # noqa: E402
-from t5prep.train import checkpoint_tensors  # noqa: E402
-from t5prep.train.checkpoint import State  # noqa: E402
-from t5prep.train.checkpoint_writer import CheckpointWriter  # noqa: E402
 from t5prep.train.model.weight_layout import WeightLayout  # noqa: E402
+from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
+from t5prep.train.run import checkpoint_tensors  # noqa: E402
+from t5prep.train.run.checkpoint import State  # noqa: E402
+from t5prep.train.run.checkpoint_writer import CheckpointWriter  # noqa: E402
 from t5prep.train.runtime.state import Variables  # noqa: E402
 
 LAYOUTS = {"a": WeightLayout((4, 4), stacked_axes=0, stddev=1.0, tensors=("a",))}  # of `variables`
@@ -77,7 +77,7 @@ def _noticed(run: str, how: str) -> None:
 @pytest.mark.parametrize("how", ["check", "save", "describe", "end"])
 def test_an_error_of_the_thread_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(checkpoint_tensors, "write", _full)
-    with pytest.raises(OutputError, match=r"checkpoints/00000001 cannot be written: .*No space left on device"):
+    with pytest.raises(OutputError, match=r"checkpoints/00000001 cannot be written: the disk is full"):
         _noticed(str(tmp_path), how)
     assert checkpoints.found(str(tmp_path)) == []
 

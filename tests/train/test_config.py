@@ -7,8 +7,8 @@ import pytest
 import toy_dataset
 
 from t5prep.errors import UsageError
-from t5prep.train import config as configs
-from t5prep.train import ineffective_settings, other_names
+from t5prep.train.settings import config as configs
+from t5prep.train.settings import ineffective_settings, other_names
 
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:

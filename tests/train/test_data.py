@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from toy_dataset import INPUT, SHA, TARGET, global_rows, write
 
+from t5prep.dataset.manifest import Feature
 from t5prep.errors import T5prepError, UsageError
 from t5prep.train.data import order
 
@@ -158,6 +159,18 @@ def test_steps_per_epoch_rounds_up(data):
     assert steps_per_epoch([data, data], split="train", global_batch=101) == 2
 
 
+@pytest.mark.parametrize("shape", [None, [8, 8], [0], [-1], [10**9], []])
+def test_features_that_are_missing_or_of_an_absurd_shape_are_one_sentence(tmp_path, shape):
+    made = write(tmp_path, {"train": [4]})
+    features = {name: one for name, one in made.features.items() if name != "input_ids"}
+    if shape is not None:
+        features["input_ids"] = Feature("int64", shape)
+    (tmp_path / "manifest.json").write_text(dataclasses.replace(made, features=features).sealed().dumps())
+    with pytest.raises(T5prepError, match=r"says of input_ids: (no such feature|the shape)") as error:
+        opening.open_split(str(tmp_path), split="train")
+    assert len(str(error.value).splitlines()) == 1
+
+
 def edited(**changes):
     def edit(out):
         said = json.loads((out / "manifest.json").read_text())
@@ -169,7 +182,7 @@ def edited(**changes):
 REFUSED = [
     (lambda out: (out / "manifest.json").unlink(), {}, "has no manifest.json"),
     (edited(rejected={"empty text": 1}), {}, "was altered"),
-    (edited(schema=3), {}, "Upgrade t5prep"),
+    (edited(schema=3), {}, "reads schema 2"),
     (lambda out: None, {"tokenizer": "0" * 64}, "another tokenizer"),
     (lambda out: (out / "train.tfrecord-00001-of-00002").unlink(), {}, "00001-of-00002 is missing"),
     (lambda out: (out / "train.tfrecord-00000-of-00002").write_bytes(b"half"), {}, "is 4 bytes, the manifest says"),

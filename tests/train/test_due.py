@@ -1,7 +1,7 @@
 import pytest
 
-from t5prep.train import config as configs
 from t5prep.train.due import Due
+from t5prep.train.settings import config as configs
 
 
 @pytest.mark.parametrize(

@@ -21,14 +21,14 @@ import tensorflow as tf
 from torch_t5 import FAMILIES
 
 from t5prep.errors import UsageError
-from t5prep.train.export import export_hf
 from t5prep.train.model.architecture import read_config, weight_layouts
 from t5prep.train.model.encoder_config import CLASS_NAMES, EncoderConfig
 from t5prep.train.model.forward import forward
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import for_classes, load_config, load_weights, random_weights, save_weights
-from t5prep.train.optimizer import AdamW
-from t5prep.train.step import StepOptions, TrainStep
+from t5prep.train.publish.export import export_hf
+from t5prep.train.step.optimizer import AdamW
+from t5prep.train.step.step import StepOptions, TrainStep
 
 PROGRAM = Path(__file__).parents[1] / "torch_encoders.py"
 

@@ -15,16 +15,17 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import UsageError
 from t5prep.tokens import loading
-from t5prep.train import checkpoint as checkpoints
-from t5prep.train import config as configs
-from t5prep.train import run, trainer
-from t5prep.train.config import TrainConfig
+from t5prep.train import trainer
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import load_config, random_weights
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run import run
 from t5prep.train.runtime.compiling import CompiledStep
 from t5prep.train.runtime.layout import Layout
-from t5prep.train.step_parts import optimizer_of
+from t5prep.train.settings import config as configs
+from t5prep.train.settings.config import TrainConfig
+from t5prep.train.step.step_parts import optimizer_of
 
 CASES = 60
 # Numbers that are one by their type, and not by their size. Beyond ODD, which has what is not a number at all.

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import UsageError
-from t5prep.train import config as configs
-from t5prep.train import lengthening
+from t5prep.train.settings import config as configs
+from t5prep.train.settings import lengthening
 
 
 def check(settings: dict, *, now: dict, made: int) -> str:

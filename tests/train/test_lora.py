@@ -16,21 +16,22 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 import t5prep  # noqa: E402
 from t5prep.errors import OutputError, UsageError  # noqa: E402
-from t5prep.train import adapters, run, trainer  # noqa: E402
-from t5prep.train import checkpoint as checkpoints  # noqa: E402
-from t5prep.train import config as configs  # noqa: E402
-from t5prep.train.config import TrainConfig  # noqa: E402
-from t5prep.train.export import export_hf  # noqa: E402
+from t5prep.train import trainer  # noqa: E402
 from t5prep.train.model.lora import adapter_layouts, variable_layouts  # noqa: E402
 from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
 from t5prep.train.model.weights import draw, load_weights, random_weights, save_weights  # noqa: E402
+from t5prep.train.publish.export import export_hf  # noqa: E402
+from t5prep.train.run import adapters, run  # noqa: E402
+from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
 from t5prep.train.runtime import kept_programs  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.layout import Layout  # noqa: E402
 from t5prep.train.runtime.matrix_copies import StepWithCopies  # noqa: E402
 from t5prep.train.runtime.programs import METRICS, step_program  # noqa: E402
 from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots  # noqa: E402
-from t5prep.train.step_parts import shape_of  # noqa: E402
+from t5prep.train.settings import config as configs  # noqa: E402
+from t5prep.train.settings.config import TrainConfig  # noqa: E402
+from t5prep.train.step.step_parts import shape_of  # noqa: E402
 
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "scale_decoder_outputs": False}
 SMALL = {"vocab_size": 128, "d_model": 32, "d_kv": 4, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1}

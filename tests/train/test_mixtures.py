@@ -3,9 +3,9 @@
 import pytest
 
 from t5prep.errors import UsageError
-from t5prep.train import config as configs
-from t5prep.train import mixture_metrics
 from t5prep.train.data import mixing
+from t5prep.train.evaluate import validation
+from t5prep.train.settings import config as configs
 
 # Records of the tasks of GLUE, and what seqio's rate_num_examples gives for them.
 GLUE = [8_551, 392_702, 3_668, 104_743, 363_849, 2_490, 67_349, 5_749, 635]
@@ -43,16 +43,16 @@ def test_settings_without_effect_are_refused(settings, message):
 
 def test_an_evaluation_of_several_has_each_and_their_mean():
     each = [{"loss": 1.0, "accuracy": 0.5, "records": 10.0}, {"loss": 3.0, "em": 0.2, "records": 1000.0}]
-    assert mixture_metrics.joined(["cola", "squad"], each) == {
+    assert validation.joined(["cola", "squad"], each) == {
         "loss": 2.0,
         "records": 1010.0,
         **{"cola/loss": 1.0, "cola/accuracy": 0.5, "cola/records": 10.0},
         **{"squad/loss": 3.0, "squad/em": 0.2, "squad/records": 1000.0},
     }
-    assert mixture_metrics.joined(["cola"], each[:1]) == each[0]
+    assert validation.joined(["cola"], each[:1]) == each[0]
 
 
 def test_names_of_datasets_are_short_and_differ():
-    assert mixture_metrics.names_of(["data/cola", "gs://b/sst2/"]) == ["cola", "sst2"]
-    assert mixture_metrics.names_of(["x/cola/v1", "x/sst2/v1"]) == ["cola-v1", "sst2-v1"]
-    assert mixture_metrics.names_of(["same", "same"]) == ["same-0", "same-1"]
+    assert validation.names_of(["data/cola", "gs://b/sst2/"]) == ["cola", "sst2"]
+    assert validation.names_of(["x/cola/v1", "x/sst2/v1"]) == ["cola-v1", "sst2-v1"]
+    assert validation.names_of(["same", "same"]) == ["same-0", "same-1"]

@@ -8,7 +8,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import tensorflow as tf
 
 from t5prep.train.model.weight_layout import WeightLayout
-from t5prep.train.optimizer import Adafactor, AdamW
+from t5prep.train.step.optimizer import Adafactor, AdamW
 
 
 def layout(shape, stacked_axes=0, stddev=1.0):

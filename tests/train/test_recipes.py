@@ -13,8 +13,8 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep import cli
 from t5prep.tokens import loading
-from t5prep.train import config as configs
-from t5prep.train import run
+from t5prep.train.run import run
+from t5prep.train.settings import config as configs
 
 # Recipes with their own models; with another model where that takes a path of its own: one without a SentencePiece model.
 MODELS = {"sst2": "google/byt5-small"}

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.tokens import loading
-from t5prep.train import config as configs
-from t5prep.train import run
+from t5prep.train.run import run
+from t5prep.train.settings import config as configs
 
 
 def _begin(out: Path, *, seed: int, goes_on: bool = False) -> None:

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import OutputError
-from t5prep.train import run_lock
+from t5prep.train.run import run_lock
 
 
 def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> None:

@@ -7,19 +7,31 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train import progress
-from t5prep.train.progress import RunLog
+import tensorflow as tf
+
+from t5prep.train import log
+from t5prep.train.log import RunLog
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
     return now
 
 
-def log_in(place: Path, *, step: int = 0) -> RunLog:
-    return RunLog(str(place), step=step, steps=1000, tokens_per_step=50.0, tensorboard=False)
+def log_in(place: Path, *, step: int = 0, tensorboard: bool = False, evaluated: str = "") -> RunLog:
+    return RunLog(str(place), step=step, steps=1000, tokens_per_step=50.0, tensorboard=tensorboard, evaluated=evaluated)
+
+
+def points(place: Path) -> list[tuple[int, str]]:
+    """The points of TensorBoard's curves, from all of its files."""
+    events = [
+        tf.compat.v1.Event.FromString(record)
+        for path in sorted((place / "tensorboard").glob("events*"))
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    ]
+    return sorted((event.step, value.tag) for event in events for value in event.summary.value)
 
 
 def test_speed_is_that_of_training_alone(
@@ -57,3 +69,39 @@ def test_what_came_after_the_restored_step_is_dropped(tmp_path: Path) -> None:
     log_in(tmp_path, step=2).record(3, {"loss": 7.0}, prefix="validation_")
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert lines == [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}, {"step": 3, "validation_loss": 7.0}]
+
+
+def test_curves_are_resumed_as_the_lines_are(tmp_path: Path) -> None:
+    """A kill came after the evaluation's numbers, before its checkpoint knew of them, and another one after that."""
+    log = log_in(tmp_path, tensorboard=True)
+    for step in (1, 2, 3):
+        log.record(step, {"loss": 1.0 / step}, prefix="")
+        log.record(step, {"loss": 2.0}, prefix="validation_")
+    log.flush()
+    (events,) = (tmp_path / "tensorboard").glob("events*")
+    events.write_bytes(events.read_bytes()[:-7])
+    for _ in range(2):
+        log = log_in(tmp_path, step=2, tensorboard=True, evaluated="validation_")
+        log.record(2, {"loss": 2.0}, prefix="validation_")
+        log.record(3, {"loss": 0.3}, prefix="")
+        log.flush()
+    expected = [(1, "loss"), (1, "validation_loss"), (2, "loss"), (2, "validation_loss"), (3, "loss")]
+    assert points(tmp_path) == expected
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert sorted((line["step"], name) for line in lines for name in line if name != "step") == expected
+    log_in(tmp_path, tensorboard=True).record(1, {"loss": 9.0}, prefix="")  # without a checkpoint: another training
+    assert points(tmp_path) == [(1, "loss")]
+
+
+def test_curves_that_cannot_be_written_do_not_end_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "{{function_node x}} events; No space left on device")
+
+    run = log_in(tmp_path, tensorboard=True)
+    monkeypatch.setattr(tf.summary, "scalar", full)
+    for step in (1, 2):
+        run.record(step, {"loss": 1.0}, prefix="")
+    assert capsys.readouterr().err.count("TensorBoard's curves end here") == 1
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2

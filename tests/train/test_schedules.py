@@ -3,7 +3,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import UsageError
-from t5prep.train.schedules import NAMES, schedule
+from t5prep.train.step.schedules import NAMES, schedule
 
 
 @pytest.mark.parametrize(

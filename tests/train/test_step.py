@@ -9,10 +9,10 @@ from t5prep.errors import UsageError
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import random_weights
-from t5prep.train.optimizer import Adafactor, AdamW
 from t5prep.train.runtime.lowered import lower, specs
-from t5prep.train.schedules import schedule
-from t5prep.train.step import StepOptions, TrainStep, batch_specs
+from t5prep.train.step.optimizer import Adafactor, AdamW
+from t5prep.train.step.schedules import schedule
+from t5prep.train.step.step import StepOptions, TrainStep, batch_specs
 
 CONFIG = ModelConfig(vocab_size=64, d_model=16, d_kv=4, d_ff=24, num_layers=1, num_decoder_layers=1, num_heads=3)
 ROWS = 8

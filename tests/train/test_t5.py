@@ -15,7 +15,6 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.loss import summed_loss
 from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.attention import relative_bias, relative_buckets
 from t5prep.train.model.decoding import decode_step, decoder_layers, init_cache, reorder_cache
@@ -23,6 +22,7 @@ from t5prep.train.model.layers import Dropout
 from t5prep.train.model.t5 import encode, forward, shift_right
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import load_weights, random_weights
+from t5prep.train.step.loss import summed_loss
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "model" / "golden_t5.json").read_text())
 SMALL = ModelConfig(vocab_size=96, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=4)

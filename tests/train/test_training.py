@@ -20,12 +20,14 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep import cli  # noqa: E402
 from t5prep.dataset import manifest  # noqa: E402
 from t5prep.errors import DatasetError, OutputError, T5prepError, TokenizerError, UsageError  # noqa: E402
-from t5prep.train import checkpoint as checkpoints  # noqa: E402
-from t5prep.train import export, progress, run, trainer  # noqa: E402
-from t5prep.train.evaluate import load  # noqa: E402
+from t5prep.train import log, trainer  # noqa: E402
+from t5prep.train.evaluate.splits import load  # noqa: E402
 from t5prep.train.model.weights import load_weights  # noqa: E402
-from t5prep.train.predict import answer  # noqa: E402
-from t5prep.train.predict_source import Predictions  # noqa: E402
+from t5prep.train.predict.predictions import Predictions  # noqa: E402
+from t5prep.train.predict.predictor import answer  # noqa: E402
+from t5prep.train.publish import export  # noqa: E402
+from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
+from t5prep.train.run import run  # noqa: E402
 from t5prep.train.runtime import devices  # noqa: E402
 
 
@@ -53,27 +55,27 @@ def test_stopped_and_killed_and_started_again_the_losses_are_the_same(
     toys: Path, data: str, shape: str, done: trainer.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = training.config(data, shape, toys / "disturbed")
-    line = progress.RunLog.line
+    line = log.RunLog.line
 
-    def terminated(log: progress.RunLog, step: int, **said: float) -> None:
+    def terminated(log: log.RunLog, step: int, **said: float) -> None:
         line(log, step, **said)
         if step == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def killed(log: progress.RunLog, step: int, **said: float) -> None:
+    def killed(log: log.RunLog, step: int, **said: float) -> None:
         line(log, step, **said)
         if step == 11:
             raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
 
-    monkeypatch.setattr(progress.RunLog, "line", terminated)
+    monkeypatch.setattr(log.RunLog, "line", terminated)
     with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
         trainer.train(config)
     assert checkpoints.last(config.out)[1].step == 4  # type: ignore[index]
-    monkeypatch.setattr(progress.RunLog, "line", killed)
+    monkeypatch.setattr(log.RunLog, "line", killed)
     with pytest.raises(KeyboardInterrupt):
         trainer.train(config)
     assert checkpoints.last(config.out)[1].step == 8  # type: ignore[index]
-    monkeypatch.setattr(progress.RunLog, "line", line)
+    monkeypatch.setattr(log.RunLog, "line", line)
     ended = trainer.train(config)
     assert training.losses(config.out) == training.losses(done.run)
     assert ended.evaluation == done.evaluation

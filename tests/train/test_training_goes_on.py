@@ -12,9 +12,9 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 jax = pytest.importorskip("jax", reason="jax is not installed")
 
 from t5prep.errors import T5prepError, UsageError  # noqa: E402
-from t5prep.train import checkpoint as checkpoints  # noqa: E402
 from t5prep.train import trainer  # noqa: E402
 from t5prep.train.loop import Stepper  # noqa: E402
+from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
 
 
 @pytest.mark.slow
@@ -37,7 +37,10 @@ def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
 def test_recorded_steps_are_a_trace_that_tensorboard_reads(toys: Path, data: str, shape: str) -> None:
     """In a process of its own: the profiler ends one in which a hundred other tests have left threads and devices."""
     config = dataclasses.asdict(training.config(data, shape, toys / "traced", steps=8))
-    code = f"from t5prep.train import config, trainer; trainer.train(config.TrainConfig(**{config!r}), profile=2)"
+    code = (
+        "from t5prep.train import trainer; from t5prep.train.settings.config import TrainConfig; "
+        f"trainer.train(TrainConfig(**{config!r}), profile=2)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "The profile is written. See it: tensorboard --logdir" in done.stderr, done.stderr[-2000:]
     (trace,) = (toys / "traced" / "tensorboard").glob("plugins/profile/*/*.xplane.pb")

@@ -15,8 +15,10 @@ from t5prep.io import gcs
 TRAIN = """
 import json, sys
 import numpy as np
-from t5prep.train import export, run, trainer
-from t5prep.train.config import build
+from t5prep.train.publish import export
+from t5prep.train.run import run
+from t5prep.train import trainer
+from t5prep.train.settings.config import build
 data, shape, out, local = sys.argv[1:]
 toy = {
     "data": (data,), "model": shape, "weights": "random", "batch": 8, "learning_rate": 0.01, "eval_every": 2,

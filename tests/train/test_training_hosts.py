@@ -15,7 +15,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep import cli
 from t5prep.errors import UsageError
-from t5prep.train import checkpoint as checkpoints
+from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.runtime import host_watch, hosts
 
 SECONDS = 600

@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train.checkpoint import State
 from t5prep.train.due import Due
+from t5prep.train.log import RunLog
 from t5prep.train.loop import FinishedStep
 from t5prep.train.profiling import StepProfile
-from t5prep.train.progress import RunLog
+from t5prep.train.run.checkpoint import State
 from t5prep.train.runtime.state import Variables
 from t5prep.train.signals import Signals
 from t5prep.train.training_loop import TrainingLoop

@@ -14,8 +14,10 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.sources import sample  # noqa: E402
 from t5prep.tokens import newlines  # noqa: E402
 from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
-from t5prep.train import evaluate, predict, predict_source, run  # noqa: E402
-from t5prep.train.run import TINY, Model  # noqa: E402
+from t5prep.train.evaluate import evaluator, splits  # noqa: E402
+from t5prep.train.predict import predictions, predictor  # noqa: E402
+from t5prep.train.run import run  # noqa: E402
+from t5prep.train.run.run import TINY, Model  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
@@ -37,14 +39,14 @@ def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
     def search(*_: Any, **__: Any) -> Any:
         return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}
 
-    monkeypatch.setattr(evaluate, "on_rows", fake)
-    monkeypatch.setattr(evaluate, "answers_on_rows", search)
+    monkeypatch.setattr(evaluator, "on_rows", fake)
+    monkeypatch.setattr(evaluator, "answers_on_rows", search)
 
 
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
     ids = [*WORDS.encode("why"), WORDS.sentinel(newlines.NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
-    assert predict.answer(ids, WORDS, keep_newlines=True) == "why\nso"
-    assert predict.answer(ids, WORDS) == "why <extra_id_2> so"
+    assert predictor.answer(ids, WORDS, keep_newlines=True) == "why\nso"
+    assert predictor.answer(ids, WORDS) == "why <extra_id_2> so"
 
 
 @pytest.mark.parametrize("keep_newlines", [True, False])
@@ -60,8 +62,7 @@ def test_lines_come_back_in_scores_and_predictions(
     )  # fmt: skip
     newline = "\n" if keep_newlines else " "
     no_model(monkeypatch, echo)
-    monkeypatch.setattr(evaluate, "put_weights", lambda *_: {})
-    score = evaluate.Evaluator(
+    score = evaluator.Evaluator(
         TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
         tokenizer=WORDS, dtype=tf.float32,
     )  # fmt: skip
@@ -72,13 +73,13 @@ def test_lines_come_back_in_scores_and_predictions(
         assert one["prediction"] == f"question {one['id']}{newline}why so"
 
     monkeypatch.setattr(run, "open_model", lambda name, which: Model(name, TINY, {}, WORDS, (made,)))
-    monkeypatch.setattr(predict, "Device", answering.Copies)
+    monkeypatch.setattr(predictor, "Device", answering.Copies)
     (table := tmp_path / "new.csv").write_text('id,q\n0,"question 0\nwhy so"\n')
-    (one,) = predict_source.Predictions("toy", str(table))
+    (one,) = predictions.Predictions("toy", str(table))
     assert one.prediction == f"question 0{newline}why so"
 
-    loaded = evaluate.Loaded(Model("toy", TINY, {}, WORDS, (made,)), open_layout(), {})
-    found = evaluate.evaluate(loaded, data=str(tmp_path / "data"), batch=4)
+    loaded = splits.Loaded(Model("toy", TINY, {}, WORDS, (made,)), open_layout(), {})
+    found = splits.score_split(loaded, data=str(tmp_path / "data"), batch=4)
     assert {name for one in found.predictions for name in one["scores"]} >= {"em", "f1", "rougeL_precision"}
     for name in ("f1", "rougeL_f1", "rougeL_recall"):
         each = [one["scores"][name] for one in found.predictions]

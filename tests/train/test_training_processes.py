@@ -11,7 +11,7 @@ import training
 from click.testing import CliRunner
 
 from t5prep import cli
-from t5prep.train import checkpoint as checkpoints
+from t5prep.train.run import checkpoint as checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -8,16 +8,16 @@ import training
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train import evaluate as evaluation  # noqa: E402
 from t5prep.train import trainer  # noqa: E402
 from t5prep.train.data import opening  # noqa: E402
+from t5prep.train.evaluate import evaluator  # noqa: E402
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """Count how often a manifest is loaded and a split is read for an evaluation."""
     counts = {"manifests": 0, "splits": 0}
-    load, eval_batches = opening.load, evaluation.eval_batches
+    load, eval_batches = opening.load, evaluator.eval_batches
 
     def loading(place: str):
         counts["manifests"] += 1
@@ -28,7 +28,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         return eval_batches(*arguments, **options)
 
     monkeypatch.setattr(opening, "load", loading)
-    monkeypatch.setattr(evaluation, "eval_batches", reading)
+    monkeypatch.setattr(evaluator, "eval_batches", reading)
     return counts
 
 
@@ -50,7 +50,7 @@ def test_answers_of_one_token_are_not_generated(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("one forward pass has the answers")
 
-    monkeypatch.setattr(evaluation, "answers_on_rows", lambda *_, **__: refuse)
+    monkeypatch.setattr(evaluator, "answers_on_rows", lambda *_, **__: refuse)
     result = trainer.train(training.config(data, shape, toys / "classes-once", steps=1, eval_every=1))
     assert reads == {"manifests": 1, "splits": 2}
     assert result.evaluation

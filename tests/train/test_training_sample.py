@@ -14,8 +14,9 @@ from click.testing import CliRunner
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep import cli  # noqa: E402
-from t5prep.train import config as configs  # noqa: E402
-from t5prep.train import export, trainer  # noqa: E402
+from t5prep.train import trainer  # noqa: E402
+from t5prep.train.publish import export  # noqa: E402
+from t5prep.train.settings import config as configs  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,10 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.dataset import manifest
 from t5prep.errors import OutputError, T5prepError
-from t5prep.train import checkpoint as checkpoints
-from t5prep.train import progress, run_lock, trainer
-from t5prep.train.evaluate import Evaluation, Evaluator
+from t5prep.train import log, trainer
+from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run import run_lock
 
 pytestmark = pytest.mark.slow
 
@@ -29,19 +30,19 @@ def test_a_step_is_saved_before_it_is_evaluated_and_evaluated_when_the_run_goes_
     """A preemption leaves half a minute, and an evaluation may take longer."""
     whole = trainer.train(training.config(data, shape, toys / "whole", steps=8))
     config = training.config(data, shape, toys / "stopped", steps=8)
-    line, score = progress.RunLog.line, Evaluator.__call__
+    line, score = log.RunLog.line, Evaluator.__call__
 
-    def terminated(log: progress.RunLog, step: int, **said: float) -> None:
+    def terminated(log: log.RunLog, step: int, **said: float) -> None:
         line(log, step, **said)
         os.kill(os.getpid(), signal.SIGTERM)
 
     def killed(evaluator: Evaluator, *given: object, **how: int) -> Evaluation:
         raise KeyboardInterrupt  # nothing is saved any more, as by kill -9
 
-    monkeypatch.setattr(progress.RunLog, "line", lambda log, step, **said: terminated(log, step, **said))
+    monkeypatch.setattr(log.RunLog, "line", lambda log, step, **said: terminated(log, step, **said))
     with pytest.raises(T5prepError, match="Stopped by SIGTERM at step 4, saved"):
         trainer.train(config)
-    monkeypatch.setattr(progress.RunLog, "line", line)
+    monkeypatch.setattr(log.RunLog, "line", line)
     monkeypatch.setattr(Evaluator, "__call__", killed)
     with pytest.raises(KeyboardInterrupt):
         trainer.train(config)

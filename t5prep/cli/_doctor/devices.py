@@ -75,7 +75,7 @@ def asked(code: str, *arguments: str) -> dict:
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         ran = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-P", "-c", code, *arguments],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_SECONDS,

@@ -23,7 +23,7 @@ class OwnFilter:
             result = self.function(text)
         except (Reject, T5prepError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             excerpt = " ".join(text.split())[:60]
             raise UsageError(
                 f'--filter {self.name} fails at the text "{excerpt}" ({type(error).__name__}: {error})'
@@ -43,7 +43,7 @@ def load(path: str, name: str) -> OwnFilter:
     module.__file__ = path
     try:
         exec(compile(source, path, "exec"), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"--filter {path}:{name}: the file cannot be run ({type(error).__name__}: {error})") from error
     functions = [key for key, value in vars(module).items() if isinstance(value, types.FunctionType)]
     if not callable(function := getattr(module, name, None)):

@@ -13,7 +13,7 @@ SHOWN, CHARACTERS = 3, 100
 
 @dataclasses.dataclass
 class Outcome:
-    """Hold what one filter did: how many texts it got, with how many words, and some of those that it rejected."""
+    """What one filter did: how many texts it got, with how many words, and some of those that it rejected."""
 
     filter: str
     texts: int = 0
@@ -26,7 +26,7 @@ class Outcome:
 
 @dataclasses.dataclass
 class Trial:
-    """Hold what all filters did, one after the other, and how many texts and words are left of how many."""
+    """What all filters did, one after the other, and how many texts and words are left of how many."""
 
     texts: int
     words: int

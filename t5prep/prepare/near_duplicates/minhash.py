@@ -4,15 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.prepare.near_duplicates.mixing import mix, odd_numbers
-from t5prep.prepare.near_duplicates.shingles import Shingles
+from t5prep.prepare.near_duplicates.shingles import Shingles, mix, odd_numbers
 
 # The chance that two texts of exactly the threshold's similarity share a band is at least this.
 LEAST_RECALL = 0.9
 
 
 class Bands(NamedTuple):
-    """Say how hashes are grouped: `bands` groups of `rows` hashes; texts that agree in a whole group are compared."""
+    """How hashes are grouped: `bands` groups of `rows` hashes; texts that agree in a whole group are compared."""
 
     bands: int
     rows: int

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from t5prep.dataset.near_duplicates import Cluster
-from t5prep.prepare.near_duplicates import clusters, jaccard
-from t5prep.prepare.near_duplicates.jaccard import Sets
+from t5prep.dataset.manifest import Cluster
+from t5prep.prepare.near_duplicates import clusters
+from t5prep.prepare.near_duplicates.clusters import Sets
 from t5prep.prepare.near_duplicates.minhash import Bands
 from t5prep.prepare.near_duplicates.sketch import of_lists
 
@@ -34,7 +34,7 @@ NAMED = 10
 
 @dataclasses.dataclass(frozen=True)
 class Repeats:
-    """Hold rows to drop (DROPPED) and what was counted: clusters, rows in another split than the kept one, the largest."""
+    """Rows to drop (DROPPED) and what was counted: clusters, rows in another split than the kept one, the largest."""
 
     dropped: pa.Table
     clusters: int = 0
@@ -48,6 +48,16 @@ class Repeats:
         own &= high <= np.uint64(end - 1)
         return Repeats(self.dropped.filter(pa.array(own)))
 
+    def merge(self, other: "Repeats") -> "Repeats":
+        """Return the counts of both together, without their rows."""
+        largest = sorted([*self.largest, *other.largest], key=lambda one: (-one.rows, one.file, one.row))
+        return Repeats(
+            DROPPED.empty_table(),
+            self.clusters + other.clusters,
+            self.across_splits + other.across_splits,
+            tuple(largest[:NAMED]),
+        )
+
 
 def none() -> Repeats:
     """Return no repeats."""
@@ -57,18 +67,6 @@ def none() -> Repeats:
 def together(parts: Iterable[Repeats]) -> Repeats:
     """Return the rows of several parts together, without their counts."""
     return Repeats(pa.concat_tables([DROPPED.empty_table(), *(part.dropped for part in parts)]))
-
-
-def merged(parts: Iterable[Repeats]) -> Repeats:
-    """Return the counts of several parts together, without their rows."""
-    parts = list(parts)
-    largest = sorted((one for part in parts for one in part.largest), key=lambda one: (-one.rows, one.file, one.row))
-    return Repeats(
-        DROPPED.empty_table(),
-        sum(part.clusters for part in parts),
-        sum(part.across_splits for part in parts),
-        tuple(largest[:NAMED]),
-    )
 
 
 def precedence(split: str) -> int:
@@ -101,7 +99,7 @@ def find(
     shingles = of_lists(table["shingles"])
     if len(table) < 2:
         return none()
-    sets = jaccard.sets(shingles)
+    sets = clusters.sets(shingles)
     order = _preferred(table, sets, drawn=drawn)
     table, sets = table.take(pa.array(order)), sets.take(order)
     first = clusters.clustered(of_lists(table["shingles"]), sets, bands=bands, threshold=threshold, window=window)
@@ -110,7 +108,7 @@ def find(
     repeated = np.flatnonzero(others & (split != EARLIER))
     kept = first[repeated]
     dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
-    similarity = jaccard.similarity(sets, np.stack([kept, repeated], axis=1))
+    similarity = clusters.similarity(sets, np.stack([kept, repeated], axis=1))
     columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
     columns += [instead[name] for name in ("file", "row", "id")]
     rows = pa.table([*columns, pa.array(similarity)], schema=DROPPED)

@@ -1,6 +1,7 @@
-"""Search for near-duplicates in steps that an engine can spread: links, groups of linked rows, repeats."""
+"""Search for near-duplicates in steps that can be spread: bands in ranges of values, links, groups of linked rows, repeats."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -8,30 +9,45 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.dataset.settings import Settings
-from t5prep.prepare.near_duplicates import candidates, minhash, repeats
-from t5prep.prepare.near_duplicates.components import Joined
+from t5prep.prepare.near_duplicates import minhash, repeats
+from t5prep.prepare.near_duplicates.clusters import Joined
 from t5prep.prepare.near_duplicates.minhash import Bands
 from t5prep.prepare.near_duplicates.repeats import Repeats
 from t5prep.prepare.near_duplicates.sketch import Sketch
 
+# One LSH band of one row: its value, and the node that names the row: its sketch's number and its place there, 32 bits each.
+ENTRY = np.dtype([("value", "u8"), ("node", "u8")])
+# Bytes of bands that are compared at a time.
+RANGE_BYTES = 16 << 20
 # Bytes of shingles that are compared at a time; rows that are linked stay together, however many they are.
 GROUP_BYTES = 16 << 20
 
 
 class Plan(NamedTuple):
-    """Say how the bands are cut (ranges of values), and which number each sketch has, by its file and first row."""
+    """How the bands are cut (the first value of each range but the first), and each sketch's number, by file and first row."""
 
-    ranges: list[tuple[int, int]]
+    edges: np.ndarray
     numbers: Mapping[tuple[str, int], int]
 
     def number(self, sketch: Sketch) -> int:
         """Return the number of a sketch."""
         return self.numbers[sketch.file, sketch.first_row]
 
+    def cut(self, sketch: Sketch) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the number of each range that a sketch has bands in, and these bands, `ENTRY[n]`."""
+        values, places = sketch.entries()
+        entries = np.empty(len(values), ENTRY)
+        entries["value"] = values
+        entries["node"] = places.astype(np.uint64) | np.uint64(self.number(sketch) << 32)
+        bounds = [0, *np.searchsorted(values, self.edges).tolist(), len(values)]
+        for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
+            if begin < end:
+                yield number, entries[begin:end]
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Name rows that are compared with each other: sketches' numbers, each with places in its table, `uint32[n]`."""
+    """Rows that are compared with each other: sketches' numbers, each with places in its table, `uint32[n]`."""
 
     number: int
     places: Mapping[int, np.ndarray]
@@ -39,17 +55,18 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """Hold what decides which rows repeat another: `drawn` where splits are drawn from ids."""
+    """What decides which rows repeat another: `drawn` where splits are drawn from ids."""
 
     bands: Bands
     threshold: float
     drawn: bool
 
-    def plan(self, sketches: Sequence[Sketch], *, range_bytes: int = candidates.RANGE_BYTES) -> Plan:
+    def plan(self, sketches: Sequence[Sketch], *, range_bytes: int = RANGE_BYTES) -> Plan:
         """Return the plan of a search in these sketches; their bytes are not needed."""
         places = sorted((sketch.file, sketch.first_row) for sketch in sketches)
         numbers = {place: number for number, place in enumerate(places)}
-        return Plan(candidates.ranges(sketches, range_bytes=range_bytes), numbers)
+        count = max(1, -(-sum(sketch.bands for sketch in sketches) * ENTRY.itemsize // range_bytes))
+        return Plan(np.array([(number << 64) // count for number in range(1, count)], np.uint64), numbers)
 
     def groups(self, joined: Joined, sketches: Iterable[Sketch], *, group_bytes: int = GROUP_BYTES) -> Iterator[Group]:
         """Yield the linked rows in groups of about so many bytes; rows that links connect are in one group."""
@@ -82,6 +99,16 @@ def of_settings(settings: Settings) -> Search | None:
         return None
     bands = minhash.choose_bands(settings.near_hashes, settings.near_jaccard)
     return Search(bands, settings.near_jaccard, drawn=settings.drawn_by_id)
+
+
+def links(entries: np.ndarray) -> np.ndarray:
+    """Return `uint64[links, 2]`: the row of each band in `ENTRY[n]` and the first row with the same value of it."""
+    order = np.lexsort((entries["node"], entries["value"]))
+    value, node = entries["value"][order], entries["node"][order]
+    begins = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])[: len(value)])
+    first = np.repeat(node[begins], np.diff(np.append(begins, len(value))))
+    linked = first != node
+    return np.unique(np.stack([first[linked], node[linked]], axis=1), axis=0)
 
 
 def _by_sketch(nodes: np.ndarray) -> dict[int, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Hash the runs of words (shingles) of texts, a whole block at a time: in C, or in numpy where that was not built."""
+"""Hash the runs of words (shingles) of texts, a whole block at a time."""
 
 import functools
 import hashlib
@@ -8,27 +8,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.prepare.near_duplicates.mixing import mix, odd_numbers
+from t5prep import _native
 
-try:
-    from t5prep.prepare import _native
-except ImportError:  # no compiler
-    _native = None  # type: ignore[assignment]
-
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Words longer than this (base64, an address) are hashed one by one; all others eight bytes at a time.
 LONG_WORD = 256
 # Kana and Han are written without spaces: in UTF-8 their characters begin with these bytes, and each is a word.
 _UNSPACED = np.isin(np.arange(256), np.arange(0xE3, 0xEA))
 _WORD_BYTES = np.isin(np.arange(256), [*range(0x30, 0x3A), *range(0x61, 0x7B), *range(0x80, 0x100)])
-# The first k bytes of eight, as a mask of a little-endian number.
-_FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], "<u8")
 
 
 class Shingles(NamedTuple):
-    """Hold the shingles of many texts: `hashes` uint64[total], those of text i from `begins[i]` to `begins[i + 1]`."""
+    """The shingles of many texts: `hashes` uint64[total], those of text i from `begins[i]` to `begins[i + 1]`."""
 
     hashes: np.ndarray
     begins: np.ndarray
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """Return each of `uint64[n]` with its bits mixed, one to one: the finalizer of SplitMix64 (Steele et al. 2014).
+
+    >>> mix(np.array([1, 2], np.uint64)).tolist()
+    [6238072747940578789, 15839785061582574730]
+    """
+    mixed = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def odd_numbers(count: int, *, stream: int) -> np.ndarray:
+    """Return `uint64[count]` odd numbers, always the same for a stream: the output of SplitMix64."""
+    steps = np.arange(1, count + 1, dtype=np.uint64) + np.uint64(stream << 20)
+    return mix(steps * _GOLDEN) | np.uint64(1)
 
 
 def shingles(texts: Sequence[str], *, words: int) -> Shingles:
@@ -40,10 +51,14 @@ def shingles(texts: Sequence[str], *, words: int) -> Shingles:
     encoded = [folded(text).encode("utf-8", "surrogatepass") for text in texts]
     data = np.frombuffer(b" ".join([*encoded, bytes(8)]), np.uint8)
     begins = np.concatenate([[0], np.cumsum([len(text) + 1 for text in encoded], dtype=np.int64)]).astype(np.int64)
-    if _native is not None:
-        return _in_c(data, begins, words)
-    hashes, counts = _word_hashes(data, begins)
-    return _runs(hashes, counts, words)
+    hashes, counts = np.empty(len(data), np.uint64), np.empty(len(begins) - 1, np.int64)
+    long_words = np.empty((len(data) // LONG_WORD + 1, 3), np.int64)
+    total, longs = _native.word_hashes(data, begins, hashes, counts, long_words)
+    for word, begin, end in long_words[:longs].tolist():
+        hashes[word] = long_word_hash(data[begin:end])
+    runs, run_begins = np.empty(total, np.uint64), np.empty(len(begins), np.int64)
+    written = _native.run_hashes(hashes, counts, odd_numbers(words, stream=1), runs, run_begins)
+    return Shingles(runs[:written], run_begins)
 
 
 def words_of(text: str) -> list[str]:
@@ -54,7 +69,7 @@ def words_of(text: str) -> list[str]:
     """
     encoded = folded(text).encode("utf-8", "surrogatepass")
     data = np.frombuffer(encoded + bytes(9), np.uint8)
-    starts, stops, _ = _spans(data, np.array([0, len(encoded) + 1]))
+    starts, stops, _ = spans_of(data, np.array([0, len(encoded) + 1]))
     return [encoded[a:b].decode("utf-8", "replace") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
 
 
@@ -80,43 +95,12 @@ def _marks() -> frozenset[str]:
     return frozenset(chr(code) for code in range(0x80, 0x20000) if unicodedata.category(chr(code))[0] in "PSZ")
 
 
-def _in_c(data: np.ndarray, begins: np.ndarray, words: int) -> Shingles:
-    """Compute the same as `_word_hashes` and `_runs`."""
-    hashes, counts = np.empty(len(data), np.uint64), np.empty(len(begins) - 1, np.int64)
-    long_words = np.empty((len(data) // LONG_WORD + 1, 3), np.int64)
-    total, longs = _native.word_hashes(data, begins, hashes, counts, long_words)
-    for word, begin, end in long_words[:longs].tolist():
-        hashes[word] = _long_word_hash(data[begin:end])
-    runs, run_begins = np.empty(total, np.uint64), np.empty(len(begins), np.int64)
-    written = _native.run_hashes(hashes, counts, odd_numbers(words, stream=1), runs, run_begins)
-    return Shingles(runs[:written], run_begins)
-
-
-def _long_word_hash(word: np.ndarray) -> int:
+def long_word_hash(word: np.ndarray) -> int:
     """Return the hash of a word longer than LONG_WORD, uint8[length]."""
     return int.from_bytes(hashlib.blake2b(word.tobytes(), digest_size=8).digest(), "little")
 
 
-def _word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the hashes of all words of texts that lie one after the other, and how many words each text has."""
-    starts, stops, counts = _spans(data, begins)
-    lengths = stops - starts
-    hashes = mix(lengths.astype(np.uint64))
-    eights = np.lib.stride_tricks.sliding_window_view(data, 8)
-    short = np.flatnonzero(lengths <= LONG_WORD)
-    step = 0
-    while len(short):
-        at, left = starts[short] + step, np.minimum(lengths[short] - step, 8)
-        piece = eights[at].view("<u8").reshape(-1) & _FIRST_BYTES[left]
-        hashes[short] = mix(hashes[short] ^ mix(piece + np.uint64(step)))
-        step += 8
-        short = short[lengths[short] > step]
-    for word in np.flatnonzero(lengths > LONG_WORD).tolist():
-        hashes[word] = _long_word_hash(data[starts[word] : stops[word]])
-    return hashes, counts
-
-
-def _spans(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def spans_of(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return where the words of texts begin and end, and how many each text has. The last eight bytes are not text."""
     inside = _WORD_BYTES[data]
     inside[-8:] = False
@@ -141,18 +125,3 @@ def _words(data: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray
         starting[3:] |= unspaced[:-3] & inside[3:]
     ending = before & (~inside | starting)
     return np.flatnonzero(starting), np.flatnonzero(ending)
-
-
-def _runs(hashes: np.ndarray, counts: np.ndarray, words: int) -> Shingles:
-    """Return the hashes of runs of `words` words inside each text, or of the whole text where it has fewer."""
-    many = np.maximum(counts - words + 1, np.minimum(counts, 1))
-    begins = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
-    first_word = np.concatenate([[0], np.cumsum(counts)])
-    text = np.repeat(np.arange(len(counts)), many)
-    at = first_word[text] + np.arange(begins[-1]) - begins[text]
-    total = np.zeros(len(at), np.uint64)
-    padded = np.concatenate([hashes, np.zeros(words, np.uint64)])
-    length = np.minimum(counts, words)[text]
-    for place, factor in enumerate(odd_numbers(words, stream=1)):
-        total += np.where(place < length, padded[at + place] * factor, 0).astype(np.uint64)
-    return Shingles(mix(total), begins)

@@ -1,7 +1,8 @@
-"""Hold what the search for near-duplicates needs of one block: its sorted LSH bands and the shingles of each row."""
+"""What the search for near-duplicates needs of one block: its sorted LSH bands and the shingles of each row."""
 
 import dataclasses
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +24,11 @@ ROWS = pa.schema(
         ("shingles", pa.list_(pa.uint64())),
     ]
 )
-# One LSH band of one row: its value, and the row's number in the sketch's table.
-BAND = np.dtype([("value", "u8"), ("place", "u4")])
 
 
 @dataclasses.dataclass(frozen=True)
 class Sketch:
-    """Hold the bands and rows of one block: `bands` entries, then the table of ROWS as Arrow's IPC.
+    """The bands and rows of one block: `bands` entries, then the table of ROWS as Arrow's IPC.
 
     The `size` bytes are in `data`, or in the file at `path`.
     """
@@ -47,33 +46,41 @@ class Sketch:
         """Return where the table begins: Arrow reads buffers in place that lie on 64 bytes."""
         return -(-12 * self.bands // 64) * 64
 
-    def slice(self, begin: int, end: int) -> np.ndarray:
-        """Return the bands (BAND[n]) whose values are in a range, in order of their values."""
+    def entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values of all bands, `uint64[bands]` sorted, and the place of each one's row, `uint32[bands]`."""
         if self.path:
             values: np.ndarray = np.memmap(self.path, np.uint64, "r", shape=(self.bands,))
-            places: np.ndarray = np.memmap(self.path, np.uint32, "r", offset=8 * self.bands, shape=(self.bands,))
-        else:
-            values = np.frombuffer(self.data, np.uint64, self.bands)
-            places = np.frombuffer(self.data, np.uint32, self.bands, offset=8 * self.bands)
-        first = int(np.searchsorted(values, np.uint64(begin)))
-        last = self.bands if end >= 1 << 64 else int(np.searchsorted(values, np.uint64(end)))
-        entries = np.empty(last - first, BAND)
-        entries["value"], entries["place"] = values[first:last], places[first:last]
-        return entries
+            return values, np.memmap(self.path, np.uint32, "r", offset=8 * self.bands, shape=(self.bands,))
+        values = np.frombuffer(self.data, np.uint64, self.bands)
+        return values, np.frombuffer(self.data, np.uint32, self.bands, offset=8 * self.bands)
 
-    def take(self, places: np.ndarray) -> pa.Table:
-        """Return the rows (ROWS) with these numbers, in their order."""
+    def part(self, places: np.ndarray) -> "RowsOfSketch":
+        """Return the rows with these numbers, in their order: without a copy where they lie in a file."""
         if self.path:
-            with pa.memory_map(self.path) as opened:
-                opened.seek(self.table_begins)
-                return pa.ipc.open_stream(opened).read_all().take(pa.array(places))
+            return RowsOfSketch(self.file, self, places)
         table = pa.ipc.open_stream(pa.py_buffer(self.data)[self.table_begins :]).read_all()
-        return table.take(pa.array(places))
+        return RowsOfSketch(self.file, table.take(pa.array(places)))
 
     def spooled(self, path: Path) -> "Sketch":
         """Write the bytes to a file that need not outlive the run, and return the sketch that reads them there."""
         atomic_files.write_scratch(path, self.data)
         return dataclasses.replace(self, data=b"", path=str(path))
+
+
+class RowsOfSketch(NamedTuple):
+    """Rows of a file: as a table (ROWS), or as places in a sketch whose bytes are in a file of this machine."""
+
+    file: str
+    there: pa.Table | Sketch
+    places: np.ndarray | None = None
+
+    def read(self) -> pa.Table:
+        """Return the rows (ROWS)."""
+        if not isinstance(self.there, Sketch):
+            return self.there
+        with pa.memory_map(self.there.path) as opened:
+            opened.seek(self.there.table_begins)
+            return pa.ipc.open_stream(opened).read_all().take(pa.array(self.places))
 
 
 def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketch:

@@ -14,8 +14,7 @@ import dataclasses
 import re
 
 from t5prep.errors import Reject, UsageError
-from t5prep.reading.rows import Record
-from t5prep.reading.values import text
+from t5prep.reading.rows import Record, text
 from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
@@ -43,7 +42,7 @@ _CAUSAL = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Hold which of the benchmark's files and rows are used."""
+    """Which of the benchmark's files and rows are used."""
 
     subset: str = option("squad2", "which of its datasets", choices=SUBSETS)
     partition: str = option(

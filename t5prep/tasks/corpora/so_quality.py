@@ -14,19 +14,18 @@ import dataclasses
 import functools
 
 from t5prep.errors import Reject, UsageError
-from t5prep.reading.rows import Record
-from t5prep.reading.values import text
+from t5prep.reading.rows import Record, text
 from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.html import strip_html
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Corpus, Task
-from t5prep.tasks.template import Column, Template
+from t5prep.tasks.template import Column, Part, Template
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Hold the choices in which the user may differ from the tutorial."""
+    """The choices in which the user may differ from the tutorial."""
 
     html: str = option(
         "keep",
@@ -66,8 +65,8 @@ def template(options: Options) -> Template | None:
     """Return the same example as columns; None where bodies must be parsed."""
     if options.html == "strip":
         return None
-    fields = (("quality: ", Column("Title")), (Column("Body"),))
-    return Template(fields, target=(Column("Y"),), words=_words(options.labels), id="Id")
+    inputs = (Part(("quality: ", Column("Title"))), EOS, Part((Column("Body"),)))
+    return Template(inputs, target=(Column("Y"),), labels=_words(options.labels), id="Id")
 
 
 @functools.cache

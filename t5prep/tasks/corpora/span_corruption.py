@@ -12,18 +12,17 @@ row. The hidden spans depend only on the seed and the row's name, `document@offs
 import dataclasses
 
 from t5prep.errors import Reject
-from t5prep.reading.rows import Record
-from t5prep.reading.values import text
+from t5prep.reading.rows import Record, text
 from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Corpus, Spans, Task
-from t5prep.tasks.template import Column, Template
+from t5prep.tasks.template import Column, Part, Template
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Hold the columns of the text and its id, and how much of the text is hidden."""
+    """The columns of the text and its id, and how much of the text is hidden."""
 
     text_column: str = option("text", "the column with the text")
     id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
@@ -44,7 +43,7 @@ def to_example(record: Record, options: Options) -> Example:
 
 def template(options: Options) -> Template:
     """Return the same example as columns."""
-    return Template(((Column(options.text_column),),), id=options.id_column)
+    return Template((Part((Column(options.text_column),)),), id=options.id_column)
 
 
 TASK = Task(

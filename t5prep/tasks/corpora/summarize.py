@@ -7,8 +7,7 @@ Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me t
 """
 
 from t5prep.errors import Reject
-from t5prep.reading.rows import Record
-from t5prep.reading.values import text
+from t5prep.reading.rows import Record, text
 from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Protected
 from t5prep.tasks.task import Corpus, NoOptions, Task

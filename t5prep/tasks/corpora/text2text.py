@@ -9,18 +9,18 @@ import string
 from typing import Any
 
 from t5prep.errors import Reject, UsageError
-from t5prep.reading import values
+from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks.columns import Columns
-from t5prep.tasks.example import Example, Part, Protected
+from t5prep.tasks.example import Example, Protected
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Corpus, Task
-from t5prep.tasks.template import Column, Field, Template
+from t5prep.tasks.template import Column, Part, Template
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Hold the columns that make an example."""
+    """The columns that make an example."""
 
     inputs_column: str = option("", "the column with the input text")
     targets_column: str = option("", "the column with the target text; a list holds several right answers")
@@ -43,9 +43,9 @@ class Options:
 
 def to_inputs(record: Record, options: Options) -> Example:
     """Return one row without its target. Raises Reject for an empty one."""
-    if not any(values.text(record, column).strip() for column in input_columns(options)):
+    if not any(rows.text(record, column).strip() for column in input_columns(options)):
         raise Reject("empty input")
-    id = values.text(record, options.id_column, "") if options.id_column else ""
+    id = rows.text(record, options.id_column, "") if options.id_column else ""
     return Example(id=id or None, inputs=tuple(_parts(record, options)), targets="")
 
 
@@ -60,7 +60,7 @@ def to_example(record: Record, options: Options) -> Example:
             references = tuple(_text(answer) for answer in answers)
             target = references[0] if references else ""
         else:
-            target = values.text(record, options.targets_column)
+            target = rows.text(record, options.targets_column)
     if not target.strip():
         if not options.empty_target:
             raise Reject('empty target: give such rows one by --empty-target "no answer"')
@@ -70,7 +70,7 @@ def to_example(record: Record, options: Options) -> Example:
             raise Reject(f"unknown label: {target!r} is not one of {', '.join(words)}")
         target, references = words[target], tuple(words.get(answer, answer) for answer in references)
     asked = to_inputs(record, options)
-    if options.id_column and not values.text(record, options.id_column):
+    if options.id_column and not rows.text(record, options.id_column):
         raise Reject("empty id")
     return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
 
@@ -94,30 +94,35 @@ def label_words(options: Options) -> dict[str, str]:
     return words
 
 
-def template(options: Options) -> Template | None:
-    """Return the same example as columns; None where some of the input is protected."""
-    if options.protect:
-        return None
-    inputs, targets = _field(_inputs(options)), _field(_targets(options))
-    return Template((inputs,), target=targets, words=label_words(options), id=options.id_column)
+def template(options: Options) -> Template:
+    """Return the same example as columns."""
+    protected = {"", *options.protect} if options.protect else set()
+    inputs: list[Part] = []
+    for words, column in _pieces(_inputs(options)):
+        word = Column(column) if column else words
+        if column not in protected:
+            inputs.append(Part((word,)))
+        elif inputs and inputs[-1].protected:
+            inputs[-1] = Part((*inputs[-1].words, word), protected=True)
+        else:
+            inputs.append(Part((word,), protected=True))
+    target = tuple(Column(column) if column else words for words, column in _pieces(_targets(options)))
+    return Template(tuple(inputs), target=target, labels=label_words(options), id=options.id_column)
 
 
-def _field(side: list[tuple[str, str]]) -> Field:
-    """Return a side's own words and columns, in order."""
-    parts: list[str | Column] = []
-    for words, column in side:
-        parts += [*([words] if words else []), *([Column(column)] if column else [])]
-    return tuple(parts)
+def _pieces(side: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return a side's own words and columns, in order and apart: either of each pair is ""."""
+    return [piece for words, column in side for piece in ((words, ""), ("", column)) if any(piece)]
 
 
-def _parts(record: Record, options: Options) -> list[Part]:
+def _parts(record: Record, options: Options) -> list[str | Protected]:
     """Return the parts of an input.
 
     Where a column is protected, so are the template's own words, or a cut could remove them.
 
     Protected neighbours become one text and are tokenized as one: `question: ` and its question.
     """
-    parts: list[Part] = []
+    parts: list[str | Protected] = []
     protected = {"", *options.protect} if options.protect else set()
     for text, column in _filled(_inputs(options), record):
         if column not in protected:
@@ -136,7 +141,7 @@ def _filled(side: list[tuple[str, str]], record: Record) -> list[tuple[str, str]
         if words:
             texts.append((words, ""))
         if column:
-            texts.append((values.text(record, column), column))
+            texts.append((rows.text(record, column), column))
     return texts
 
 
@@ -152,11 +157,22 @@ def _targets(options: Options) -> list[tuple[str, str]]:
 
 def _parsed(template: str) -> list[tuple[str, str]]:
     try:
-        return [(words, column or "") for words, column, _, _ in string.Formatter().parse(template)]
+        pieces = list(string.Formatter().parse(template))
     except ValueError as error:
         raise UsageError(
             f'the template "{template}" is broken ({error}). Columns stand in braces: {{question}}'
         ) from None
+    columns = [column for _, column, _, _ in pieces if column is not None]
+    if not all(columns) or not columns:
+        alone = template if template.isidentifier() else "question"
+        raise UsageError(f'the template "{template}" names no column. Columns stand in braces, as in "{{{alone}}}"')
+    for _, column, form, conversion in pieces:
+        if form or conversion:
+            raise UsageError(
+                f'the template "{template}" gives the column {column} a form, and its text is used as it is. '
+                f"Write {{{column}}}"
+            )
+    return [(words, column or "") for words, column, _, _ in pieces]
 
 
 def _text(value: Any) -> str:

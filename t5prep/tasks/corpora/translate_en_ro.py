@@ -10,8 +10,7 @@ Paper    Bojar et al. 2016, Findings of the 2016 Conference on Machine Translati
 from collections.abc import Mapping
 
 from t5prep.errors import Reject
-from t5prep.reading.rows import Record
-from t5prep.reading.values import text
+from t5prep.reading.rows import Record, text
 from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Protected
 from t5prep.tasks.task import Corpus, NoOptions, Task

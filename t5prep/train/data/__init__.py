@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import array_batches, block_rows, features, lanes, order, read_errors, record_decoder, windows
 from t5prep.train.data import buckets as bucketing
 from t5prep.train.data.opening import Opened, open_all, open_split
+from t5prep.train.settings.bucket_lengths import Lengths
 
 __all__ = ["eval_batches", "steps_per_epoch", "train_arrays", "train_batches"]
 

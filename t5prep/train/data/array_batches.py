@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import features
 from t5prep.train.data.opening import Opened
 from t5prep.train.data.record_decoder import RecordDecoder
 from t5prep.train.data.windows import Batches, BucketBatches
+from t5prep.train.settings.bucket_lengths import Lengths
 
 # Batches that are read ahead.
 AHEAD = 8

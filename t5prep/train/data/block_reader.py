@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from t5prep.dataset import block_index, record_blocks
+from t5prep.dataset import record_blocks, shard_files
 from t5prep.dataset.record_blocks import Records
 from t5prep.errors import DatasetError
 from t5prep.io import gcs
@@ -29,7 +29,7 @@ class BlockReader:
         self._open: collections.OrderedDict[int, int] = collections.OrderedDict()
         made = opened.manifest
         assert made.index is not None
-        read = block_index.read(opened.data, made.index, {key: one.shards for key, one in made.splits.items()})
+        read = shard_files.read_index(opened.data, made.index, {key: one.shards for key, one in made.splits.items()})
         every, shards = made.index.every[opened.name], [sizes for sizes in read[opened.name] if len(sizes)]
         self._data, self._paths = opened.data, opened.paths
         self._shard = np.repeat(np.arange(len(shards)), [len(sizes) for sizes in shards])

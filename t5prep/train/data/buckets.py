@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.dataset import record_lengths
+from t5prep.dataset import shard_files
 from t5prep.dataset.record_blocks import Records
 from t5prep.errors import DatasetError, UsageError
-from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import features, lanes
 from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.opening import Opened
+from t5prep.train.settings.bucket_lengths import Lengths
 
 # Records that are parsed at once to learn their lengths.
 _SCANNED = 1024
@@ -50,7 +50,7 @@ def lengths(opened: Opened) -> np.ndarray:
     """
     kept = opened.manifest.lengths
     if kept and lengths_kept(opened):
-        return record_lengths.read(opened.data, kept, split=opened.name, counts=opened.counts)
+        return shard_files.read_lengths(opened.data, kept, split=opened.name, counts=opened.counts)
     records = sum(opened.counts)
     batches = lanes.share_of(opened, begin=0, end=records).batch(_SCANNED)
     measure = features.measurer(opened)

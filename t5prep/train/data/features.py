@@ -7,12 +7,12 @@ from typing import Any
 import tensorflow as tf
 
 from t5prep.dataset import tfrecord
-from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import record_decoder
 from t5prep.train.data.opening import Opened
 from t5prep.train.data.record_decoder import RecordDecoder
 from t5prep.train.model.token_mask import with_mask
-from t5prep.train.padding import Padding
+from t5prep.train.settings.bucket_lengths import Lengths
+from t5prep.train.settings.padding import Padding
 
 _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
 

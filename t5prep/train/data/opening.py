@@ -8,6 +8,9 @@ from t5prep.dataset.manifest import Manifest, Split, load
 from t5prep.errors import DatasetError, UsageError, did_you_mean
 from t5prep.io import gcs, paths
 
+# A row of more tokens fits no device.
+MOST_LENGTH = 1 << 24
+
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
@@ -61,6 +64,13 @@ def open_split(data: str | Opened, *, split: str, tokenizer: str | None = None) 
             f"{data} was tokenized by {dataset.tokenizer.name} (SHA-256 {dataset.tokenizer.sha256[:12]}…), the model uses "
             f"another tokenizer ({tokenizer[:12]}…). Prepare it again with the model's: --tokenizer MODEL"
         )
+    for feature in ("input_ids", "labels"):
+        said = dataset.features.get(feature)
+        if said is None or len(said.shape) != 1 or (said.shape[0] is not None and not 0 < said.shape[0] <= MOST_LENGTH):
+            what = "no such feature" if said is None else f"the shape {said.shape}"
+            raise DatasetError(
+                f"{data} says of {feature}: {what}. A row has 1 to {MOST_LENGTH:,} tokens: prepare it with t5prep prepare."
+            )
     shards = dataset.splits[split].shards
     for shard in shards:
         if sizes.get(shard.name) != shard.bytes:

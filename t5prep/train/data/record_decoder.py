@@ -8,7 +8,7 @@ import numpy as np
 from t5prep.dataset.record_blocks import Records
 
 try:
-    from t5prep.tokens._native import decode_rows
+    from t5prep._native import decode_rows
 except ImportError:  # there was no compiler
     decode_rows = None  # type: ignore[assignment]
 
@@ -38,19 +38,20 @@ class RecordDecoder:
         mask = {} if pad_id is None else {"attention_mask": next(iter(lengths.values()))}
         self.names, self.lengths = (*lengths, *mask), (*lengths.values(), *mask.values())
         self._own = tuple(lengths)
-        self._encoded = tuple(name.encode() for name in lengths)
-        self._fills = tuple(fills.get(name, 0) for name in lengths)
-        self._counts = tuple(counts.get(name, -1) for name in lengths)
+        self._how = [
+            (name.encode(), length, fills.get(name, 0), counts.get(name, -1)) for name, length in lengths.items()
+        ]
         self._parse, self._pad_id = parse, pad_id
 
     def __call__(self, records: Records) -> list[np.ndarray]:
         """Return one array for each feature from serialized records. Raises tf.errors.OpError for a damaged record."""
         rows, own = len(records.places), self.lengths[: len(self._own)]
         arrays = [_aligned(rows, length) for length in self.lengths]
-        ids, masks = tuple(arrays[: len(own)]), arrays[len(own) :]
+        masks = arrays[len(own) :]
+        features = tuple((how[0], ids, *how[1:]) for how, ids in zip(self._how, arrays, strict=False))
         mask, pad = (masks[0] if masks else None), self._pad_id or 0
         blocks, places = tuple(records.blocks), np.ascontiguousarray(records.places)
-        if decode_rows(blocks, places, self._encoded, ids, own, self._fills, self._counts, mask, pad) == rows:
+        if decode_rows(blocks, places, features, mask, pad) == rows:
             return arrays
         parsed = self._parse(records.serialized())
         read = [np.asarray(parsed[name])[:, :length] for name, length in zip(self._own, own, strict=True)]

@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from t5prep.dataset.record_blocks import Records
-from t5prep.train.bucket_lengths import Lengths
 from t5prep.train.data import block_order, buckets, order
 from t5prep.train.data.block_order import BlockOrder
 from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.opening import Opened
+from t5prep.train.settings.bucket_lengths import Lengths
 
 # A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
 _FINENESS = 512

@@ -64,9 +64,8 @@ def relative_bias(
     low = np.array([here[0] if len(here) else limit for here in held], np.int32)
     high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
-    # This zero is not a constant for the compiler: else TensorFlow stores the one-hot matrix, megabytes, in the
-    # program.
-    zero = tf.cast(tf.math.is_nan(table[0, 0]), tf.int32)
+    # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix, megabytes, in the program.
+    zero = tf.cast(tf.raw_ops.ZerosLike(x=table[0, 0]), tf.int32)
     distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
     one_hot = tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), table.dtype)
     # With queries and keys as one axis, a TPU would move the result, and its gradient, to another layout.

@@ -16,13 +16,13 @@ beams bring the cache into their order with `reorder_cache`.
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from t5prep.train.model.attention import relative_bias, split_heads
 from t5prep.train.model.layers import feed_forward, rms_norm
-from t5prep.train.model.step_operations import StepOperations
+from t5prep.train.model.row_attention import MASKED, product
 from t5prep.train.model.t5 import (
     LayerWeights,
     Weights,
@@ -35,9 +35,6 @@ from t5prep.train.model.t5 import (
     unstack_layers,
 )
 from t5prep.train.model.t5_config import ModelConfig
-
-TENSORFLOW = StepOperations()
-STEP_MATRICES = frozenset({"q", "kv", "out", "cross_q", "wi", "wo"})  # those that every step multiplies by
 
 
 class Cache(NamedTuple):
@@ -56,17 +53,6 @@ class Cache(NamedTuple):
 def decoder_layers(weights: Weights, config: ModelConfig, *, dtype: tf.DType) -> list[LayerWeights]:
     """Return each decoder layer's weights. Take them before the loop: inside it, every step would copy them."""
     return unstack_layers(stacked_weights(weights, config, "decoder", dtype=dtype))
-
-
-def prepared(layers: Sequence[LayerWeights], operations: StepOperations) -> list[LayerWeights]:
-    """Return layers with the matrices of a step as `operations` multiply by them; call this before the loop, too."""
-
-    def prepare(name: str, own: Any) -> Any:
-        if name not in STEP_MATRICES:
-            return own
-        return [operations.prepared(one) for one in own] if isinstance(own, list) else operations.prepared(own)
-
-    return [{name: prepare(name, own) for name, own in w.items()} for w in layers]
 
 
 def init_cache(layers: Sequence[LayerWeights], config: ModelConfig, encoded: tf.Tensor, *, length: int) -> Cache:
@@ -93,7 +79,6 @@ def decode_step(
     *,
     position: tf.Tensor | int,
     attention_mask: tf.Tensor,
-    operations: StepOperations = TENSORFLOW,
 ) -> tuple[tf.Tensor, Cache]:
     """Return the logits of the next token, float32[vocab_size, batch], and the cache with this position written.
 
@@ -101,7 +86,7 @@ def decode_step(
     rows by the table's transpose. Work on the logits as they are: XLA turns a transpose that follows into that product.
 
     tokens: int32[batch], the previous token (the start token at position 0); position: int32 scalar, the same for all
-    rows; attention_mask: int32[batch, input_length]; layers: `prepared` for `operations`.
+    rows; attention_mask: int32[batch, input_length]; layers: of `decoder_layers`.
     """
     length, dtype = cache.keys[0].shape[2], cache.keys[0].dtype
     offered = key_mask(attention_mask)
@@ -115,28 +100,43 @@ def decode_step(
     )
     own = config.bias_in_every_layer
     shared_bias = None if own else bias_of(tf.convert_to_tensor(weights["decoder.relative_bias"]))
-    epsilon, heads, times = config.layer_norm_epsilon, config.num_heads, operations.times
+    epsilon, heads = config.layer_norm_epsilon, config.num_heads
+    here = (tf.range(length) == position)[None, None, :, None]
+    seen = (tf.range(length) <= position)[None, None, None, :]
     x = embed(weights, tokens[:, None], dtype=dtype)
     all_keys, all_values = [], []
     for number, w in enumerate(layers):
         normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
-        query = split_heads(times(normed, w["q"]), heads)
-        key, value = (split_heads(times(normed, part), heads) for part in w["kv"])
-        all_keys.append(operations.write(cache.keys[number], key, position))
-        all_values.append(operations.write(cache.values[number], value, position))
+        query = split_heads(tf.matmul(normed, w["q"]), heads)
+        key, value = (tf.transpose(split_heads(tf.matmul(normed, part), heads), [0, 2, 1, 3]) for part in w["kv"])
+        all_keys.append(tf.where(here, key, cache.keys[number]))
+        all_values.append(tf.where(here, value, cache.values[number]))
         bias = bias_of(w["relative_bias"]) if own else shared_bias
-        attended = operations.attend_to_targets(query, all_keys[-1], all_values[-1], bias=bias, position=position)
-        x += times(attended, w["out"][0])
+        x += tf.matmul(_attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen), w["out"][0])
 
-        query = split_heads(times(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
+        query = split_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
         cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
-        x += times(operations.attend_to_inputs(query, cross_key, cross_value, mask=offered), w["out"][1])
+        x += tf.matmul(_attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
 
-        normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
-        x += feed_forward(normed, w["wi"], w["wo"], times=times)
+        x += feed_forward(rms_norm(x, w["norms"][2], epsilon=epsilon), w["wi"], w["wo"])
     x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
     written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
-    return operations.scores(output_table(weights, config), before_logits(config, x[:, 0])), written
+    return tf.matmul(output_table(weights, config), before_logits(config, x[:, 0]), transpose_b=True), written
+
+
+def _attend(
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor | None, mask: tf.Tensor
+) -> tf.Tensor:
+    """Return attention of one query of each row, [batch, 1, heads * d_kv], over keys with the heads first.
+
+    query: [batch, 1, heads, d_kv]; key, value: [batch, heads, length, d_kv]; bias: float32[heads, 1, length].
+    """
+    scores = product("bqhd,bhkd->bhqk", query, key)
+    scores = tf.where(mask, scores if bias is None else scores + bias, MASKED)
+    raised = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
+    shares = tf.cast(raised / tf.reduce_sum(raised, axis=-1, keepdims=True), query.dtype)
+    attended = tf.cast(product("bhqk,bhkd->bqhd", shares, value), query.dtype)
+    return tf.reshape(attended, [query.shape[0], 1, query.shape[2] * query.shape[3]])
 
 
 def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
@@ -163,15 +163,13 @@ class Decoder:
         max_length: int,
         beams: int,
         dtype: tf.DType,
-        operations: StepOperations = TENSORFLOW,
     ) -> None:
-        self.weights, self.config, self.operations = weights, config, operations
+        self.weights, self.config = weights, config
         self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
         encoded = tf.repeat(encode(weights, config, input_ids, attention_mask, dtype=dtype), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
-        layers = decoder_layers(weights, config, dtype=dtype)
-        self.cache = init_cache(layers, config, encoded, length=max_length)
-        self.layers = prepared(layers, operations)
+        self.layers = decoder_layers(weights, config, dtype=dtype)
+        self.cache = init_cache(self.layers, config, encoded, length=max_length)
 
     def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor) -> tuple[tf.Tensor, Cache]:
         """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
@@ -186,5 +184,4 @@ class Decoder:
             cache,
             position=at,
             attention_mask=self.attention_mask,
-            operations=self.operations,
         )

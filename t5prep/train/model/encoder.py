@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.attention import attend
-from t5prep.train.model.compiler_tricks import gradients_in_turn
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_layout import MATRICES
 from t5prep.train.model.gelu import gelu
@@ -19,6 +18,7 @@ from t5prep.train.model.heads import Heads
 from t5prep.train.model.layer_loop import loop_over_layers
 from t5prep.train.model.layers import Dropout, cast_weight, layer_norm
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
+from t5prep.train.model.tpu_only import gradients_in_turn
 
 _BIASES, _NORMS = ("qkv_bias", "out_bias", "wide_bias", "narrow_bias"), ("norms", "norms_bias")
 _PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold several of a layer

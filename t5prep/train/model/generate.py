@@ -7,10 +7,9 @@ answers or beams.
 import tensorflow as tf
 
 from t5prep.train.model.beam_search import beam_search
-from t5prep.train.model.decoding import TENSORFLOW, Decoder
+from t5prep.train.model.decoding import Decoder
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.greedy_search import one_by_one
-from t5prep.train.model.step_operations import StepOperations
 from t5prep.train.model.t5 import Weights
 from t5prep.train.model.t5_config import ModelConfig
 
@@ -24,7 +23,6 @@ def search(
     options: Generation,
     uniform: tf.Tensor | None = None,
     dtype: tf.DType = tf.float32,
-    operations: StepOperations = TENSORFLOW,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the answers to each input, best first, int32[batch, answers, max_length], and their scores.
 
@@ -41,7 +39,6 @@ def search(
         max_length=options.max_length,
         beams=each,
         dtype=dtype,
-        operations=operations,
     )
     if options.beams > 1:
         return beam_search(step, options=options)

@@ -4,8 +4,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from t5prep.train.model.sums import LANES, ONES
+from t5prep.train.model.sums import ONES
 
+LANES = 128  # numbers in a row of a TPU's register
 # From this many scores of one row on, attention is computed for a few rows at a time (`row_attention`).
 MANY = 1 << 21
 

@@ -1,11 +1,10 @@
 """Compute the parts of a layer besides attention: normalisation, dropout, feed-forward."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.compiler.tf2xla.python import xla
 
 from t5prep.train.model.sums import ONES
 
@@ -17,34 +16,6 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
     wide = tf.cast(x, tf.float32)
     wide *= tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
     return tf.cast(wide * tf.cast(scale, tf.float32), x.dtype)
-
-
-def forked_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return x, and its `rms_norm`, for a layer that adds to x what it computes from the norm.
-
-    The gradients of both are added up here: first what needs no sum over the vector, which a TPU does in the product that
-    makes the gradient of the norm, and then x times that sum.
-    """
-
-    @tf.custom_gradient  # type: ignore[untyped-decorator]
-    def run(x: tf.Tensor, scale: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
-        wide = tf.cast(x, tf.float32)
-        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + epsilon)
-
-        def gradient(of_x: tf.Tensor, of_normed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            wide, of_scaled = tf.cast(x, tf.float32), tf.cast(of_normed, tf.float32)
-            of_scale = tf.reduce_sum(of_scaled * wide * inverse, axis=[0, 1])
-            of_scaled *= scale
-            common = tf.reduce_mean(of_scaled * wide, axis=-1, keepdims=True) * inverse**3
-            first = tf.cast(tf.cast(of_x, tf.float32) + of_scaled * inverse, x.dtype)
-            if x.dtype != tf.float32:
-                (first,) = xla.optimization_barrier(first)
-            return tf.cast(tf.cast(first, tf.float32) - wide * common, x.dtype), of_scale
-
-        return (tf.identity(x), tf.cast(wide * inverse * scale, x.dtype)), gradient
-
-    one, normed = run(x, tf.cast(scale, tf.float32))
-    return one, normed
 
 
 def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, *, epsilon: float) -> tf.Tensor:
@@ -132,22 +103,15 @@ class Dropout:
         return masked(x, self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site))
 
 
-def feed_forward(
-    x: tf.Tensor,
-    wi: Sequence[Any],
-    wo: Any,
-    *,
-    mask: tf.Tensor | None = None,
-    times: Callable[[tf.Tensor, Any], tf.Tensor] = tf.matmul,
-) -> tf.Tensor:
+def feed_forward(x: tf.Tensor, wi: Sequence[Any], wo: Any, *, mask: tf.Tensor | None = None) -> tf.Tensor:
     """Return relu(x wi) wo, or with two matrices gelu(x wi_0) * (x wi_1) wo, GELU by its tanh form (Shazeer 2020).
 
     x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model]; mask: of dropout, by which the
-    hidden values are multiplied; times: the product of x and a matrix.
+    hidden values are multiplied.
     """
-    first = times(x, wi[0])
-    hidden = tf.nn.gelu(first, approximate=True) * times(x, wi[1]) if len(wi) == 2 else tf.nn.relu(first)
-    return times(masked(hidden, mask), wo)
+    first = tf.matmul(x, wi[0])
+    hidden = tf.nn.gelu(first, approximate=True) * tf.matmul(x, wi[1]) if len(wi) == 2 else tf.nn.relu(first)
+    return tf.matmul(masked(hidden, mask), wo)
 
 
 def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:

@@ -11,9 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model.compiler_tricks import unfilled
 from t5prep.train.model.layer_loop import array_of
 from t5prep.train.model.sums import ONES
+from t5prep.train.model.tpu_only import unfilled
 
 MASKED = -1e9  # far below any score, and finite: a row with nothing to attend to has no NaN
 # The forward pass takes as many rows at once as have this many scores: half of a TPU v5e's fast memory (128 MiB).

@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model.compiler_tricks import unfilled
+from t5prep.train.model.tpu_only import unfilled
 
 
 def slices_of(stacked: tf.Tensor, first: int = 0) -> list[tf.Tensor]:

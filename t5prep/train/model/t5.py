@@ -14,7 +14,7 @@ import tensorflow as tf
 from t5prep.train.model.attention import attend, relative_bias
 from t5prep.train.model.heads import Heads
 from t5prep.train.model.layer_loop import loop_over_layers
-from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, forked_norm, masked, rms_norm
+from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, masked, rms_norm
 from t5prep.train.model.slices import slices_of
 from t5prep.train.model.t5_config import ModelConfig
 
@@ -127,7 +127,7 @@ def run_stack(
         x, bias = attend_to(x, None, bias=bias, mask=mask, site=site, out_mask=outs[0])
         if cross_mask is not None:
             x, _ = attend_to(x, shared[0], bias=None, mask=cross_mask, site=site + 4, out_mask=outs[1])
-        x, normed = forked_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
+        normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
         return x + masked(feed_forward(normed, w["wi"], w["wo"], mask=inner), last), bias
 
     shared = [] if encoded is None else [encoded]
@@ -163,7 +163,7 @@ def attention_layer(
     w: the layer's weights; site: of the dropout of values; out_mask: that of what is added to x.
     """
     prefix, which = ("", 0) if encoded is None else ("cross_", 1)
-    x, normed = forked_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
+    normed = rms_norm(x, w["norms"][which], epsilon=config.layer_norm_epsilon)
     source = normed if encoded is None else encoded
     heads = Heads.of(config.num_heads, queries=x.shape[1], keys=source.shape[1])
     query = heads.queries(normed, w[f"{prefix}q"])

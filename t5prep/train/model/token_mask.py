@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from t5prep.train.padding import Padding
+from t5prep.train.settings.padding import Padding
 
 
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:

@@ -15,13 +15,13 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.lazy_array import Index, LazyArray
 from t5prep.train.model.architecture import Config, read_config, weight_layouts, with_classes
 from t5prep.train.model.encoder_config import EncoderConfig
 from t5prep.train.model.encoder_weights import classifier_tensors
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout
 from t5prep.train.published import choosing, safetensors_file
+from t5prep.train.published.lazy_array import Index, LazyArray
 from t5prep.train.published.stored import Stored
 
 WEIGHTS_NAME = "model.safetensors"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from t5prep.train.lazy_array import Index, ReadPart, full_index
+from t5prep.train.published.lazy_array import Index, ReadPart, full_index
 
 # The NumPy type of each dtype in a file, little-endian. NumPy has no bfloat16: it is the upper half of a float32.
 DTYPES: dict[str, np.dtype[Any]] = {

@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from t5prep.train.lazy_array import Index
 from t5prep.train.published import torch_pickle
+from t5prep.train.published.lazy_array import Index
 from t5prep.train.published.stored import DTYPES, Stored, UnreadableError, in_file, size_of
 from t5prep.train.published.torch_pickle import Cut, Storage
 

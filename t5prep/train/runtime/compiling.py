@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.train import memory
-from t5prep.train.config import TrainConfig
+from t5prep.train.log import duration, say
 from t5prep.train.model.architecture import Config
-from t5prep.train.padding import Padding
-from t5prep.train.progress import duration, say
 from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_now, compile_program
 from t5prep.train.runtime.layout import Layout, arrange
 from t5prep.train.runtime.matrix_copies import StepWithCopies
 from t5prep.train.runtime.programs import step_program
+from t5prep.train.settings.config import TrainConfig
+from t5prep.train.settings.padding import Padding
+from t5prep.train.step import memory
 
 
 @dataclasses.dataclass(frozen=True)

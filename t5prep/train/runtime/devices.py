@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from t5prep.errors import UsageError
+from t5prep.io import signals
 from t5prep.io.installation import install_command
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.layout import Layout, arrange, fitting_shard
@@ -84,7 +85,8 @@ def _devices(platform: str, sentence: str) -> list[Any]:
     jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
     hosts.join(platform)
     try:
-        return list(jax.devices(platform))
+        with signals.kept_from_new_threads():  # of which the first call starts many
+            return list(jax.devices(platform))
     except RuntimeError as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UsageError(f"{sentence}: {reason[0][:200]}") from error

@@ -20,7 +20,7 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo
 from jaxlib._jax.mlir import hlo_to_stablehlo
 
-from t5prep.train.runtime.typed_calls import with_typed_calls
+from t5prep.train.model.switches import is_on
 
 Arrays = Sequence[Any]
 
@@ -31,7 +31,7 @@ _PHILOX = re.compile(
 )
 _CONSTANT = re.compile(r"(%\S+) = stablehlo\.constant dense<([^>]*)> : (tensor<[^>]+>)")
 _BROADCAST = re.compile(r"(= )stablehlo\.broadcast_in_dim (%\S+), dims = \[\] : \(tensor<\w+>\) -> (tensor<[^>]+>)")
-_FILLER = re.compile(r"-7\.8886\d*[eE]-31")  # `compiler_tricks.FILLER`
+_FILLER = re.compile(r"-7\.8886\d*[eE]-31")  # `tpu_only.FILLER`
 _ALLOCATE = "stablehlo.custom_call @AllocateBuffer() : () -> "
 _DTYPES = {
     **{"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16, "f64": np.float64, "i1": np.bool_},
@@ -47,7 +47,7 @@ def embed(module: bytes, *, platform: str) -> Callable[..., list[Any]]:
     """
     with make_ir_context():
         text = ir.Module.parse(hlo_to_stablehlo(module)).operation.get_asm(enable_debug_info=True)
-        text = for_tpu(text) if platform == "tpu" else with_typed_calls(without_copies(text))
+        text = for_tpu(text) if platform == "tpu" else without_copies(text)
         parsed = ir.Module.parse(text)
         (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
         inputs, outputs = _shapes(main.type.inputs), _shapes(main.type.results)
@@ -83,6 +83,11 @@ def for_tpu(module: str) -> str:
     `auto_select` means Philox on CPU and GPU; on a TPU it means the chip's own generator, with the key and the first
     word of the counter as its key (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
     """
+    module = without_copies(module)
+    if is_on("unfilled"):
+        module = unfilled(module)
+    if not is_on("random-bits"):
+        return module
     return _PHILOX.sub(
         lambda m: (
             f"%{m[1]}_in = stablehlo.slice {m[3]} [0:2] : (tensor<3xui64>) -> tensor<2xui64>\n"
@@ -92,12 +97,12 @@ def for_tpu(module: str) -> str:
             f"%{m[1]} = stablehlo.concatenate %{m[1]}_two, %{m[1]}_one, dim = 0 : "
             f"(tensor<2xui64>, tensor<1xui64>) -> tensor<3xui64>\n"
         ),
-        unfilled(without_copies(module)),
+        module,
     )
 
 
 def unfilled(module: str) -> str:
-    """Return a module's text with memory that nothing is written into for each tensor of `compiler_tricks.FILLER`.
+    """Return a module's text with memory that nothing is written into for each tensor of `tpu_only.FILLER`.
 
     The operation is that of `jax.lax.empty`.
 

@@ -20,8 +20,11 @@ class Lowered:
     outputs: Any
 
 
-def lower(function: Callable[..., Any], *inputs: Any) -> Lowered:
+def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float32) -> Lowered:
     """Return `function` as a program for arguments like `inputs`: nested tf.TensorSpecs of static shape.
+
+    dtype: that of the model's products; with float32 every device
+    multiplies in float32, which a TPU and a GPU otherwise round (to bfloat16, to TF32).
 
     No memory is needed for the tensors, so a model of 11 billion weights can be lowered on a laptop.
     """
@@ -35,7 +38,12 @@ def lower(function: Callable[..., Any], *inputs: Any) -> Lowered:
 
     hide_gpus()
     program = tf.function(run, jit_compile=True, autograph=False)
-    module = program.experimental_get_compiler_ir(*flat)(stage="hlo_serialized")
+    rounding = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(dtype != tf.float32)
+    try:
+        module = program.experimental_get_compiler_ir(*flat)(stage="hlo_serialized")
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(rounding)
     return Lowered(module, inputs, result[0])
 
 

@@ -8,13 +8,13 @@ import jax
 import numpy as np
 
 from t5prep.errors import T5prepError
-from t5prep.train.config import TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import random_weights
 from t5prep.train.runtime.kept_programs import compile_now
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.programs import step_program
 from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
+from t5prep.train.settings.config import TrainConfig
 
 TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_decoder_layers=1, num_heads=2)
 

@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import tensorflow as tf
 from jax.sharding import PartitionSpec
 
-from t5prep.train.config import TrainConfig
-from t5prep.train.loss import Sums
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import merged, trained_layouts, variable_layouts
-from t5prep.train.padding import Padding
 from t5prep.train.runtime.embedding import embed
 from t5prep.train.runtime.layout import ROWS, Layout
 from t5prep.train.runtime.lowered import Lowered, lower, specs
-from t5prep.train.step import TrainStep, batch_specs
-from t5prep.train.step_parts import dtype_of, optimizer_of, options_of, shape_of
+from t5prep.train.settings.config import TrainConfig
+from t5prep.train.settings.padding import Padding
+from t5prep.train.step.loss import Sums
+from t5prep.train.step.step import TrainStep, batch_specs
+from t5prep.train.step.step_parts import dtype_of, optimizer_of, options_of, shape_of
 
 METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step returns
 
@@ -97,12 +97,13 @@ def step_program(
     )
     copied = {name: weights[name] for name in step.rounded}
     copies = {name: tf.TensorSpec(spec.shape, step.options.dtype) for name, spec in copied.items()}
-    gradients = lower(step.gradients, weights, rows, number, copies)
+    lower_step = functools.partial(lower, dtype=options.dtype)
+    gradients = lower_step(step.gradients, weights, rows, number, copies)
     # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
     widened = (
         gradients.outputs if layout.replicas == 1 else ({name: weights[name] for name in layouts}, gradients.outputs[1])
     )
-    update = lower(step.update, weights, slots, *widened, number, rate, copies)
+    update = lower_step(step.update, weights, slots, *widened, number, rate, copies)
     placed = (layout.weights(shape), layout.slots(shape, slot_shapes), layout.everywhere)
     whole = {name: tf.TensorSpec([config.batch, *spec.shape[1:]], spec.dtype) for name, spec in rows.items()}
     arguments = (
@@ -129,17 +130,19 @@ def rows_program(
     shape: Config,
     layout: Layout,
     batch: Mapping[str, tf.TensorSpec],
+    dtype: tf.DType = tf.float32,
 ) -> Program:
     """Return `function(weights, batch)`, a dict of results whose first axis is the batch's rows, as a program.
 
-    Each replica computes its own rows; every device has all results.
+    Each replica computes its own rows; every device has all results. dtype: that of the function's products.
     """
     weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
     own = {
         name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
         for name, spec in batch.items()
     }
-    run = _function(lower(lambda weights, rows: function(merged(weights, shape), rows), weights, own), layout)
+    computed = lower(lambda w, rows: function(merged(w, shape), rows), weights, own, dtype=dtype)
+    run = _function(computed, layout)
     if layout.replicas > 1:
         whole, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(

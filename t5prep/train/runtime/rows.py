@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t5prep.io import interrupts
 from t5prep.train.model.architecture import Config
 from t5prep.train.runtime.kept_programs import compile_program
 from t5prep.train.runtime.layout import Layout
@@ -23,12 +24,13 @@ def on_rows(
     *,
     shape: Config,
     layout: Layout,
+    dtype: tf.DType = tf.float32,
     place: str = "",
 ) -> OnRows:
     """Return `function(weights, batch)` on the devices: a call starts the work, and its results can be read later.
 
     Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
-    `place`: the folder of compiled programs (`kept_programs.place_of`).
+    `dtype`: that of the function's products. `place`: the folder of compiled programs (`kept_programs.place_of`).
     """
     compiled: dict[tuple[Any, ...], Any] = {}
     compiling = threading.Lock()
@@ -38,7 +40,7 @@ def on_rows(
         with compiling:  # threads that call at the same time wait for one compilation
             if key not in compiled:
                 specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
-                program = rows_program(name, function, shape=shape, layout=layout, batch=specs)
+                program = rows_program(name, function, shape=shape, layout=layout, batch=specs, dtype=dtype)
                 compiled[key] = compile_program(program, place=place)
         results: dict[str, Any] = compiled[key](dict(weights), put_whole_rows(batch, layout))
         return results
@@ -55,6 +57,7 @@ def each(
     """
     before: tuple[Rows, dict[str, Any]] | None = None
     for batch in batches:
+        interrupts.check()
         chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]
         begun = (batch, function(weights, {name: batch[name] for name in chosen}))
         if before:

@@ -22,6 +22,9 @@ def broken(text):
 
 def failing(text):
     return text[100]
+
+def leaving(text):
+    raise SystemExit(0)
 '''
 
 
@@ -57,6 +60,8 @@ def test_a_users_own_function(tmp_path: Path) -> None:
     chain = Chain([f"{path}:no_shouting"])
     assert chain(Example("1", "HELP ME", "t"))[1] == "mine.no_shouting shouting: all capitals"
     assert chain(Example("1", "WHY not", "t")) == (Example("1", "why not", "t"), "", ("mine.no_shouting",))
+    with pytest.raises(UsageError, match=r'leaving fails at the text "a" \(SystemExit: 0\)'):
+        Chain([f"{path}:leaving"])(Example("1", "a", "t"))
     with pytest.raises(UsageError, match="it must return the text, or raise Reject"):
         Chain([f"{path}:broken"])(Example("1", "a", "t"))
     with pytest.raises(UsageError, match=r'fails at the text "a" \(IndexError: string index'):

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5prep.prepare.near_duplicates import candidates, clusters, components, jaccard, minhash
+from t5prep.prepare.near_duplicates import clusters, minhash, search
 from t5prep.prepare.near_duplicates.minhash import Bands
 from t5prep.prepare.near_duplicates.shingles import Shingles, shingles
 
@@ -22,7 +22,7 @@ def _random_sets(count: int) -> list[set[int]]:
 
 
 def _clustered(shingles: Shingles, **how: Any) -> np.ndarray:
-    return clusters.clustered(shingles, jaccard.sets(shingles), **how)
+    return clusters.clustered(shingles, clusters.sets(shingles), **how)
 
 
 def test_similarity_is_that_of_pythons_sets() -> None:
@@ -30,15 +30,15 @@ def test_similarity_is_that_of_pythons_sets() -> None:
     sets = [{drawn.randrange(60) for _ in range(drawn.randrange(1, 50))} for _ in range(30)]
     pairs = [(i, j) for i in range(30) for j in range(30)]
     expected = [len(sets[i] & sets[j]) / len(sets[i] | sets[j]) for i, j in pairs]
-    assert jaccard.similarity(jaccard.sets(_shingles(sets)), np.array(pairs)).tolist() == expected
+    assert clusters.similarity(clusters.sets(_shingles(sets)), np.array(pairs)).tolist() == expected
 
 
 def test_similarity_of_more_than_is_looked_up_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sets = jaccard.sets(_shingles([{1, 2, 3}, {2, 3, 4}, {9}]))
+    sets = clusters.sets(_shingles([{1, 2, 3}, {2, 3, 4}, {9}]))
     pairs = np.array([(0, 1), (0, 2), (1, 1), (2, 0)])
-    whole = jaccard.similarity(sets, pairs)
-    monkeypatch.setattr(jaccard, "_CHUNK", 2)
-    assert jaccard.similarity(sets, pairs).tolist() == whole.tolist() == [0.5, 0, 1, 0]
+    whole = clusters.similarity(sets, pairs)
+    monkeypatch.setattr(clusters, "_CHUNK", 2)
+    assert clusters.similarity(sets, pairs).tolist() == whole.tolist() == [0.5, 0, 1, 0]
 
 
 def test_signatures_estimate_similarity() -> None:
@@ -63,30 +63,31 @@ def test_components_are_those_of_a_plain_search() -> None:
     for one, other in links.tolist():
         joined = known[one] | known[other]
         known.update(dict.fromkeys(joined, joined))
-    nodes, roots = components.connected([links[:50], links[50:50], links[50:]])
+    nodes, roots = clusters.connected([links[:50], links[50:50], links[50:]])
     assert dict(zip(nodes.tolist(), roots.tolist(), strict=True)) == {node: min(own) for node, own in known.items()}
 
 
 def test_a_long_chain_is_one_component() -> None:
     order = np.random.default_rng(0).permutation(5000)
-    assert not components.labels(np.stack([order[:-1], order[1:]], axis=1), 5000).any()
+    assert not clusters.labels(np.stack([order[:-1], order[1:]], axis=1), 5000).any()
 
 
 def test_links_are_between_rows_that_share_a_value() -> None:
     def entries(*pairs: tuple[int, int]) -> np.ndarray:
-        return np.array(list(pairs), candidates.BAND)
+        return np.array(list(pairs), search.ENTRY)
 
-    found = candidates.links([(1, entries((5, 0), (7, 2))), (0, entries((5, 9), (6, 1), (7, 9)))])
+    other = 1 << 32
+    found = search.links(entries((5, other), (7, other + 2), (5, 9), (6, 1), (7, 9)))
     assert found.tolist() == [[9, 1 << 32], [9, (1 << 32) + 2]]
-    assert candidates.links([]).shape == (0, 2)
+    assert search.links(entries()).shape == (0, 2)
 
 
 def test_a_chain_of_similar_texts_is_one_cluster() -> None:
     words = [f"w{i}" for i in range(300)]
     texts = [" ".join(words[shift : shift + 250]) for shift in (0, 12, 24, 36)]
     found = _clustered(shingles(texts, words=5), bands=BANDS, threshold=0.85)
-    sets = jaccard.sets(shingles(texts, words=5))
-    assert jaccard.similarity(sets, np.array([(0, 1), (0, 3)])).round(2).tolist() == [0.91, 0.74]
+    sets = clusters.sets(shingles(texts, words=5))
+    assert clusters.similarity(sets, np.array([(0, 1), (0, 3)])).round(2).tolist() == [0.91, 0.74]
     assert found.tolist() == [0, 0, 0, 0]
 
 
@@ -107,13 +108,13 @@ def test_a_corpus_of_one_template_is_compared_in_linear_time(monkeypatch: pytest
     common = set(range(1, 40))
     texts = [common | own for own in _random_sets(500)]
     compared = []
-    exactly = jaccard.similarity
+    exactly = clusters.similarity
 
-    def counted(sets: jaccard.Sets, pairs: np.ndarray) -> np.ndarray:
+    def counted(sets: clusters.Sets, pairs: np.ndarray) -> np.ndarray:
         compared.append(len(pairs))
         return exactly(sets, pairs)
 
-    monkeypatch.setattr(jaccard, "similarity", counted)
+    monkeypatch.setattr(clusters, "similarity", counted)
     found = _clustered(_shingles(texts), bands=Bands(20, 1), threshold=0.9, window=4)
     assert found.tolist() == list(range(500))
     assert sum(compared) <= 500 * 20 * 4
@@ -123,8 +124,8 @@ def test_sets_are_taken_in_another_order() -> None:
     drawn = random.Random(4)
     sets = [{drawn.randrange(90) for _ in range(drawn.randrange(1, 30))} for _ in range(20)]
     order = np.array([7, 3, 3, 19, 0])
-    taken, expected = jaccard.sets(_shingles(sets)).take(order), jaccard.sets(_shingles([sets[i] for i in order]))
+    taken, expected = clusters.sets(_shingles(sets)).take(order), clusters.sets(_shingles([sets[i] for i in order]))
     assert taken.sizes.tolist() == expected.sizes.tolist()
     assert taken.contents().tolist() == expected.contents().tolist()
     pairs = np.array([(i, j) for i in range(5) for j in range(5)])
-    assert jaccard.similarity(taken, pairs).tolist() == jaccard.similarity(expected, pairs).tolist()
+    assert clusters.similarity(taken, pairs).tolist() == clusters.similarity(expected, pairs).tolist()

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from near_search import search, sketches_of
 
-from t5prep.prepare.near_duplicates import candidates, components, repeats
-from t5prep.prepare.near_duplicates.components import Joined
+from t5prep.prepare.near_duplicates import clusters, repeats
+from t5prep.prepare.near_duplicates.clusters import Joined
 from t5prep.prepare.near_duplicates.repeats import Repeats
 
 WORDS = [f"word{i}" for i in range(3000)]
@@ -115,7 +115,7 @@ def test_counts_are_added_up() -> None:
     one, other = (search(sketches_of(_texts(5, seed=seed) * 2, block=5)) for seed in (1, 2))
     assert one.clusters == 0  # the same ids twice
     first, second = (Repeats(one.dropped, 2, 1, (repeats.Cluster(size, "i", "f", 1),)) for size in (3, 5))
-    together = repeats.merged([first, second, other])
+    together = first.merge(second).merge(other)
     assert (together.clusters, together.across_splits) == (4, 2)
     assert [cluster.rows for cluster in together.largest] == [5, 3]
 
@@ -124,25 +124,10 @@ def test_counts_are_added_up() -> None:
 def test_links_become_components_in_any_order_and_any_parts(waiting: int) -> None:
     drawn = np.random.default_rng(0)
     links = np.unique(drawn.integers(0, 400, (300, 2)).astype(np.uint64), axis=0)
-    nodes, roots = components.connected([links])
+    nodes, roots = clusters.connected([links])
     for parts in (1, 7, 100):
         drawn.shuffle(links)
         halves = Joined(waiting=waiting), Joined(waiting=waiting)
         for number, part in enumerate(np.array_split(links, parts)):
             halves[number % 2].add(part)
         assert np.array_equal(halves[0].merge(halves[1]).links(), np.stack([nodes, roots], axis=1))
-
-
-@pytest.mark.parametrize("range_bytes", [1, 5000, 1 << 24])
-def test_bands_that_are_merged_into_files_give_the_same_links(range_bytes: int, tmp_path: Path) -> None:
-    sketches = sketches_of(_corpus(), block=30, folder=tmp_path)
-    groups = list(candidates.groups_of_sketches(sketches, range_bytes=range_bytes))
-    assert [one for group in groups for one in group] == sketches
-    runs = [
-        candidates.merge([(sketches.index(one), one) for one in group], tmp_path / f"run{number}")
-        for number, group in enumerate(groups)
-    ]
-    assert len(runs) == {1: len(sketches), 5000: len(sketches), 1 << 24: 1}[range_bytes]
-    for begin, end in candidates.ranges(sketches, range_bytes=50_000):
-        expected = candidates.links(enumerate(one.slice(begin, end) for one in sketches))
-        assert np.array_equal(candidates.links_of_runs(runs, begin=begin, end=end), expected)

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5prep.prepare.near_duplicates import shingles as module
+from t5prep import _native
 from t5prep.prepare.near_duplicates.shingles import LONG_WORD, shingles
+from tests import shingles_in_numpy
 
 
 def _of(text: str, *, words: int = 3) -> list[int]:
@@ -80,24 +81,20 @@ _PIECES = st.sampled_from(
 )
 
 
-@pytest.mark.skipif(module._native is None, reason="what is in C is not built here")
 @given(st.lists(st.one_of(st.text(), st.lists(_PIECES, max_size=9).map("".join)), max_size=6), st.integers(1, 6))
 def test_c_and_numpy_make_the_same_shingles(texts: list[str], words: int) -> None:
     in_c = shingles(texts, words=words)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_native", None)
-        in_numpy = shingles(texts, words=words)
+    in_numpy = shingles_in_numpy.shingles(texts, words=words)
     assert in_c.begins.tolist() == in_numpy.begins.tolist()
     assert in_c.hashes.tolist() == in_numpy.hashes.tolist()
 
 
-@pytest.mark.skipif(module._native is None, reason="what is in C is not built here")
 def test_buffers_that_do_not_fit_are_refused() -> None:
     data, begins = np.zeros(16, np.uint8), np.array([0, 9])
     buffers = np.empty(16, np.uint64), np.empty(1, np.int64), np.empty((1, 3), np.int64)
     with pytest.raises(ValueError, match="do not fit"):
-        module._native.word_hashes(data, begins, *buffers)  # fewer than eight bytes follow the text
+        _native.word_hashes(data, begins, *buffers)  # fewer than eight bytes follow the text
     with pytest.raises(ValueError, match="do not fit"):
-        module._native.run_hashes(
+        _native.run_hashes(
             np.zeros(3, np.uint64), np.array([4]), np.ones(2, np.uint64), buffers[0], np.empty(2, np.int64)
         )

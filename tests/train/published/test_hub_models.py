@@ -13,9 +13,9 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.plan.models import shape_of
 from t5prep.tokens import loading
-from t5prep.train import run
-from t5prep.train.config import build
 from t5prep.train.model.weights import load_config, load_weights
+from t5prep.train.run import run
+from t5prep.train.settings.config import build
 
 GOLDEN = Path(__file__).parents[2] / "data" / "published"
 NAME = "somebody/some-t5"

@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("jax", reason="jax is not installed")
 
-from t5prep.train.config import TrainConfig
 from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import random_weights, save_weights
 from t5prep.train.runtime import kept_programs
@@ -22,6 +21,7 @@ from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.matrix_copies import StepWithCopies
 from t5prep.train.runtime.programs import METRICS, step_program
 from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
+from t5prep.train.settings.config import TrainConfig
 
 STEPS, ROWS, INPUT, TARGET = 20, 8, 12, 6
 SHAPE = {
@@ -166,7 +166,7 @@ def test_a_program_has_the_same_digest_in_another_process() -> None:
         "from t5prep.train.runtime import probe\n"
         "from t5prep.train.runtime.devices import open_layout\n"
         "from t5prep.train.runtime.programs import step_program\n"
-        "from t5prep.train.config import TrainConfig\n"
+        "from t5prep.train.settings.config import TrainConfig\n"
         "layout = open_layout(replicas=2, shard=2)\n"
         "made = step_program(probe.TOY, TrainConfig(batch=4), layout=layout, input_length=8, target_length=4)\n"
         "print(made.program.digest)"

@@ -1,0 +1,336 @@
+"""The steps of a preparation that workers take, as functions of plain values: whatever executes them, they never import Beam."""
+
+import dataclasses
+import hashlib
+import itertools
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines import staging
+from pipelines.staging import Job
+from t5prep import sources
+from t5prep.dataset import manifest, rejected_rows
+from t5prep.dataset.rejected_rows import RejectedFile
+from t5prep.io import atomic_files, paths
+from t5prep.prepare import code_digest, earlier_records, records, row_limit, shards, token_cache
+from t5prep.prepare.block_tokenizer import BlockTokenizer
+from t5prep.prepare.filters.chain import Chain
+from t5prep.prepare.near_duplicates import search
+from t5prep.prepare.near_duplicates.clusters import Joined
+from t5prep.prepare.near_duplicates.repeats import EARLIER, Repeats
+from t5prep.prepare.near_duplicates.search import Group, Plan, Search
+from t5prep.prepare.near_duplicates.shingles import shingles
+from t5prep.prepare.near_duplicates.sketch import ROWS, RowsOfSketch, Sketch, sketch
+from t5prep.prepare.row_limit import LimitedFile
+from t5prep.prepare.shards import ShardSpec, WrittenShard
+from t5prep.prepare.sort_blocks import BlockSorter, BlockTotals, SortedBlock
+from t5prep.prepare.spills import Spill
+from t5prep.prepare.token_cache import TokenCache
+from t5prep.reading import parallel_files, split_files
+from t5prep.reading.blocks import Block
+from t5prep.sources import RawFile
+
+# So many records of an earlier dataset are in one sketch.
+ROWS_OF_SKETCH = 4096
+
+
+class Hashed(NamedTuple):
+    """A source file with the SHA-256 of its bytes."""
+
+    file: RawFile
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Bytes on their way to a group, and what says `about` them; in `data`, or in a part of the file at `path`."""
+
+    about: tuple[Any, ...] = ()
+    data: bytes = b""
+    path: str = ""
+    begin: int = 0
+    size: int = 0
+
+    def __len__(self) -> int:
+        return self.size if self.path else len(self.data)
+
+    def read(self) -> bytes:
+        """Return the bytes. Raises OutputError where the file is gone."""
+        if not self.path:
+            return self.data
+        with atomic_files.open_scratch(Path(self.path)) as file:
+            file.seek(self.begin)
+            return file.read(self.size)
+
+    def lines(self, size: int = 1 << 20) -> Iterator[bytes]:
+        """Yield the bytes in pieces of about that size that end with a line, if they are lines."""
+        if not self.path:
+            yield self.data
+            return
+        begin, end, left = self.begin, self.begin + self.size, b""
+        with atomic_files.open_scratch(Path(self.path)) as file:
+            while begin < end:
+                piece = os.pread(file.fileno(), min(size, end - begin), begin)
+                begin = begin + len(piece) if piece else end
+                whole, newline, rest = (left + piece).rpartition(b"\n")
+                yield whole + newline
+                left = rest
+        if left:
+            yield left
+
+
+# From files to blocks, and from blocks to spills.
+
+
+def file_name(file: LimitedFile) -> str:
+    """Return the name of a file, or of both of a pair."""
+    return "\0".join(each.name for each in parallel_files.files(file.element))
+
+
+def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile | Block]:
+    """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to."""
+    yield from parallel_files.files(file.element)
+    yield from row_limit.scan(file, job.settings, staging.of(job).definition.task.corpus, block_bytes=block_bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class PrepareBlock:
+    """Sort a block into a spill, or hash a source file. This is pickled to workers; the tokenizer is loaded there.
+
+    `kept` is where tokenized tables stay for the next run (`fresh`: none of an earlier run is used), `spool` where
+    finished spills wait on disk ("" keeps them in memory, for runners that have their own shuffle).
+    """
+
+    job: Job
+    kept: str = ""
+    spool: str = ""
+    fresh: bool = False
+
+    def __call__(self, element: Block | RawFile) -> SortedBlock | Hashed:
+        """Return the sorted block or the hash. Raises SourceError for a bad file; bad rows are in the block's."""
+        if isinstance(element, RawFile):
+            return Hashed(element, element.sha256 or hash_file(element))
+        tokenize, sort = _loaded(self)
+        tokenized = tokenize(element)
+        done = dataclasses.replace(sort(tokenized.table, element), found=tokenized.found)
+        if not self.spool:
+            return done
+        name = hashlib.blake2b(f"{done.file}\0{done.first_row}".encode(), digest_size=12).hexdigest()
+        path = Path(self.spool) / name[:2] / name
+        atomic_files.write_scratch(path, done.spill.data)
+        sketch = done.sketch and done.sketch.spooled(path.with_suffix(".sketch"))
+        return dataclasses.replace(done, spill=dataclasses.replace(done.spill, data=b"", path=str(path)), sketch=sketch)
+
+
+# What a process has loaded, by the work it is for: a worker serves one preparation, a test many. Beam's workers have
+# several threads; those of one preparation share it.
+_LOADED: dict[str, tuple[BlockTokenizer, BlockSorter]] = {}
+_LOADING = threading.Lock()
+
+
+def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
+    name = repr(work)
+    with _LOADING:
+        if name not in _LOADED:
+            _LOADED.clear()
+            _LOADED[name] = _load(work)
+        return _LOADED[name]
+
+
+def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
+    staged, settings = staging.of(work.job), work.job.settings
+    task, tokenizer, cache = staged.task, staged.tokenizer, None
+    leaks, earlier = staged.evaluation_sets, staged.earlier
+    staged.bring_filter_files()
+    if work.kept:
+        filters = Chain(settings.filter)
+        code = code_digest.kept_of_task(Path(work.kept), staged.definition.code, *filters.modules)
+        code += "".join([*filters.files().values(), *(leaks.digests().values() if leaks else ())])
+        code += work.job.digest if earlier else ""
+        key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
+        cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
+    own_splits = {} if settings.splits else split_files.of_files(staged.names)
+    sorter = BlockSorter(settings, task.task, tokenizer, files=staged.names, own_splits=own_splits)
+    return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks, earlier=earlier), sorter
+
+
+def preload(work: PrepareBlock) -> None:
+    """Load in this process what preparing a block needs."""
+    _loaded(work)
+
+
+def hash_file(file: RawFile) -> str:
+    """Return the SHA-256 (hex) of a source file's bytes (of a zip's member, not of the zip for each of its members).
+
+    For a file that is not on this machine, return what its publisher says of it.
+    """
+    return file.checksum if "://" in file.path else sources.sha256(file)
+
+
+# From spills to shards.
+
+
+def plan_shards(*, blocks: BlockTotals, count: int | None, drawn: bool) -> list[ShardSpec]:
+    """Return the shards of all blocks. Raises UsageError when there are more shards than examples."""
+    return shards.plan_shards(blocks.records, blocks.record_bytes, shards=count, drawn=drawn)
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteShard:
+    """Write a shard from its specification, spills, and the rows that repeat another one."""
+
+    job: Job
+    out: str
+    range_bytes: int = shards.RANGE_BYTES
+
+    def __call__(self, spec: ShardSpec, spilled: Sequence[Spill], repeats: Sequence[Repeats]) -> WrittenShard:
+        """Return the written shard. Raises OutputError where the place cannot be written."""
+        settings, staged = self.job.settings, staging.of(self.job)
+        task, tokenizer = staged.task, staged.tokenizer
+        return shards.write(
+            spec,
+            spilled,
+            files=staged.names,
+            out=self.out,
+            layout=records.layout_of(settings, task, tokenizer),
+            frame=records.frame_of_rows(settings, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id),
+            several=task.task.several_answers,
+            same="text" if settings.dedup == "exact" else "id",
+            repeats=repeats,
+            # A packed row is made of neighbours in one range, so its bytes must not depend on memory.
+            range_bytes=shards.RANGE_BYTES if settings.layout == "packed" else self.range_bytes,
+        )
+
+
+# The search for near-duplicates: sketches → bands → links → groups of linked rows → repeats.
+
+
+class EarlierShard(NamedTuple):
+    """The name of a shard of an earlier dataset."""
+
+    data: str
+    name: str
+
+
+def earlier_shards(job: Job) -> Iterator[EarlierShard]:
+    """Yield the shards of the earlier datasets that a job compares with. Raises DatasetError."""
+    for data in job.settings.dedup_against:
+        for name in earlier_records.shards(manifest.load(data)):
+            yield EarlierShard(data, name)
+
+
+def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketch]:
+    """Yield the sketches of the records of an earlier dataset's shard, their bytes under `spool` (""). Raises DatasetError."""
+    wanted = search.of_settings(job.settings)
+    assert wanted is not None
+    prefix = hashlib.blake2b("\0".join(shard).encode(), digest_size=12).hexdigest()
+    records = earlier_records.records(shard.data, shard.name, staging.of(job).tokenizer)
+    while batch := list(itertools.islice(records, ROWS_OF_SKETCH)):
+        hashed = shingles([record.text for record in batch], words=job.settings.near_words)
+        columns = {
+            "row": [record.number for record in batch],
+            "id": [record.id for record in batch],
+            "split": [EARLIER] * len(batch),
+            "high": np.zeros(len(batch), np.uint64),
+            "low": np.zeros(len(batch), np.uint64),
+            "shingles": pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes)),
+        }
+        table = pa.table([pa.array(column, ROWS.field(name).type) for name, column in columns.items()], schema=ROWS)
+        name = f"{shard.data.rstrip('/')}/{shard.name}"
+        made = sketch(table, file=name, first_row=batch[0].number, bands=wanted.bands)
+        yield made.spooled(Path(spool) / "earlier" / f"{prefix}-{batch[0].number}.sketch") if spool else made
+
+
+def without_bytes(sketch: Sketch) -> Iterator[Sketch]:
+    """Yield a sketch without its bytes."""
+    yield dataclasses.replace(sketch, data=b"")
+
+
+def cut_bands(sketch: Sketch, *, plan: Plan) -> Iterator[tuple[int, Piece]]:
+    """Yield the sketch's bands in each range of their values, under the number of the range."""
+    for number, entries in plan.cut(sketch):
+        yield number, Piece(data=entries.tobytes())
+
+
+def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[Joined]:
+    """Yield the links between rows in one range of band values."""
+    links = search.links(np.frombuffer(b"".join(piece.read() for piece in group[1]), search.ENTRY))
+    yield Joined().add(Joined().add(links).links())
+
+
+def group_rows(*, joined: Joined, sketches: Sequence[Sketch], search: Search) -> list[Group]:
+    """Return the groups of rows that are to be compared."""
+    return list(search.groups(joined, sketches))
+
+
+def cut_rows(sketch: Sketch, *, plan: Plan, groups: Sequence[Group]) -> Iterator[tuple[int, RowsOfSketch]]:
+    """Yield the sketch's rows that are to be compared, under the number of their group."""
+    number = plan.number(sketch)
+    for group in groups:
+        if number in group.places:
+            yield group.number, sketch.part(group.places[number])
+
+
+def find_repeats(group: tuple[int, Iterable[RowsOfSketch]], *, search: Search) -> Iterator[Repeats]:
+    """Yield the repeats among the rows of a group."""
+    yield search.find([(rows.file, rows.read()) for rows in group[1]])
+
+
+def repeats_of(spec: ShardSpec, parts: Iterable[Repeats]) -> list[Repeats]:
+    """Return the rows that a shard leaves out because they repeat another one."""
+    own = (part.slice(spec.split, *spec.bounds) for part in parts)
+    return [part for part in own if len(part.dropped)]
+
+
+# The files of rejected rows: finished JSON lines, each piece about (0, file, first row) or (1, shard, 0).
+
+
+class RejectedPart(NamedTuple):
+    """What was written into one file of rejected rows: its number, and how often each reason stands in it."""
+
+    number: int
+    file: RejectedFile
+    reasons: dict[str, int]
+
+
+def size_of(lines: Piece) -> Iterator[int]:
+    """Yield the bytes of some lines."""
+    yield len(lines)
+
+
+def number_files(*, size: int) -> Iterator[tuple[int, None]]:
+    """Yield the number of each file of rejected rows, so that it is written even if nothing is in it."""
+    for number in range(rejected_rows.files_for(size)):
+        yield number, None
+
+
+def cut_lines(lines: Piece, *, size: int) -> Iterator[tuple[int, Piece]]:
+    """Yield the lines of each file of rejected rows, under its number."""
+    parts = rejected_rows.files_for(size)
+    if parts == 1:
+        yield 0, lines
+        return
+    for some in lines.lines():
+        cut: dict[int, list[bytes]] = {}
+        for line in some.splitlines(keepends=True):
+            cut.setdefault(rejected_rows.part_of(line, parts=parts), []).append(line)
+        for number, own in cut.items():
+            yield number, Piece(lines.about, b"".join(own))
+
+
+def write_rejected(group: tuple[int, Iterable[Piece | None]], *, size: int, out: str) -> Iterator[RejectedPart]:
+    """Write one file of rejected rows, in order, and yield what was written. Raises OutputError."""
+    number, parts = group[0], rejected_rows.files_for(size)
+    ordered = sorted((piece for piece in group[1] if piece is not None), key=lambda piece: piece.about)
+    name = rejected_rows.numbered(number, parts)
+    different = rejected_rows.DIFFERENT_REASONS if parts == 1 else rejected_rows.DIFFERENT_REASONS // 16
+    lines = itertools.chain.from_iterable(piece.lines() for piece in ordered)
+    with paths.whole(paths.at(out, name)) as file:
+        written = rejected_rows.write_rejected(file, lines, name=name, different=different)
+    yield RejectedPart(number, *written)

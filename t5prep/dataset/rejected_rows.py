@@ -1,0 +1,181 @@
+"""Account for every row of every file: it is an example, rejected, a duplicate or blank, and the files that say so.
+
+Rows that made no record are lines of `rejected.jsonl`, or of many parts of it where they are many. The manifest names many
+parts by one pattern, `rejected.jsonl@16`: the files `rejected.jsonl-00000-of-00016` and so on, with the lines and bytes of
+all of them. Their SHA-256 is that of the parts' own, so that parts are read side by side.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import BinaryIO
+
+from t5prep.errors import BalanceError
+
+NAME = "rejected.jsonl"
+# So many bytes are one file; of more, each part has about PART_BYTES, and there are at most MOST_PARTS.
+LARGEST_BYTES = 256 << 20
+PART_BYTES = 64 << 20
+MOST_PARTS = 256
+# Neighbours stay together: so many rows of a file are in one part.
+_ROWS_TOGETHER = 1024
+_PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
+# Reasons that are counted one by one: beyond that they say what is wrong with single rows.
+DIFFERENT_REASONS = 10_000
+_MISTAKE = "This is a mistake of t5prep: the dataset is not whole. Please report it with this message"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Count the rows of one file: those that were read, and what each of them became."""
+
+    read: int
+    examples: int
+    rejected: int
+    duplicates: int
+    blank: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RejectedFile:
+    """Describe the file of rows that made no record of their own: its lines, bytes and SHA-256."""
+
+    name: str
+    lines: int
+    bytes: int
+    sha256: str
+
+
+def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
+    """Raise BalanceError where a file's rows do not add up, or all of them not to the dataset's examples and rejected rows.
+
+    >>> check({"a.csv": Rows(read=4, examples=1, rejected=1, duplicates=1, blank=1)}, examples=1, rejected=2)
+    """
+    for name, file in rows.items():
+        became = file.examples + file.rejected + file.duplicates + file.blank
+        if file.read != became or min(dataclasses.astuple(file)) < 0:
+            raise BalanceError(
+                f"{name}: {file.read:,} rows were read, and {became:,} are accounted for ({file.examples:,} examples, "
+                f"{file.rejected:,} rejected, {file.duplicates:,} duplicates, {file.blank:,} blank). {_MISTAKE}"
+            )
+    for what, total, counted in (
+        ("examples", examples, sum(file.examples for file in rows.values())),
+        ("rejected rows and duplicates", rejected, sum(file.rejected + file.duplicates for file in rows.values())),
+    ):
+        if total != counted:
+            raise BalanceError(f"{counted:,} {what} were made, and {total:,} are in the dataset. {_MISTAKE}")
+
+
+class Total:
+    """Add up rows of files, given one after the other."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, collections.Counter[str]] = {}
+
+    def add(self, file: str, **counts: int) -> None:
+        """Count some rows of a file, by the names that Rows has."""
+        self._counts.setdefault(file, collections.Counter()).update(counts)
+
+    def merge(self, other: "Total") -> None:
+        """Count what another one counted."""
+        for file, counts in other._counts.items():
+            self._counts.setdefault(file, collections.Counter()).update(counts)
+
+    def rows(self) -> dict[str, Rows]:
+        """Return the rows of each file, in the order of their names."""
+        names = [field.name for field in dataclasses.fields(Rows)]
+        return {file: Rows(**{name: counts[name] for name in names}) for file, counts in sorted(self._counts.items())}
+
+
+def write_rejected(
+    file: BinaryIO, lines: Iterable[bytes], *, name: str, different: int = DIFFERENT_REASONS
+) -> tuple[RejectedFile, collections.Counter[str]]:
+    """Write finished JSON lines into an open file; return what the manifest says of it, and how often each reason stands.
+
+    Only so many `different` reasons are counted, the first, which are the same whatever ran the preparation.
+    """
+    digest, size, count = hashlib.sha256(), 0, 0
+    reasons: collections.Counter[str] = collections.Counter()
+    for some in lines:
+        file.write(some)
+        digest.update(some)
+        size += len(some)
+        for line in some.splitlines():
+            count += 1
+            reason = json.loads(line)["reason"]
+            if reason in reasons or len(reasons) < different:
+                reasons[reason] += 1
+    return RejectedFile(name, count, size, digest.hexdigest()), reasons
+
+
+def read_rejected(file: BinaryIO, *, name: str) -> tuple[RejectedFile, collections.Counter[str]]:
+    """Return what a file of rejected rows is, and how many lines it has of each source file."""
+    digest, size, counts = hashlib.sha256(), 0, collections.Counter[str]()
+    for line in file:
+        digest.update(line)
+        size += len(line)
+        try:
+            counts[str(json.loads(line)["file"])] += 1
+        except (ValueError, KeyError, TypeError):
+            counts[""] += 1
+    return RejectedFile(name, sum(counts.values()), size, digest.hexdigest()), counts
+
+
+def is_rejected(file: str) -> bool:
+    """Return whether a file's name is that of rejected rows, or of a part of them.
+
+    >>> is_rejected("rejected.jsonl"), is_rejected("rejected.jsonl-00003-of-00016"), is_rejected("rejected.json")
+    (True, True, False)
+    """
+    return bool(_PART.fullmatch(file))
+
+
+def files_for(size: int) -> int:
+    """Return how many files so many bytes of rejected rows make.
+
+    >>> files_for(1000), files_for(1 << 30), files_for(1 << 40)
+    (1, 16, 256)
+    """
+    return 1 if size <= LARGEST_BYTES else min(MOST_PARTS, -(-size // PART_BYTES))
+
+
+def names_of(pattern: str) -> list[str]:
+    """Return the names of the files that the manifest names by one name or pattern.
+
+    >>> names_of("rejected.jsonl"), names_of("rejected.jsonl@2")
+    (['rejected.jsonl'], ['rejected.jsonl-00000-of-00002', 'rejected.jsonl-00001-of-00002'])
+    """
+    name, _, parts = pattern.partition("@")
+    if not (parts.isdecimal() and int(parts) <= MOST_PARTS):
+        return [pattern]
+    return [_name(name, number, int(parts)) for number in range(int(parts))]
+
+
+def numbered(number: int, parts: int) -> str:
+    """Return the name of one of the files."""
+    return NAME if parts == 1 else _name(NAME, number, parts)
+
+
+def part_of(line: bytes, *, parts: int) -> int:
+    """Return the number of the part that a finished JSON line is in: by its file and row alone, whatever ran the preparation."""
+    if parts == 1:
+        return 0
+    row = json.loads(line)
+    place = f"{row['file']}\0{row['row'] // _ROWS_TOGETHER}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(place, digest_size=8).digest(), "big") % parts
+
+
+def together(parts: Sequence[RejectedFile]) -> RejectedFile:
+    """Return what the manifest says of all parts, given in order."""
+    if len(parts) == 1:
+        return parts[0]
+    digest = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
+    lines, size = sum(part.lines for part in parts), sum(part.bytes for part in parts)
+    return RejectedFile(f"{NAME}@{len(parts)}", lines, size, digest)
+
+
+def _name(name: str, number: int, parts: int) -> str:
+    return f"{name}-{number:05d}-of-{parts:05d}"

@@ -1,0 +1,229 @@
+"""Name the shards of a dataset, and keep two files beside them, so that a reader can begin anywhere without reading them.
+
+`shards.index` has how many bytes each block of records has: one little-endian uint32 a block. `shards.lengths` has how many
+tokens each record has: two little-endian numbers a record, its input and its target tokens. In both, splits are in the
+order of their names, shards in the order of their numbers, and blocks or records in the order of the shard. The manifest
+names both files with their checksums.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from t5prep.errors import DatasetError
+from t5prep.io import paths
+
+INDEX, LENGTHS = "shards.index", "shards.lengths"
+# A split has about this many blocks, so that an order of blocks is nearly an order of records ...
+_BLOCKS = 4096
+# ... but a block has at least 8 records and at most 64, or in a split of more than 2^20 such blocks at most 256: then the
+# index of two terabytes of 512 tokens each has 32 MB.
+_FEWEST, _USUAL, _MOST, _MOST_BLOCKS = 8, 64, 256, 1 << 20
+# Larger splits have no lengths: while a dataset is prepared, those of all its records are in one process, compressed.
+MOST_RECORDS = 1 << 24
+# What to do about a file that is missing or altered.
+AGAIN = "Prepare the dataset again, or copy this file again from where it was made."
+_SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """Describe the file of an index: its name, its bytes and SHA-256, and the number of records in a block of each split.
+
+    The last block of a shard may have fewer.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+    every: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+    """Describe the file of lengths: its name, its bytes and SHA-256, and the records of each split that is in it."""
+
+    name: str
+    bytes: int
+    sha256: str
+    records: dict[str, int]
+
+
+class _Shard(Protocol):
+    """Describe what the index needs to know of a shard."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+def name(split: str, number: int, shards: int) -> str:
+    """Return the file name of one of a split's shards.
+
+    >>> name("train", 3, 16)
+    'train.tfrecord-00003-of-00016'
+    """
+    return f"{split}.tfrecord-{number:05d}-of-{shards:05d}"
+
+
+def is_shard(file: str) -> bool:
+    """Return whether a file's name is that of a shard.
+
+    >>> is_shard("train.tfrecord-00003-of-00016"), is_shard("manifest.json")
+    (True, False)
+    """
+    return bool(_SHARD.fullmatch(file))
+
+
+def strays(files: Iterable[str], named: Iterable[str]) -> list[str]:
+    """Return the shards among some files that are not among those that a manifest names, in order."""
+    return sorted(set(filter(is_shard, files)) - set(named))
+
+
+def spacing(records: int) -> int:
+    """Return how many records a block of a split with this many records has: a power of two.
+
+    >>> [spacing(records) for records in (100, 100_000, 1_000_000, 2_000_000_000)]
+    [8, 16, 64, 256]
+    """
+    wanted = min(_USUAL, records // _BLOCKS)
+    if records > _USUAL * _MOST_BLOCKS:
+        wanted = min(_MOST, records // _MOST_BLOCKS)
+    return 1 << (max(_FEWEST, wanted).bit_length() - 1)
+
+
+def block_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
+    """Return the bytes of each block, `uint32[blocks]`, from the bytes of each record of a shard, `int[records]`.
+
+    >>> block_sizes(np.array([5, 6, 7, 8, 9]), every=2).tolist()
+    [11, 15, 9]
+    """
+    if not len(sizes):
+        return np.zeros(0, "<u4")
+    return np.add.reduceat(sizes.astype(np.int64), np.arange(0, len(sizes), every)).astype("<u4")
+
+
+def write_index(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) -> Index:
+    """Write the index of a dataset, whole, and return its description.
+
+    `shards` are the block sizes of each shard as bytes, splits in the order of their names. Raises OutputError.
+    """
+    size, sha256 = 0, hashlib.sha256()
+    with paths.whole(paths.at(out, INDEX)) as file:
+        for blocks in shards:
+            file.write(blocks)
+            sha256.update(blocks)
+            size += len(blocks)
+    return Index(INDEX, size, sha256.hexdigest(), dict(sorted(every.items())))
+
+
+def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Shard]]) -> dict[str, list[np.ndarray]]:
+    """Return the bytes of each block of each shard, `uint32[blocks]`, by split, after checking them against the shards.
+
+    Raises DatasetError where the file is missing, altered, or not the index of these shards; OutputError.
+    """
+    content, path = read_checked(data, index), paths.at(data, index.name)
+    ordered = [(split, shard) for split in sorted(splits) for shard in splits[split]]
+    counts = [-(-shard.records // index.every.get(split, 1)) for split, shard in ordered]
+    sizes, ends = np.frombuffer(content, "<u4", len(content) // 4), list(itertools.accumulate(counts, initial=0))
+    read: dict[str, list[np.ndarray]] = {split: [] for split in splits}
+    for (split, shard), begin, end in zip(ordered, ends, ends[1:], strict=False):
+        blocks = sizes[begin:end]
+        if len(sizes) != ends[-1] or int(blocks.sum(dtype=np.int64)) != shard.bytes:
+            raise DatasetError(f"{path} is not the index of {shard.name}. {AGAIN}")
+        read[split].append(blocks)
+    return read
+
+
+def compressed(lengths: np.ndarray) -> bytes:
+    """Return the lengths of a shard's records, int[records, 2], in few bytes."""
+    return zlib.compress(lengths.astype("<u4").tobytes(), 1)
+
+
+def write_lengths(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: int) -> Lengths:
+    """Write the lengths of a dataset, whole, and return the file's description. Raises OutputError.
+
+    `splits` are those of each shard, `compressed` (b"" of one without records), by the names of splits; no length is above
+    `longest`.
+    """
+    numbers, size, sha256, records = _numbers(longest), 0, hashlib.sha256(), {}
+    with paths.whole(paths.at(out, LENGTHS)) as file:
+        for split in sorted(splits):
+            begin = size
+            for shard in splits[split]:
+                content = np.frombuffer(zlib.decompress(shard) if shard else b"", "<u4").astype(numbers).tobytes()
+                file.write(content)
+                sha256.update(content)
+                size += len(content)
+            records[split] = (size - begin) // (2 * numbers.itemsize)
+    return Lengths(LENGTHS, size, sha256.hexdigest(), records)
+
+
+def read_lengths(data: str | Path, lengths: Lengths, *, split: str, counts: Sequence[int]) -> np.ndarray:
+    """Return the input and target tokens of each record of a split, int32[records, 2], in the order of its shards.
+
+    `counts` are the records of its shards. Raises DatasetError where the file is missing, altered, or of other shards;
+    OutputError.
+    """
+    numbers, content = _read_lengths(data, lengths, {split: sum(counts)})
+    own = lengths.records[split]
+    before = sum(records for name, records in lengths.records.items() if name < split)
+    part = np.frombuffer(content, numbers, 2 * own, offset=2 * before * numbers.itemsize)
+    return part.astype(np.int32).reshape(own, 2)
+
+
+def check_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, int]) -> None:
+    """Read the file once, and raise what `read_lengths` raises for one of the splits in it; `records` are those of every split."""
+    _read_lengths(data, lengths, {split: records[split] for split in lengths.records})
+
+
+def _read_lengths(data: str | Path, lengths: Lengths, records: Mapping[str, int]) -> tuple[np.dtype, bytes]:
+    """Return the type of the numbers in the file, and its bytes. Raises DatasetError where splits have other `records`."""
+    content, path = read_checked(data, lengths), paths.at(data, lengths.name)
+    total = sum(lengths.records.values())
+    for split, own in records.items():
+        if own != lengths.records[split] or total == 0 or len(content) not in (2 * total, 4 * total, 8 * total):
+            raise DatasetError(f"{path} does not have the lengths of the split {split}. {AGAIN}")
+    return np.dtype(f"<u{len(content) // (2 * total)}"), content
+
+
+def _numbers(longest: int) -> np.dtype:
+    """Return the type of the smallest numbers that hold a length."""
+    return np.dtype("<u1" if longest < 1 << 8 else "<u2" if longest < 1 << 16 else "<u4")
+
+
+class Described(Protocol):
+    """Describe a file in the manifest: its name, how many bytes it has, and their SHA-256 (hex)."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def bytes(self) -> int: ...  # noqa: D102
+    @property
+    def sha256(self) -> str: ...  # noqa: D102
+
+
+def read_checked(data: str | Path, file: Described) -> bytes:
+    """Return the bytes of a file beside the manifest. Raises DatasetError where it is missing or altered; OutputError."""
+    path = paths.at(data, file.name)
+    try:
+        content = paths.read(path)
+    except OSError as error:
+        why = error.strerror or "not found"
+        raise DatasetError(f"{path} cannot be read ({why}), but the manifest names it. {AGAIN}") from error
+    if len(content) != file.bytes:
+        raise DatasetError(f"{path} has {len(content):,} bytes, the manifest says {file.bytes:,}. {AGAIN}")
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != file.sha256:
+        raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {file.sha256[:12]}…. {AGAIN}")
+    return content

@@ -1,0 +1,104 @@
+/* Define the functions of t5prep._native that read serialized records. */
+#include "module.h"
+
+#include "records.h"
+
+enum { MOST_WANTED = 8 };
+
+/* Return the blocks of a tuple of bytes, to be freed by `free`, or NULL with an exception. */
+static Block *blocks_of(PyObject *tuple) {
+  Py_ssize_t count = PyTuple_Size(tuple);
+  Block *blocks = room_for(NULL, (size_t)count, sizeof *blocks);
+  if (!blocks) return (Block *)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; i++) {
+    char *bytes;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, i), &bytes, &size)) {
+      free(blocks);
+      return NULL;
+    }
+    blocks[i] = (Block){(const uint8_t *)bytes, size};
+  }
+  return blocks;
+}
+
+static PyObject *cut_blocks(PyObject *module, PyObject *args) {
+  PyObject *tuple, *result = NULL;
+  Array counts = {.use = COPY, .size = 8}, places = {.use = WRITE, .size = sizeof(Place)};
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O&O&", &PyTuple_Type, &tuple, take_array, &counts, take_array, &places)) return NULL;
+  Block *blocks = blocks_of(tuple);
+  if (blocks && counts.count != (int64_t)PyTuple_Size(tuple)) {
+    failed(BAD_OFFSETS);
+  } else if (blocks) {
+    const int64_t *count = counts.numbers;
+    Place *place = places.numbers;
+    int64_t number = 0, room = places.count;
+    int fits = 1;
+    Py_BEGIN_ALLOW_THREADS
+    for (; number < counts.count; number++) {
+      fits = count[number] >= 0 && count[number] <= room;
+      if (!fits || block_cut(&blocks[number], number, place, count[number]) != OK) break;
+      place += count[number];
+      room -= count[number];
+    }
+    Py_END_ALLOW_THREADS
+    result = fits ? PyLong_FromLongLong(number) : failed(BAD_OFFSETS);
+  }
+  free(blocks);
+  release_arrays(&counts, 1);
+  release_arrays(&places, 1);
+  return result;
+}
+
+/* Check that an array that was taken holds int32[rows, length]; else release it and raise an exception. */
+static int is_rows(Array *array, int64_t rows, int64_t length) {
+  int64_t count;
+  if (length <= INT32_MAX && size_product(rows, length, &count) && array->count == count) return 1;
+  release_arrays(array, 1);
+  failed(BAD_OFFSETS);
+  return 0;
+}
+
+static PyObject *decode_rows(PyObject *module, PyObject *args) {
+  PyObject *tuple, *features, *mask, *result = NULL;
+  Array places = {.use = COPY, .size = sizeof(Place)}, arrays[MOST_WANTED + 1];
+  int pad;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O&O!Oi", &PyTuple_Type, &tuple, take_array, &places, &PyTuple_Type, &features, &mask, &pad)) return NULL;
+  Py_ssize_t count = PyTuple_Size(features), held = 0;
+  Wanted wanted[MOST_WANTED];
+  Block *blocks = blocks_of(tuple);
+  if (blocks && (count < 1 || count > MOST_WANTED)) failed(BAD_OFFSETS);
+  for (; blocks && !PyErr_Occurred() && held < count; held++) {
+    char *name;
+    Py_ssize_t size;
+    long long length, values;
+    int fill;
+    arrays[held] = (Array){.use = WRITE, .size = 4};
+    if (!PyArg_ParseTuple(PyTuple_GetItem(features, held), "y#O&LiL", &name, &size, take_array, &arrays[held], &length, &fill, &values) ||
+        !is_rows(&arrays[held], places.count, length))
+      break;
+    wanted[held] = (Wanted){name, (size_t)size, arrays[held].numbers, length, fill, values};
+  }
+  if (blocks && !PyErr_Occurred() && mask != Py_None) {
+    arrays[held] = (Array){.use = WRITE, .size = 4};
+    if (take_array(mask, &arrays[held]) && is_rows(&arrays[held], places.count, wanted[0].length)) held++;
+  }
+  if (blocks && !PyErr_Occurred()) {
+    int64_t read;
+    Py_BEGIN_ALLOW_THREADS
+    read = decode_all(blocks, (int64_t)PyTuple_Size(tuple), places.numbers, places.count, wanted, (size_t)count,
+                      held > count ? arrays[count].numbers : NULL, pad);
+    Py_END_ALLOW_THREADS
+    result = PyLong_FromLongLong(read);
+  }
+  release_arrays(arrays, (size_t)held);
+  release_arrays(&places, 1);
+  free(blocks);
+  return result;
+}
+
+PyMethodDef record_functions[] = {{"cut_blocks", cut_blocks, METH_VARARGS, NULL},
+                                  {"decode_rows", decode_rows, METH_VARARGS, NULL},
+                                  {NULL, NULL, 0, NULL}};

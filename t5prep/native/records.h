@@ -1,0 +1,91 @@
+/* Write and read TFRecords of tf.train.Example. */
+#ifndef T5PREP_RECORDS_H
+#define T5PREP_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of a frame before a record, its length and the length's checksum, and behind it, its own checksum. */
+#define FRAME_HEAD 12
+#define FRAME_TAIL 4
+
+/* Texts in UTF-8: text i is bytes[starts[i] .. starts[i + 1]). */
+typedef struct {
+  const uint8_t *bytes;
+  const int64_t *starts;
+  int64_t total; /* the number of bytes */
+} Texts;
+
+/* Lists of token ids: list i is values[starts[i] .. starts[i + 1]). A record holds `length` ids, padded with `pad`; 0 for no padding. */
+typedef struct {
+  const void *values;
+  const int64_t *starts;
+  int64_t total; /* the number of values */
+  int width;     /* bytes of a value: 2 for uint16, 4 for int32 */
+  int64_t length, pad;
+} Lists;
+
+/* Columns of examples, and what records are made of them: record r holds the examples starts[r] .. starts[r + 1]. That is one, unless
+   records are `packed`. The references of an example are its right answers, each behind its size in four bytes. */
+typedef struct {
+  Texts ids, references;
+  Lists inputs, labels;
+  size_t examples; /* how many there are in all */
+  const int64_t *starts;
+  size_t records;
+  int mask, label_mask; /* whether to write a mask of each side */
+  int types;            /* whether to write token types: 1 behind the first `separator` */
+  int64_t separator;
+  int packed;
+} Batch;
+
+/* The bytes of the values of each feature of a record, of all features together, and of the framed record. */
+typedef struct {
+  uint64_t ids, references, inputs, labels, input_segments, label_segments, features, framed;
+} Sizes;
+
+/* Measure each record; return OK, BAD_OFFSETS, or BAD_TEXT where one is too long. */
+int records_measure(const Batch *batch, Sizes *sizes);
+
+/* Write all records, one after the other, into room for as many bytes as were measured. Return OK or NO_MEMORY. */
+int records_frame(const Batch *batch, const Sizes *sizes, uint8_t *out);
+
+/* A feature to read: the first `length` values of a record a row, the rest of a row filled with `fill`. A record must have
+   `count` values; at most `length` where that is -1. */
+typedef struct {
+  const char *name;
+  size_t name_size;
+  int32_t *values;
+  int64_t length;
+  int32_t fill;
+  int64_t count;
+} Wanted;
+
+/* Where a record lies: its bytes are [begin, begin + size) of a block. t5prep/dataset/record_blocks.py has the same fields. */
+typedef struct {
+  int64_t block, begin, size;
+} Place;
+
+/* A block of a TFRecord file. */
+typedef struct {
+  const uint8_t *bytes;
+  int64_t size;
+} Block;
+
+/* Decode records at these places into row 0, 1, ... of each of `count` features; a `mask`, if it is not NULL, gets 0 where the first
+   feature has the id `pad`, else 1. Return how many were decoded before the first that is not as this project writes it: TensorFlow's
+   parser reads that, or says what is wrong. */
+int64_t decode_all(const Block *blocks, int64_t given, const Place *places, int64_t rows, const Wanted *wanted, size_t count,
+                   int32_t *mask, int32_t pad);
+
+/* Write where the `count` records of a block lie, with `number` as their block. Return OK, or BAD_OFFSETS where it does not hold so many
+   whole records with right checksums. */
+int block_cut(const Block *block, int64_t number, Place *places, int64_t count);
+
+/* Fill the tables of the checksums; to be called once, before any other function. */
+void crc_prepare(void);
+
+/* Return the CRC-32C (Castagnoli), masked as in TFRecord files. */
+uint32_t masked_crc(const uint8_t *bytes, size_t size);
+
+#endif

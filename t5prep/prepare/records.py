@@ -1,0 +1,234 @@
+"""Write records: the only place that frames a tf.train.Example, whatever its layout.
+
+A row becomes a record, padded or not; or several examples become one (packed); or documents are cut into rows with hidden
+spans. A layout takes the rows of a shard in order, in ranges of positions, and gives back the bytes to write and what to count.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep._native import frame_records, record_sizes
+from t5prep.dataset import tfrecord
+from t5prep.dataset.settings import Settings
+from t5prep.prepare import record_counts
+from t5prep.prepare.spills import ENTRY, Columns, Rows
+from t5prep.tasks.task import ChosenTask, Spans, Task
+from t5prep.tokens import packing, span_corruption
+from t5prep.tokens.ragged import Names, Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+# Records that are framed and written at a time: some megabytes.
+RECORDS_A_PART = 1024
+
+
+class Framed(NamedTuple):
+    """Framed records, one after the other, and how many bytes each has: uint32[records]."""
+
+    data: bytes
+    sizes: np.ndarray
+
+    def apart(self) -> list[bytes]:
+        """Return each record."""
+        ends = np.cumsum(self.sizes, dtype=np.int64).tolist()
+        return [self.data[end - size : end] for end, size in zip(ends, self.sizes.tolist(), strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """The shape of records: what both sides are filled up to (0: not at all) and with, and which features there are.
+
+    `masks` says which sides have one. With a `separator` from 0 on there are token types: 1 behind the first of it.
+    """
+
+    lengths: tuple[int, int] = (0, 0)
+    pads: tuple[int, int] = (0, tfrecord.IGNORED_LABEL)
+    masks: tuple[bool, bool] = (False, False)
+    separator: int = -1
+    packed: bool = False
+
+    def __call__(self, columns: Columns, *, starts: np.ndarray | None = None) -> Framed:
+        """Return a record for each row, or of the rows `starts[i]:starts[i + 1]` for each i where they are packed."""
+        data, sizes = frame_records(*self._of(columns, starts))
+        return Framed(data, np.frombuffer(sizes, np.uint32))
+
+    def sizes(self, columns: Columns) -> np.ndarray:
+        """Return how many bytes the record of each row will have: uint32[rows]."""
+        return np.frombuffer(record_sizes(*self._of(columns, None)), np.uint32)
+
+    def _of(self, columns: Columns, starts: np.ndarray | None) -> tuple:
+        """Return what the functions in C take: columns as bytes, which nobody can change meanwhile."""
+        ids, inputs, labels, references = columns
+        arrays = (ids.data, ids.starts, *inputs, *labels, references.data, references.starts)
+        content = tuple(array if isinstance(array, bytes) else bytes(array) for array in arrays)
+        starts = np.arange(len(ids) + 1) if starts is None else starts
+        shape = self.lengths, self.pads, self.masks, self.separator, self.packed
+        return content, starts.astype(np.int64).tobytes(), inputs.ids.dtype.itemsize, *shape
+
+
+def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
+    """Return the frame of a dataset's records; `separator` ends the first text of a pair."""
+    if settings.layout == "ragged":
+        return Frame()
+    lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
+    if settings.layout == "packed":
+        return Frame(lengths, pads, packed=True)
+    types = settings.masks and settings.target == "class"
+    return Frame(lengths, pads, (settings.masks, settings.masks and not types), separator if types else -1)
+
+
+def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:
+    """Return how a row alone is framed: of two rows with one id the smaller record stays, and sizes decide the number of shards.
+
+    Where several rows make a record, that is without padding.
+    """
+    if settings.layout == "packed" or task.spans is not None:
+        return Frame()
+    return frame_of(settings, pad_id=pad_id, separator=separator)
+
+
+class Built(NamedTuple):
+    """Finished records, and what is counted of them.
+
+    `lengths` are the input and target tokens of each record, uint32[n, 2]; None of rows that are packed full.
+    """
+
+    records: Framed
+    counts: record_counts.Counts
+    lengths: np.ndarray | None = None
+
+
+Layout = Callable[[Iterable[Rows]], Iterator[Built]]
+
+
+def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Layout:
+    """Return the layout of a preparation."""
+    frame = frame_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+    if task.spans:
+        special = tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0)
+        return HiddenSpans(frame, task.spans, settings.input_length, settings.seed, *special)
+    return PackedRows(frame, settings.marked) if frame.packed else PlainRows(frame, settings.marked)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainRows:
+    """Write a record for each row. `marked`: a cut input holds one marker, which is not a token of the text."""
+
+    frame: Frame
+    marked: bool
+
+    def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
+        """Yield the records of each range, in parts; all that a range counts comes with the first of them."""
+        for rows in ranges:
+            counts = _counts(rows, self.marked)
+            for part in _parts(rows):
+                yield Built(self.frame(part.columns()), counts, _lengths(part.entries))
+                counts = record_counts.Counts()
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedRows:
+    """Pack several examples into a record, first-fit inside each range."""
+
+    frame: Frame
+    marked: bool
+
+    def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
+        """Yield each range as fewer records, in parts; all that a range counts comes with the first of them.
+
+        A record's `id` holds those of its examples, in the order of its segments.
+        """
+        for rows in ranges:
+            entries = rows.entries
+            sizes = np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.int64)
+            row_of = packing.first_fit(sizes, room=self.frame.lengths)
+            filled = [np.bincount(row_of, weights=side).astype(np.int64) for side in sizes.T]
+            counts = _counts(rows, self.marked)
+            counts = dataclasses.replace(counts, records=len(filled[0]), joint=record_counts.joint(*filled))
+            order = np.argsort(row_of, kind="stable")
+            edges = np.searchsorted(row_of[order], np.arange(len(filled[0]) + 1))
+            for first in range(0, len(filled[0]), RECORDS_A_PART):
+                starts = edges[first : first + RECORDS_A_PART + 1]
+                own = rows.take(order[starts[0] : starts[-1]])
+                yield Built(self.frame(own.columns(), starts=starts - starts[0]), counts)
+                counts = record_counts.Counts()
+
+
+@dataclasses.dataclass(frozen=True)
+class HiddenSpans:
+    """Join documents, and cut them into rows that are full once spans are hidden (span_corruption.corrupt).
+
+    Only the last row of a shard is shorter. A row is named after its first token, and its spans are drawn from that name.
+    """
+
+    frame: Frame
+    spans: Spans
+    input_length: int
+    seed: int
+    eos_id: int
+    unk_id: int
+    first_sentinel: int
+
+    def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
+        """Yield the rows of all ranges, taken as one sequence of tokens."""
+        hide = self.spans._asdict()
+        length, _ = span_corruption.lengths(self.input_length, **hide)
+        documents = _Documents(ranges)
+        for ids, tokens in span_corruption.chunks(documents, length=length):
+            keys = span_corruption.keys(ids, seed=self.seed)
+            inputs, labels = span_corruption.corrupt(
+                tokens, keys=keys, first_sentinel=self.first_sentinel, eos_id=self.eos_id, **hide
+            )
+            columns = Columns(Names.of(ids), _full(inputs), _full(labels), Names.of([""] * len(ids)))
+            entries = np.zeros(len(ids), ENTRY)
+            entries["inputs"] = entries["tokens"] = inputs.shape[1]
+            entries["targets"] = entries["target_tokens"] = labels.shape[1]
+            entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
+            counts = record_counts.count(entries, labels=None, marked=False)
+            yield Built(self.frame(columns), dataclasses.replace(counts, examples=documents.taken()), _lengths(entries))
+
+
+class _Documents:
+    """The documents of a shard, ids and tokens, some at a time. `taken` counts those since it was called last."""
+
+    def __init__(self, ranges: Iterable[Rows]) -> None:
+        self._ranges = ranges
+        self._taken = 0
+
+    def __iter__(self) -> Iterator[tuple[Names, Ragged]]:
+        for rows in self._ranges:
+            columns = rows.columns()
+            self._taken += len(columns.ids)
+            yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
+
+    def taken(self) -> int:
+        """Return the number of documents that were yielded since this was called last."""
+        count, self._taken = self._taken, 0
+        return count
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    """Yield some rows at a time."""
+    for first in range(0, len(rows.entries), RECORDS_A_PART):
+        yield Rows(rows.entries[first : first + RECORDS_A_PART], rows.data)
+
+
+def _lengths(entries: np.ndarray) -> np.ndarray:
+    """Return the input and target tokens of records, uint32[n, 2]."""
+    return np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.uint32)
+
+
+def _full(rows: np.ndarray) -> Ragged:
+    """Return rows of one length as lists."""
+    return Ragged(rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1])
+
+
+def _counts(rows: Rows, marked: bool) -> record_counts.Counts:
+    """Return what is counted of some rows, with the labels of each target digest unless they are too many to be classes."""
+    digests, first = np.unique(rows.entries["target"], return_index=True)
+    labels = None
+    if len(digests) <= record_counts.MOST_LABELS:
+        labels = {digest: rows.labels(i) for digest, i in zip(digests.tolist(), first.tolist(), strict=True)}
+    return record_counts.count(rows.entries, labels=labels, marked=marked, name=rows.id)

@@ -1,0 +1,373 @@
+"""Write shards: plan how many there are, and merge what spills have of each, without duplicates, counted.
+
+Memory stays bounded whatever a shard's size: it is written in ranges of positions, each about RANGE_BYTES, and a range
+of a spill is one read.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import itertools
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep.dataset import shard_files
+from t5prep.dataset.manifest import Shard
+from t5prep.errors import UsageError
+from t5prep.io import paths
+from t5prep.prepare import placement, record_counts, spills
+from t5prep.prepare.near_duplicates import repeats as near_duplicates
+from t5prep.prepare.near_duplicates.repeats import Repeats, precedence
+from t5prep.prepare.records import Frame, Layout
+from t5prep.prepare.spills import Rows, Spill
+from t5prep.tokens.ragged import Names
+
+RANGE_BYTES = 32 << 20
+SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
+# Eight hosts of a pod can each read shards of their own, if there are records enough to be worth it.
+FEWEST_SHARDS = 8
+RECORDS_A_SHARD = 256
+# What is kept of each shard, because there may be 100,000: its records, bytes and SHA-256, and behind them its part of the
+# index, which has as many bytes as the last number says, and the lengths of its records.
+_PACKED = struct.Struct("<QQ32sI")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShardSpec:
+    """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
+
+    `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
+    A block of the index has `every` records. `measured`: the lengths of its records are kept.
+    """
+
+    split: str
+    number: int
+    shards: int
+    bytes: int
+    before: tuple[str, ...] = ()
+    every: int = 64
+    measured: bool = True
+
+    @property
+    def name(self) -> str:
+        """Return the shard's file name."""
+        return shard_files.name(self.split, self.number, self.shards)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Return the range of positions, begin and end."""
+        return placement.shard_edge(self.number, self.shards), placement.shard_edge(self.number + 1, self.shards)
+
+
+class WrittenShard(NamedTuple):
+    """A written shard, the counts of its records, and finished JSON lines of duplicates that were left out.
+
+    `duplicates` are those of each source file, `reasons` why they are duplicates; `merged` rows are references of other
+    rows' records; `blocks` are its part of the index, `lengths` those of its records (shard_files.compressed), if any.
+    """
+
+    spec: ShardSpec
+    shard: Shard
+    counts: record_counts.Counts
+    rejected: bytes
+    duplicates: Mapping[str, int]
+    reasons: Mapping[str, int]
+    merged: int = 0
+    blocks: bytes = b""
+    lengths: bytes = b""
+
+
+def plan_shards(
+    records: Mapping[str, int], sizes: Mapping[str, int], *, shards: int | None, drawn: bool
+) -> list[ShardSpec]:
+    """Return the shards of all splits, in order, from the records and the bytes of each split.
+
+    `shards` is the number of the largest split's, None for a power of two.
+
+    Where splits are not `drawn` from ids but are the source's own, an id may stand in two: evaluation keeps it.
+
+    The list is empty where there is no example at all. Raises UsageError when there are more shards than examples.
+    """
+    records = {split: number for split, number in records.items() if number}
+    if not records:
+        return []
+    most = max(records.values())
+    if shards is not None and shards > most:
+        raise UsageError(f"--shards {shards}: the largest split has only {most:,} examples. Ask for at most that many.")
+    specs = []
+    for split in sorted(records):
+        count = (
+            _chosen(records[split], sizes[split]) if shards is None else max(1, round(shards * records[split] / most))
+        )
+        before = () if drawn else tuple(other for other in sorted(records) if _order(other) < _order(split))
+        every = shard_files.spacing(records[split])
+        measured = records[split] <= shard_files.MOST_RECORDS
+        specs += [
+            ShardSpec(split, number, count, sizes[split] // count, before, every, measured) for number in range(count)
+        ]
+    return specs
+
+
+def _order(split: str) -> tuple[int, str]:
+    """Return what splits are ordered by: of two that have one id, the first keeps it."""
+    return precedence(split), split
+
+
+def _chosen(records: int, size: int) -> int:
+    """Return a power of two as the number of shards: hosts that are a power of two get equal parts."""
+    wanted = max(-(-size // SHARD_BYTES), min(FEWEST_SHARDS, records // RECORDS_A_SHARD), 1)
+    return 1 << (wanted - 1).bit_length()
+
+
+def write(
+    spec: ShardSpec,
+    sources: Sequence[Spill],
+    *,
+    files: Sequence[str],
+    out: str,
+    layout: Layout,
+    frame: Frame,
+    several: bool = False,
+    same: str = "id",
+    repeats: Sequence[Repeats] = (),
+    range_bytes: int = RANGE_BYTES,
+) -> WrittenShard:
+    """Write one shard from what spills have of it. `files` are the names of the source's files.
+
+    Of several rows with one id the one with the smallest bytes, in its `frame`, is kept, whoever came first. Where an id has
+    `several` answers, only one with the same target is a duplicate; evaluation merges the others. `same` is what two rows
+    at one position have in common: the id that placed them, or the text. `repeats` are rows that are left out because they
+    repeat another one.
+    """
+    left = _LeftOut(files, frame, same)
+    total, counts, sha256 = 0, record_counts.Counts(), hashlib.sha256()
+    sizes, lengths = [np.zeros(0, np.uint32)], [np.zeros((0, 2), np.uint32)]
+    ranges = _ranges(spec, sources, left, several=several, repeats=repeats, range_bytes=range_bytes)
+    with paths.whole(paths.at(out, spec.name)) as file:
+        for records, counted, lengths_of in layout(ranges):
+            file.write(records.data)
+            sha256.update(records.data)
+            total += len(records.data)
+            counts += counted
+            sizes.append(records.sizes)
+            if lengths_of is not None and spec.measured:
+                lengths.append(lengths_of)
+    shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
+    blocks = shard_files.block_sizes(np.concatenate(sizes), every=spec.every).tobytes()
+    measured = shard_files.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
+    duplicates, reasons = dict(left.duplicates), dict(left.reasons)
+    return WrittenShard(spec, shard, counts, left.lines(), duplicates, reasons, left.merged, blocks, measured)
+
+
+def _ranges(
+    spec: ShardSpec,
+    sources: Sequence[Spill],
+    left: "_LeftOut",
+    *,
+    several: bool,
+    repeats: Sequence[Repeats],
+    range_bytes: int,
+) -> Iterator[Rows]:
+    """Yield the rows of a shard in order, in ranges of positions, without those that are `left` out."""
+    ranges = max(1, -(-spec.bytes // range_bytes))
+    low, high = spec.bounds
+    cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
+    keys = ("target", "low", "high") if several else ("low", "high")
+    for start, stop in itertools.pairwise(cuts):
+        rows = spills.gather(sources, spec.split, start, stop)
+        if rows is None:
+            continue
+        rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
+        if repeats:
+            rows = left.repeats(rows, near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats))
+        rows = left.duplicates_of(rows, keys)
+        for step, other in enumerate(spec.before, 2):
+            rows = left.leaks(rows, spills.gather(sources, other, start, stop), split=other, step=step)
+        if several and spec.split != "train":
+            merged = _with_references_of_all(rows)
+            left.merged += len(rows.entries) - len(merged.entries)
+            rows = merged
+        yield rows
+
+
+class _LeftOut:
+    """The rows of a shard that get no record of their own: near-duplicates, duplicates, and those of another split.
+
+    Their lines are ordered by the step that left them out, then by position: so they do not depend on the ranges in which a
+    shard is written, which follow from the memory there is. `files` are the names of the source's files, and `same` is what
+    duplicates have in common.
+    """
+
+    def __init__(self, files: Sequence[str], frame: Frame, same: str) -> None:
+        self._files, self._frame, self._same = files, frame, same
+        self._lines = collections.defaultdict[int, list[bytes]](list)
+        self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
+        self.merged = 0
+
+    def lines(self) -> bytes:
+        """Return the finished JSON lines of all."""
+        return b"".join(line for step in sorted(self._lines) for line in self._lines[step])
+
+    def repeats(self, rows: Rows, repeats: Repeats) -> Rows:
+        """Leave out rows that repeat another one."""
+        if not len(repeats.dropped):
+            return rows
+        repeated = {(row["file"], row["row"]): row for row in repeats.dropped.to_pylist()}
+        keep = np.ones(len(rows.entries), bool)
+        for i in np.flatnonzero(np.isin(rows.entries["high"], repeats.dropped["high"].to_numpy())).tolist():
+            if kept := repeated.get(self._place(rows, i)):
+                keep[i] = False
+                reason = (
+                    f"near duplicate: kept is {kept['kept_file']}:{kept['kept_row']}, id {kept['kept_id']} "
+                    f"(Jaccard similarity {kept['similarity']:.2f})"
+                )
+                self._drop(rows, i, "near duplicate", reason, step=0)
+        return rows.take(keep)
+
+    def duplicates_of(self, rows: Rows, keys: Sequence[str]) -> Rows:
+        """Leave one row for equal keys: the one whose record has the smallest bytes, whoever came first."""
+        equal = np.all([rows.entries[key][1:] == rows.entries[key][:-1] for key in keys], axis=0)
+        if not equal.any():
+            return rows
+        keep = np.ones(len(rows.entries), bool)
+        starts = np.flatnonzero(np.concatenate([[True], ~equal]))
+        ends = np.append(starts[1:], len(keep))
+        for begin, end in np.stack([starts, ends], axis=1)[ends - starts > 1].tolist():
+            records = self._frame(rows.take(np.arange(begin, end)).columns()).apart()
+            rivals = [(record, *self._place(rows, i), i) for i, record in enumerate(records, begin)]
+            (_, file, row, _), *others = sorted(rivals)
+            for *_, i in others:
+                keep[i] = False
+                self._drop(rows, i, f"duplicate {self._same}", f"duplicate {self._same}: kept is {file}:{row}", step=1)
+        return rows.take(keep)
+
+    def leaks(self, rows: Rows, others: Rows | None, *, split: str, step: int) -> Rows:
+        """Leave out rows whose position another split has, of which `others` are the rows."""
+        if others is None:
+            return rows
+        taken = set(zip(*(others.entries[key].tolist() for key in ("high", "low")), strict=True))
+        here = zip(*(rows.entries[key].tolist() for key in ("high", "low")), strict=True)
+        keep = np.fromiter((position not in taken for position in here), bool, len(rows.entries))
+        kind = f"duplicate {self._same}"
+        for i in np.flatnonzero(~keep).tolist():
+            self._drop(rows, i, kind, f"{kind}: the split {split} has it", step=step)
+        return rows.take(keep)
+
+    def _place(self, rows: Rows, i: int) -> tuple[str, int]:
+        return self._files[int(rows.entries["file"][i])], int(rows.entries["row"][i])
+
+    def _drop(self, rows: Rows, i: int, kind: str, reason: str, *, step: int) -> None:
+        file, row = self._place(rows, i)
+        line = json.dumps({"file": file, "row": row, "id": rows.id(i), "reason": reason}, ensure_ascii=False)
+        self._lines[step].append(line.encode("utf-8", "surrogatepass") + b"\n")
+        self.duplicates[file] += 1
+        self.reasons[kind] += 1
+
+
+def _with_references_of_all(rows: Rows) -> Rows:
+    """Return rows with neighbours of one id made one: the first row of them in the source, with the references of all.
+
+    The order of references is that of the rows; no reference stands twice.
+    """
+    positions = rows.entries[["high", "low"]]
+    starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
+    if len(starts) == len(positions):
+        return rows
+    numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(positions)))
+    rows = rows.take(np.lexsort([rows.entries["row"], numbers]))
+    columns = rows.columns()
+    answers = [
+        spills.references_of(
+            dict.fromkeys(
+                text for i in range(begin, end) for text in spills.split_references(columns.references.encoded(i))
+            )
+        )
+        for begin, end in itertools.pairwise([*starts.tolist(), len(positions)])
+    ]
+    first = rows.take(starts)
+    columns = first.columns()._replace(references=Names.joined(answers))
+    return spills.join(columns, first.entries, np.arange(len(starts)))
+
+
+@dataclasses.dataclass
+class SplitTotals:
+    """The counts of a split's shards, and by their numbers the shards, packed; in all there are `count`.
+
+    A block of the index has `every` records.
+    """
+
+    split: str
+    count: int
+    every: int
+    counts: record_counts.Counts = dataclasses.field(default_factory=record_counts.Counts)
+    packed: dict[int, bytes] = dataclasses.field(default_factory=dict)
+    reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    merged: int = 0
+
+    def shards(self) -> Iterator[Shard]:
+        """Yield the shards in the order of their numbers."""
+        for number in sorted(self.packed):
+            records, size, sha256, _ = _PACKED.unpack_from(self.packed[number])
+            yield Shard(shard_files.name(self.split, number, self.count), records, size, sha256.hex())
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the part of the index of each shard, in the order of their numbers."""
+        for number in sorted(self.packed):
+            yield self._behind(number)[0]
+
+    def lengths(self) -> Iterator[bytes]:
+        """Yield the compressed lengths of each shard's records, in the order of their numbers."""
+        for number in sorted(self.packed):
+            yield self._behind(number)[1]
+
+    @property
+    def measured(self) -> bool:
+        """Check whether the lengths of all records were kept."""
+        return all(
+            self._behind(number)[1] or not _PACKED.unpack_from(packed)[0] for number, packed in self.packed.items()
+        )
+
+    def _behind(self, number: int) -> tuple[bytes, bytes]:
+        """Return a shard's part of the index, and its lengths."""
+        packed = self.packed[number]
+        end = _PACKED.size + _PACKED.unpack_from(packed)[3]
+        return packed[_PACKED.size : end], packed[end:]
+
+
+@dataclasses.dataclass
+class ShardTotals:
+    """The counts of some shards: those of each split, and the duplicates of each source file."""
+
+    splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
+    duplicates: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, written: WrittenShard) -> "ShardTotals":
+        """Count one more shard."""
+        spec, shard = written.spec, written.shard
+        packed = _PACKED.pack(shard.records, shard.bytes, bytes.fromhex(shard.sha256), len(written.blocks))
+        packed += written.blocks + written.lengths
+        own = SplitTotals(
+            spec.split,
+            spec.shards,
+            spec.every,
+            written.counts,
+            {spec.number: packed},
+            collections.Counter(written.reasons),
+            written.merged,
+        )
+        return self.merge(ShardTotals({spec.split: own}, collections.Counter(written.duplicates)))
+
+    def merge(self, other: "ShardTotals") -> "ShardTotals":
+        """Count what others counted."""
+        for split, theirs in other.splits.items():
+            mine = self.splits.setdefault(split, SplitTotals(split, theirs.count, theirs.every))
+            mine.counts += theirs.counts
+            mine.packed.update(theirs.packed)
+            mine.reasons.update(theirs.reasons)
+            mine.merged += theirs.merged
+        self.duplicates.update(other.duplicates)
+        return self

@@ -1,0 +1,239 @@
+"""Sort the rows of one block by split and position: into a spill, with what is counted of the block."""
+
+import collections
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.dataset import rejected_rows
+from t5prep.dataset.settings import Settings
+from t5prep.prepare import placement, records, spills
+from t5prep.prepare.near_duplicates import search, sketch
+from t5prep.prepare.near_duplicates.sketch import Sketch
+from t5prep.prepare.placement import SplitDraw
+from t5prep.prepare.spills import ENTRY, TOKENS, Columns, Spill
+from t5prep.reading.blocks import Block
+from t5prep.tasks.task import Task
+from t5prep.tokens.ragged import Names, Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class SortedBlock:
+    """What a block became: its spill, finished JSON lines of `rejected` rows, and counts.
+
+    `record_bytes` are those of each split's records, as long as each row makes one. `found` is true where an earlier run
+    tokenized the block. `sketch` is None unless near-duplicates are looked for. `reason_tokens` are the tokens of what
+    filters rejected; `changed` the rows that each filter changed.
+    """
+
+    file: str
+    first_row: int
+    rows: int
+    spill: Spill
+    record_bytes: Mapping[str, int]
+    rejected: bytes
+    reasons: Mapping[str, int]
+    reason_tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    blank: int = 0
+    references: bool = False
+    found: bool = False
+    sketch: Sketch | None = None
+
+
+@dataclasses.dataclass
+class BlockTotals:
+    """The counts of some blocks. `records` and `record_bytes` are those of each split.
+
+    `reasons` counts rejected rows and `reason_tokens` their tokens, `changed` the rows that each filter changed.
+    """
+
+    rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
+    read: int = 0
+    blank: int = 0
+    records: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    record_bytes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    reason_tokens: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    changed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    references: bool = False
+
+    def add(self, block: SortedBlock) -> "BlockTotals":
+        """Count one more block."""
+        rejected = sum(block.reasons.values())
+        self.rows.add(block.file, read=block.rows, examples=block.spill.records, rejected=rejected, blank=block.blank)
+        self.read += block.rows
+        self.blank += block.blank
+        self.records.update({split: last - first for split, (first, last) in block.spill.splits.items()})
+        for name in ("record_bytes", "reasons", "reason_tokens", "changed"):
+            getattr(self, name).update(getattr(block, name))
+        self.references |= block.references
+        return self
+
+    def merge(self, other: "BlockTotals") -> "BlockTotals":
+        """Count what others counted."""
+        self.rows.merge(other.rows)
+        self.read += other.read
+        self.blank += other.blank
+        for name in ("records", "record_bytes", "reasons", "reason_tokens", "changed"):
+            getattr(self, name).update(getattr(other, name))
+        self.references |= other.references
+        return self
+
+
+class BlockSorter:
+    """Sort the tables of one preparation's blocks.
+
+    `files` are the names of the source's files, `own_splits` maps a file's name to its split where files are splits.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        task: Task,
+        tokenizer: Tokenizer,
+        *,
+        files: Sequence[str],
+        own_splits: Mapping[str, str],
+    ) -> None:
+        self._settings = settings
+        self._draw = SplitDraw(settings, own_splits=own_splits)
+        self._numbers = {name: number for number, name in enumerate(files)}
+        self._unk_id, self._type = tokenizer.unk_id, TOKENS[2 if tokenizer.padded_size <= 1 << 16 else 4]
+        self._search = search.of_settings(settings)
+        self._several = task.several_answers
+        self._frame = records.frame_of_rows(settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+
+    def __call__(self, table: pa.Table, block: Block) -> SortedBlock:
+        """Return what a block's table (feature_table.SCHEMA) becomes, its spill in memory."""
+        rejected = _rejected(table, block)
+        kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
+        rows = kept["row"].to_numpy() + block.first_row
+        ids = [
+            f"{block.file.name}:{row}" if id is None else id
+            for id, row in zip(kept["id"].to_pylist(), rows.tolist(), strict=True)
+        ]
+        keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
+        digests = placement.digests(keys, seed=self._settings.seed)
+        names, of = self._draw(kept, digests, file=block.file.name)
+        positions = placement.positions(digests)
+        inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
+        targets = _target_digests(labels)
+        own_sketch = self._sketch(kept, block, rows, ids, [names[split] for split in of.tolist()], positions)
+        if self._several:
+            ids = [
+                f"{id}#{target:08x}" if names[split] == "train" else id
+                for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
+            ]
+        columns = Columns(
+            Names.of(ids),
+            Ragged(inputs.ids.astype(self._type), inputs.starts),
+            Ragged(labels.ids.astype(self._type), labels.starts),
+            self._references(kept, names, of),
+        )
+        entries = np.zeros(len(rows), ENTRY)
+        entries["high"], entries["low"] = positions["high"], positions["low"]
+        entries["file"], entries["row"] = self._numbers[block.file.name], rows
+        entries["unknown"], entries["target"] = _count(inputs, self._unk_id), targets
+        for name in ("tokens", "target_tokens", "markup"):
+            entries[name] = kept[name].to_numpy()
+        order = np.lexsort((positions["low"], positions["high"], of))
+        packed = spills.join(columns, entries, order)
+        bounds = np.searchsorted(of[order], np.arange(len(names) + 1)).tolist()
+        spans = {name: span for name, span in zip(names, itertools.pairwise(bounds), strict=True) if span[0] < span[1]}
+        sizes, record_sizes = packed.entries["size"], self._frame.sizes(columns)[order]
+        spill = Spill(
+            len(rows),
+            spans,
+            {name: int(sizes[a:b].sum()) for name, (a, b) in spans.items()},
+            data=packed.entries.tobytes() + packed.data.tobytes(),
+        )
+        return SortedBlock(
+            file=block.file.name,
+            first_row=block.first_row,
+            rows=block.rows,
+            spill=spill,
+            record_bytes={name: int(record_sizes[a:b].sum()) for name, (a, b) in spans.items()},
+            rejected=rejected.lines,
+            reasons=rejected.reasons,
+            reason_tokens=rejected.tokens,
+            changed=collections.Counter(pc.list_flatten(kept["changed"]).to_pylist()),
+            blank=block.rows - len(table),
+            references=bool(columns.references.data),
+            sketch=own_sketch,
+        )
+
+    def _sketch(
+        self, kept: pa.Table, block: Block, rows: np.ndarray, ids: list[str], splits: list[str], positions: np.ndarray
+    ) -> Sketch | None:
+        """Return the sketch of a block's examples, or None where no near-duplicates are looked for."""
+        if self._search is None:
+            return None
+        high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
+        table = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
+        return sketch.sketch(table, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
+
+    @staticmethod
+    def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> Names:
+        """Return the right answers of each row (spills.references_of); a row for training gets none."""
+        training = names.index("train") if "train" in names else -1
+        answers = zip(kept["references"].to_pylist(), of.tolist(), strict=True)
+        return Names.joined(
+            [
+                b"" if split == training or not texts else spills.references_of(map(str.encode, texts))
+                for texts, split in answers
+            ]
+        )
+
+
+class _Rejected(NamedTuple):
+    """Finished JSON lines of rejected rows, and how many rows and tokens were rejected for each reason."""
+
+    lines: bytes
+    reasons: dict[str, int]
+    tokens: dict[str, int]
+
+
+def _rejected(table: pa.Table, block: Block) -> _Rejected:
+    """Return the rows of a table that made no example."""
+    rejected = table.filter(table["reason"].is_valid()).select(["row", "id", "reason", "tokens"]).to_pylist()
+    rows, tokens = collections.Counter[str](), collections.Counter[str]()
+    lines = []
+    for row in rejected:
+        place = {"file": block.file.name, "row": row["row"] + block.first_row}
+        lines.append(json.dumps({**place, "id": row["id"], "reason": row["reason"]}, ensure_ascii=False) + "\n")
+        kind = row["reason"].partition(":")[0]
+        rows[kind] += 1
+        tokens[kind] += row["tokens"]
+    return _Rejected("".join(lines).encode("utf-8", "surrogatepass"), dict(rows), dict(+tokens))
+
+
+def _flat(column: pa.ChunkedArray) -> Ragged:
+    """Return a column of lists of ids."""
+    lists = column.combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], column.type)
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return Ragged(lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+def _count(lists: Ragged, token: int) -> np.ndarray:
+    """Return how often a token stands in each list, `int64[n]`."""
+    return np.diff(np.searchsorted(np.flatnonzero(lists.ids == token), lists.starts))
+
+
+def _target_digests(labels: Ragged) -> np.ndarray:
+    """Return a polynomial digest of each list of labels, `uint32[n]`: equal lists, equal digests."""
+    ids, begins = labels
+    place = np.arange(len(ids)) - np.repeat(begins[:-1], np.diff(begins))
+    weighted = (ids.astype(np.uint64) + 1) * (np.uint64(0x9E3779B97F4A7C15) ** (place.astype(np.uint64) + 1))
+    total = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(weighted, out=total[1:])
+    return ((total[begins[1:]] - total[begins[:-1]]) >> np.uint64(32)).astype(np.uint32)

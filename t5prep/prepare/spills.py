@@ -1,0 +1,325 @@
+"""Keep rows, sorted by split and position, in memory or in a file: a spill. Read any range of positions, merge several into one.
+
+A spill is an index, one entry a row, and then what varies in length, in the order of the index: so what a shard needs of
+it is one read of each.
+"""
+
+import bisect
+import dataclasses
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from t5prep._native import copy_lists
+from t5prep.errors import OutputError
+from t5prep.io import atomic_files
+from t5prep.tokens import ragged
+from t5prep.tokens.ragged import Names, Ragged
+
+# One row. `high`, `low` are its position; `begin`, `size` say where the rest of it stands: the ids of its input and of its
+# labels, `width` bytes each, its own id, and its references. `file`, `row` are where it comes from (the number of a file among
+# those of the source); the rest is what statistics count. `target` is a digest of the labels: equal targets count as one label.
+ENTRY = np.dtype(
+    [
+        ("high", "u8"),
+        ("low", "u8"),
+        ("begin", "u8"),
+        ("size", "u4"),
+        ("file", "u4"),
+        ("row", "u4"),
+        ("inputs", "u4"),
+        ("targets", "u4"),
+        ("id_bytes", "u4"),
+        ("tokens", "u4"),
+        ("target_tokens", "u4"),
+        ("unknown", "u4"),
+        ("target", "u4"),
+        ("markup", "u1"),
+        ("width", "u1"),
+    ]
+)
+# Every position is below this.
+END = 1 << 64
+# Entries of an index that are read at once; a larger index is bisected in its file.
+_READ_ENTRIES = 1024
+# Before each reference stands how many bytes it has.
+_REFERENCE_HEAD = 4
+
+
+class Columns(NamedTuple):
+    """What records are made of: the ids of rows, the token ids of both sides (uint16 or int32), and the references.
+
+    A row's references are bytes (references_of): most rows have none.
+    """
+
+    ids: Names
+    inputs: Ragged
+    labels: Ragged
+    references: Names
+
+
+class Rows(NamedTuple):
+    """Some rows of spills, in any order: an entry each (ENTRY[n]), and the bytes (uint8) that their `begin` and `size` are about."""
+
+    entries: np.ndarray
+    data: np.ndarray
+
+    def take(self, order: np.ndarray) -> "Rows":
+        """Return the rows of these places, in this order."""
+        return Rows(self.entries[order], self.data)
+
+    def joined(self) -> np.ndarray:
+        """Return what varies in length of these rows, one after the other: uint8[bytes]."""
+        sizes = self.entries["size"].astype(np.int64)
+        places = ragged.begins(sizes)
+        data = np.empty(int(places[-1]), np.uint8)
+        copy_lists(self.data, self.entries["begin"].astype(np.int64), data, places[:-1], sizes, 1)
+        return data
+
+    def columns(self) -> Columns:
+        """Return what records are made of."""
+        width, at = int(self.entries["width"].max(initial=2)), self.entries["begin"].astype(np.int64)
+        sizes = [self.entries[name].astype(np.int64) * width for name in ("inputs", "targets")]
+        sizes.append(self.entries["id_bytes"].astype(np.int64))
+        sizes.append(self.entries["size"] - np.sum(sizes, axis=0))
+        columns = []
+        for lengths in sizes:
+            places = ragged.begins(lengths)
+            column = np.empty(int(places[-1]), np.uint8)
+            copy_lists(self.data, at, column, places[:-1], lengths, 1)
+            columns.append((column, places))
+            at = at + lengths
+        inputs, labels = (Ragged(column.view(TOKENS[width]), places // width) for column, places in columns[:2])
+        ids, references = (Names(column.tobytes(), places) for column, places in columns[2:])
+        return Columns(ids, inputs, labels, references)
+
+    def id(self, i: int) -> str:
+        """Return the id of a row."""
+        return self.take(np.array([i])).columns().ids[0]
+
+    def labels(self, i: int) -> tuple[int, ...]:
+        """Return the token ids of a row's labels."""
+        return tuple(self.take(np.array([i])).columns().labels.ids.tolist())
+
+
+# Token ids of so many bytes: most vocabularies fit into two.
+TOKENS: dict[int, np.dtype] = {2: np.dtype("<u2"), 4: np.dtype("<i4")}
+
+
+def join(columns: Columns, entries: np.ndarray, order: np.ndarray) -> Rows:
+    """Return rows in this order, one after the other, from columns and from entries that say all but where a row stands."""
+    entries = entries[order]
+    width = columns.inputs.ids.dtype.itemsize
+    parts = [(side.ids.view(np.uint8), side.starts * width) for side in (columns.inputs, columns.labels)]
+    parts += [(np.frombuffer(texts.data, np.uint8), texts.starts) for texts in (columns.ids, columns.references)]
+    lengths = [np.diff(starts)[order] for _, starts in parts]
+    entries["inputs"], entries["targets"] = lengths[0] // width, lengths[1] // width
+    entries["id_bytes"], entries["width"] = lengths[2], width
+    entries["size"] = np.sum(lengths, axis=0)
+    places = ragged.begins(entries["size"])
+    data = np.empty(int(places[-1]), np.uint8)
+    entries["begin"] = at = places[:-1]
+    for (part, starts), own in zip(parts, lengths, strict=True):
+        copy_lists(part, starts[:-1][order], data, at, own, 1)
+        at = at + own
+    return Rows(entries, data)
+
+
+def references_of(texts: Iterable[bytes]) -> bytes:
+    """Return the references of a row as bytes: each behind its size."""
+    return b"".join(len(text).to_bytes(_REFERENCE_HEAD, "little") + text for text in texts)
+
+
+def split_references(data: bytes) -> list[bytes]:
+    """Return the references that `references_of` joined.
+
+    >>> split_references(references_of([b"yes", b""]))
+    [b'yes', b'']
+    """
+    texts, at = [], 0
+    while at < len(data):
+        begin = at + _REFERENCE_HEAD
+        at = begin + int.from_bytes(data[at:begin], "little")
+        texts.append(data[begin:at])
+    return texts
+
+
+@dataclasses.dataclass(frozen=True)
+class Spill:
+    """Sorted rows. `splits` gives the first entry and the end of each split, `sizes` the bytes of what varies in length.
+
+    The bytes are in `data`, or in the file at `path`.
+    """
+
+    records: int
+    splits: Mapping[str, tuple[int, int]]
+    sizes: Mapping[str, int]
+    path: str = ""
+    data: bytes = b""
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all rows, without the index."""
+        return sum(self.sizes.values())
+
+    def slice(self, split: str, start: int, stop: int) -> Rows | None:
+        """Return the rows of a split whose positions are in a range, or None where there are none.
+
+        Raises OutputError where the file is gone.
+        """
+        if split not in self.splits:
+            return None
+        first, last = self.splits[split]
+        if self.path:
+            with atomic_files.open_scratch(Path(self.path)) as file:
+                return self._read(file.fileno(), first, last, start, stop)
+        entries = np.frombuffer(self.data, ENTRY, self.records)[first:last]
+        picked = _within(entries, start, stop).copy()
+        origin, size = _moved_to_zero(picked)
+        begin = self.records * ENTRY.itemsize + origin
+        return Rows(picked, np.frombuffer(self.data, np.uint8, size, begin)) if len(picked) else None
+
+    def _read(self, file: int, first: int, last: int, start: int, stop: int) -> Rows | None:
+        picked = _read_entries(file, first, last, start, stop)
+        if not len(picked):
+            return None
+        origin, size = _moved_to_zero(picked)
+        data = _bytes_at(file, size, self.records * ENTRY.itemsize + origin)
+        return Rows(picked, np.frombuffer(data, np.uint8))
+
+
+def gather(spills: Iterable[Spill], split: str, start: int = 0, stop: int = END) -> Rows | None:
+    """Return what all spills have of a range of positions, not yet in order, or None where they have nothing."""
+    slices = [part for spill in spills if (part := spill.slice(split, start, stop)) is not None]
+    if not slices:
+        return None
+    for part, before in zip(slices, ragged.begins([len(part.data) for part in slices]).tolist(), strict=False):
+        part.entries["begin"] += np.uint64(before)
+    return Rows(np.concatenate([part.entries for part in slices]), np.concatenate([part.data for part in slices]))
+
+
+def merge(spills: Sequence[Spill], path: str, *, range_bytes: int) -> Spill:
+    """Merge spills into a file that appears whole, some `range_bytes` at a time; return the spill in it.
+
+    Raises OutputError.
+    """
+    merged = _empty(spills)
+    begins = merged.records * ENTRY.itemsize
+    with atomic_files.scratch(Path(path)) as temporary, open(temporary, "wb") as file:
+        written = 0
+        for split, (first, _) in merged.splits.items():
+            ranges = max(1, -(-merged.sizes[split] // range_bytes))
+            for start, stop in itertools.pairwise(END * i // ranges for i in range(ranges + 1)):
+                for entries, data in _sorted(spills, split, start, stop, written):
+                    os.pwrite(file.fileno(), entries.tobytes(), first * ENTRY.itemsize)
+                    file.seek(begins + written)
+                    file.write(data.data)
+                    first, written = first + len(entries), written + len(data)
+    return dataclasses.replace(merged, path=path)
+
+
+def merged_in_memory(spills: Sequence[Spill]) -> Spill:
+    """Return several spills as one, its bytes in memory."""
+    if len(spills) == 1 and not spills[0].path:
+        return spills[0]
+    merged, index, rows, written = _empty(spills), [], [], 0
+    for split in merged.splits:
+        for entries, data in _sorted(spills, split, 0, END, written):
+            index.append(entries.tobytes())
+            rows.append(data.tobytes())
+            written += len(data)
+    return dataclasses.replace(merged, data=b"".join([*index, *rows]))
+
+
+def save(path: Path, spills: Sequence[Spill]) -> None:
+    """Write where spills are into a scratch file that `load` reads. Raises OutputError."""
+    atomic_files.write_scratch(
+        path, json.dumps([[spill.records, spill.splits, spill.sizes, spill.path] for spill in spills]).encode()
+    )
+
+
+def load(path: Path) -> list[Spill]:
+    """Return the spills that `save` wrote. Raises OutputError where the file is gone."""
+    with atomic_files.open_scratch(path) as file:
+        return [Spill(*fields) for fields in json.loads(file.read())]
+
+
+def _empty(spills: Sequence[Spill]) -> Spill:
+    """Return the description of merged spills."""
+    splits: dict[str, tuple[int, int]] = {}
+    begin = 0
+    for split in sorted({split for spill in spills for split in spill.splits}):
+        records = sum(
+            last - first for first, last in (spill.splits[split] for spill in spills if split in spill.splits)
+        )
+        splits[split] = begin, begin + records
+        begin += records
+    return Spill(begin, splits, {split: sum(spill.sizes.get(split, 0) for spill in spills) for split in splits})
+
+
+def _sorted(
+    spills: Sequence[Spill], split: str, start: int, stop: int, written: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the sorted entries of a range and the rest of its rows, which stands behind `written` bytes."""
+    together = gather(spills, split, start, stop)
+    if together is None:
+        return
+    rows = together.take(np.lexsort((together.entries["low"], together.entries["high"])))
+    data = rows.joined()
+    sizes = rows.entries["size"].astype(np.uint64)
+    rows.entries["begin"] = np.cumsum(sizes) - sizes + np.uint64(written)
+    yield rows.entries, data
+
+
+def _within(entries: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Return those of some sorted entries whose positions are in a range."""
+    high = entries["high"]
+    return entries[bisect.bisect_left(high, start) : bisect.bisect_left(high, stop) if stop < END else len(high)]
+
+
+def _moved_to_zero(entries: np.ndarray) -> tuple[int, int]:
+    """Let entries count from the first of them; return where that stood, and the bytes of all."""
+    if not len(entries):
+        return 0, 0
+    origin, size = int(entries["begin"][0]), int(entries["begin"][-1]) + int(entries["size"][-1])
+    entries["begin"] -= np.uint64(origin)
+    return origin, size - origin
+
+
+def _read_entries(file: int, first: int, last: int, start: int, stop: int) -> np.ndarray:
+    """Return those of the entries `first` to `last` of a file whose positions are in a range."""
+    if last - first > _READ_ENTRIES:
+        first, last = _place(file, first, last, start), last if stop >= END else _place(file, first, last, stop)
+        last = max(first, last)
+    index = _bytes_at(file, (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
+    return _within(np.frombuffer(index, ENTRY), start, stop).copy()
+
+
+def _bytes_at(file: int, size: int, at: int) -> bytes:
+    """Return so many bytes of a file from a place on. Raises OutputError where it has fewer."""
+    data = os.pread(file, size, at)
+    while len(data) < size:  # one call reads at most 2 GiB
+        more = os.pread(file, size - len(data), at + len(data))
+        if not more:
+            raise OutputError(
+                "a file of sorted records is shorter than it was written: something changes files that this run still needs. "
+                "Stop that, and start it again: what was tokenized is kept."
+            )
+        data += more
+    return data
+
+
+def _place(file: int, first: int, last: int, position: int) -> int:
+    """Return the first of a file's entries whose position is not below another one."""
+    while first < last:
+        middle = (first + last) // 2
+        if int.from_bytes(os.pread(file, 8, middle * ENTRY.itemsize), "little") < position:
+            first = middle + 1
+        else:
+            last = middle
+    return first

@@ -1,0 +1,205 @@
+"""Keep the examples of many rows as one Arrow table, and compute on the texts of their inputs.
+
+Whatever makes examples, a template or a task's own function, gives this table; all that follows works on its columns.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.tasks.example import EOS, Example, Part, Protected, not_utf8
+
+# One row of the source, whether it made an example or has a `reason` why not. `inputs` are the parts of an example's
+# input in order, `kinds` says what each is: a text (TEXT), a text that is never cut (PROTECTED), or EOS, whose text is
+# empty. `id` is the example's own, `record_id` what its row is known by where it is rejected. `group` decides its split.
+SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("record_id", pa.string()),
+        ("inputs", pa.list_(pa.large_string())),
+        ("kinds", pa.list_(pa.int8())),
+        ("target", pa.large_string()),
+        ("references", pa.list_(pa.string())),
+        ("split", pa.string()),
+        ("group", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+TEXT, PROTECTED, END = 0, 1, 2
+
+
+class Inputs(NamedTuple):
+    """The inputs of many rows: all parts one after the other, the kind of each, int8[parts], and where each row's begin.
+
+    `starts`, int64[rows + 1], says the latter; a row that made no example has no parts.
+    """
+
+    parts: pa.LargeStringArray
+    kinds: np.ndarray
+    starts: np.ndarray
+
+    def fields(self) -> tuple[pa.LargeStringArray, np.ndarray]:
+        """Return the texts between EOS, and where those of each row begin: int64[rows + 1]."""
+        edges, rows = self.field_edges()
+        return self._spans(edges), rows
+
+    def field_edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first part of each field, int64[fields + 1], and the first field of each row, int64[rows + 1]."""
+        ends = np.flatnonzero(self.kinds == END)
+        filled = self.starts[1:] > self.starts[:-1]
+        ends_before = np.searchsorted(ends, self.starts)
+        rows = ends_before + np.concatenate([[0], np.cumsum(filled)])
+        edges = np.empty(int(rows[-1]) + 1, np.int64)
+        first = np.zeros(len(edges), bool)
+        first[rows[:-1][filled]] = True
+        edges[first] = self.starts[:-1][filled]
+        edges[:-1][~first[:-1]] = ends + 1
+        edges[-1] = self.starts[-1]
+        return edges, rows
+
+    def documents(self) -> pa.LargeStringArray:
+        """Return all texts of each row, one directly after the other."""
+        return self._spans(self.starts)
+
+    def lines(self) -> pa.LargeStringArray:
+        """Return all texts of each row, each part in a line of its own, as example.text_of does."""
+        if len(self.parts) == len(self.starts) - 1 and (np.diff(self.starts) == 1).all():
+            return self.parts
+        texts = self.kinds != END
+        parts = self.parts if texts.all() else self.parts.filter(pa.array(texts))
+        starts = np.concatenate([[0], np.cumsum(texts)])[self.starts]
+        lists = pa.ListArray.from_arrays(starts.astype(np.int32), parts)
+        return pc.binary_join(lists, pa.scalar("\n", pa.large_string()))
+
+    def with_protected(self) -> np.ndarray:
+        """Return which rows have a protected part: bool[rows]."""
+        protected = np.flatnonzero(self.kinds == PROTECTED)
+        return np.diff(np.searchsorted(protected, self.starts)) > 0
+
+    def taken(self, rows: np.ndarray) -> "Inputs":
+        """Return the inputs of these rows, int64[rows]."""
+        lengths = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        parts = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], lengths)
+        return Inputs(self.parts.take(pa.array(parts)), self.kinds[parts], starts)
+
+    def _spans(self, edges: np.ndarray) -> pa.LargeStringArray:
+        """Return the texts from part `edges[i]` to part `edges[i + 1]`, joined: they lie one after the other already."""
+        if np.array_equal(edges, np.arange(len(self.parts) + 1)):
+            return self.parts
+        offsets, data = byte_edges(self.parts)
+        return pa.LargeStringArray.from_buffers(len(edges) - 1, pa.py_buffer(offsets[edges]), data)
+
+
+def byte_edges(texts: pa.LargeStringArray) -> tuple[np.ndarray, pa.Buffer]:
+    """Return where texts begin, and the last one ends, int64[texts + 1], in some bytes."""
+    _, offsets, data = texts.buffers()
+    edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return edges, data if data is not None else pa.py_buffer(b"")
+
+
+def inputs_of(table: pa.Table) -> Inputs:
+    """Return the inputs of a table of examples (SCHEMA)."""
+    parts, kinds = (table[name].combine_chunks() for name in ("inputs", "kinds"))
+    return Inputs(parts.flatten(), kinds.flatten().to_numpy(), np.concatenate([[0], np.cumsum(_lengths(parts))]))
+
+
+def made_of(rows: Sequence[int], examples: Sequence[Example | str], **columns: Sequence[str | None]) -> pa.Table:
+    """Return the table of some rows' examples, or of the reasons why these rows make none.
+
+    columns: the rows' `record_id` and `group`; none where they are left out. A text that is not UTF-8 is a reason.
+    """
+    try:
+        return _table(rows, examples, columns)
+    except UnicodeEncodeError:  # a task or a filter of the user's made what is no text
+        return _table(rows, [_text_or_reason(one) for one in examples], columns)
+
+
+def examples_of(table: pa.Table) -> list[Example | str]:
+    """Return the example of each row of a table, or the reason why there is none."""
+    names = ("id", "inputs", "kinds", "target", "references", "split", "reason")
+    return [
+        reason if reason is not None else Example(id, tuple(map(_part, parts, kinds)), target, tuple(references), split)
+        for id, parts, kinds, target, references, split, reason in zip(
+            *(table[name].to_pylist() for name in names), strict=True
+        )
+    ]
+
+
+def reasons_of(table: pa.Table) -> dict[int, str]:
+    """Return why some rows of a table made no example, by their places in it."""
+    reasons = table["reason"]
+    if reasons.null_count == len(reasons):
+        return {}
+    return {place: reason for place, reason in enumerate(reasons.to_pylist()) if reason is not None}
+
+
+def _table(
+    rows: Sequence[int], examples: Sequence[Example | str], columns: dict[str, Sequence[str | None]]
+) -> pa.Table:
+    parts: list[str] = []
+    kinds: list[int] = []
+    ends = [0]
+    for one in examples:
+        if not isinstance(one, str):
+            if isinstance(one.inputs, str):
+                parts.append(one.inputs)
+                kinds.append(TEXT)
+            else:
+                for part in one.inputs:
+                    if isinstance(part, str):
+                        parts.append(part)
+                        kinds.append(TEXT)
+                    elif part is EOS:
+                        parts.append("")
+                        kinds.append(END)
+                    else:
+                        parts.append(part.text)  # type: ignore[union-attr]
+                        kinds.append(PROTECTED)
+        ends.append(len(parts))
+    made = [_NOTHING if isinstance(one, str) else one for one in examples]
+    offsets = pa.array(ends, pa.int32())
+    arrays = {
+        "row": pa.array(rows, pa.int64()),
+        "id": [one.id for one in made],
+        "inputs": pa.ListArray.from_arrays(offsets, pa.array(parts, pa.large_string())),
+        "kinds": pa.ListArray.from_arrays(offsets, pa.array(kinds, pa.int8())),
+        "target": [one.targets for one in made],
+        "references": [one.references for one in made],
+        "split": [one.split for one in made],
+        "reason": [one if isinstance(one, str) else None for one in examples],
+        **columns,
+    }
+    return of_columns(arrays, len(examples))
+
+
+def of_columns(columns: dict[str, object], rows: int) -> pa.Table:
+    """Return a table (SCHEMA) of some columns, arrays or lists of values; the others have no values."""
+    arrays = []
+    for field in SCHEMA:
+        values = columns.get(field.name)
+        if values is None:
+            arrays.append(pa.nulls(rows, field.type))
+        else:
+            arrays.append(values if isinstance(values, pa.Array) else pa.array(values, field.type))
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def _part(text: str, kind: int) -> Part:
+    return EOS if kind == END else Protected(text) if kind == PROTECTED else text
+
+
+def _text_or_reason(one: Example | str) -> Example | str:
+    """Return an example whose texts are UTF-8, or why it makes none; a reason is written so that it is UTF-8 itself."""
+    return one.encode(errors="backslashreplace").decode() if isinstance(one, str) else not_utf8(one) or one
+
+
+def _lengths(lists: pa.ListArray) -> np.ndarray:
+    return np.diff(lists.offsets.to_numpy())
+
+
+_NOTHING = Example(None, "", "")

@@ -1,0 +1,229 @@
+"""Turn the texts of examples into features: token ids cut to their lengths, and the number of tokens before cutting.
+
+This is done for all rows of a block at once. The texts of an input are encoded field by field, in their lines where
+newlines are kept; the model's special tokens are put around and between them; and what is too long is cut (truncation).
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.errors import Reject
+from t5prep.tasks import example_table
+from t5prep.tasks.example import Example
+from t5prep.tasks.example_table import END, PROTECTED, Inputs
+from t5prep.tasks.filling import visible
+from t5prep.tokens import newlines, ragged
+from t5prep.tokens.ragged import Frame, Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.truncation import Truncation
+
+MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
+
+
+class Features(NamedTuple):
+    """The features of many examples: ids of inputs and labels, and the tokens of each before it was cut, int64[rows].
+
+    Both end in EOS where the model expects it, and all counts include EOS. `markup`, bool[rows]: an input holds an HTML
+    tag. `reasons` says which rows have no features, and why: they have neither ids nor counted tokens.
+    """
+
+    inputs: Ragged
+    labels: Ragged
+    tokens: np.ndarray
+    target_tokens: np.ndarray
+    markup: np.ndarray
+    reasons: dict[int, str]
+
+    def without(self, rows: np.ndarray) -> "Features":
+        """Return these features without the ids of some rows, bool[rows], whose tokens stay counted."""
+        which = np.flatnonzero(rows)
+        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(which) + 1, np.int64))
+        inputs, labels = (ragged.replaced(ids, which, nothing) for ids in (self.inputs, self.labels))
+        return self._replace(inputs=inputs, labels=labels)
+
+
+class OneInput(NamedTuple):
+    """The ids of one input, int32[length], and how many tokens it had before it was cut."""
+
+    ids: np.ndarray
+    tokens: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Encoded:
+    """Texts as ids, with the tokens of newlines among them, and how many ids of each text are not: int64[texts]."""
+
+    ids: Ragged
+    words: np.ndarray
+
+
+class Featurizer:
+    """Turn examples into features with one tokenizer, two lengths and one truncation policy. Threads may share it.
+
+    `classes` are the words whose numbers are the labels, int32[1] each, instead of a text. `documents` are texts
+    without a target, which are not cut: a later stage cuts them into rows.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        input_length: int,
+        target_length: int,
+        policy: str,
+        marker: str,
+        keep_newlines: bool = False,
+        classes: Sequence[str] | None = None,
+        documents: bool = False,
+    ) -> None:
+        self._tokenizer, self._frame = tokenizer, tokenizer.frame
+        self._end = Frame((), (), (tokenizer.eos_id,))
+        self._lines = Frame((), (tokenizer.sentinel(newlines.NUMBER),), ()) if keep_newlines else None
+        self._classes, self._documents = classes, documents
+        self._numbers = pa.array(classes or [], pa.large_string())
+        # The second sentinel marks the cut, as in the tutorial of so_quality: the first would look like a span to
+        # fill in. A classification has no marker.
+        marked = policy == "head_tail" and marker == "extra_id_1" and classes is None
+        self._cut = Truncation(policy, input_length, tokenizer.sentinel(1) if marked else None)
+        self._cut_target = Truncation("head", target_length)
+
+    def __call__(self, inputs: Inputs, targets: pa.LargeStringArray) -> Features:
+        """Return the features of the rows of these inputs; a row without parts has none, and no reason."""
+        made = self._of_documents(inputs) if self._documents else self._of_pairs(inputs, targets)
+        none = np.diff(inputs.starts) == 0
+        none[list(made.reasons)] = True
+        if not none.any():
+            return made
+        tokens, target_tokens = (np.where(none, 0, counted) for counted in (made.tokens, made.target_tokens))
+        return made.without(none)._replace(tokens=tokens, target_tokens=target_tokens)
+
+    def inputs_of(self, examples: Sequence[Example]) -> list[OneInput | Reject]:
+        """Return the input of each example as ids, or why it has none; its target does not matter."""
+        table = example_table.made_of(range(len(examples)), examples)
+        target = self._classes[0] if self._classes else "unknown"
+        made = self(example_table.inputs_of(table), pa.array([target] * len(examples), pa.large_string()))
+        reasons = dict(enumerate(table["reason"].to_pylist())) | made.reasons
+        return [
+            Reject(reason) if (reason := reasons[place]) else OneInput(ids, tokens)
+            for place, (ids, tokens) in enumerate(zip(made.inputs.apart(), made.tokens.tolist(), strict=True))
+        ]
+
+    def _of_pairs(self, inputs: Inputs, targets: pa.LargeStringArray) -> Features:
+        fields, rows = inputs.fields()
+        encoded = self._encode(fields)
+        whole = ragged.framed(encoded.ids, rows, self._frame)
+        tokens = whole.lengths
+        cut, reasons = self._fitted(inputs, encoded, rows, whole)
+        there = rows[1:] > rows[:-1]
+        words = np.concatenate([[0], np.cumsum(encoded.words)])[rows]
+        blank = there & (np.diff(words) == 0)
+        if self._classes is not None:  # spaces are tokens for RoBERTa
+            seen = np.concatenate([[0], np.cumsum(visible(fields))])[rows]
+            blank |= there & (np.diff(seen) == 0)
+            reasons |= dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input")
+            labels, wrong = self._class_numbers(targets)
+            target_tokens = np.ones(len(tokens), np.int64)
+        else:
+            reasons = dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input") | reasons
+            labels, target_tokens, wrong = self._target_ids(targets)
+        reasons = {row: why for row, why in wrong.items() if there[row]} | reasons
+        return Features(cut, labels, tokens, target_tokens, _with_markup(fields, rows), reasons)
+
+    def _of_documents(self, inputs: Inputs) -> Features:
+        encoded = self._encode(inputs.documents()).ids
+        rows = np.arange(len(inputs.starts))
+        whole, nothing = ragged.framed(encoded, rows, self._end), np.zeros(len(rows) - 1, np.int64)
+        labels = Ragged(np.zeros(0, np.int32), ragged.begins(nothing))
+        empty = np.flatnonzero((encoded.lengths == 0) & (np.diff(inputs.starts) > 0))
+        reasons = dict.fromkeys(empty.tolist(), "empty text")
+        return Features(whole, labels, whole.lengths, nothing, nothing.astype(bool), reasons)
+
+    def _encode(self, texts: pa.LargeStringArray) -> _Encoded:
+        """Return the ids of texts without special tokens, with their newlines where these are kept."""
+        if self._lines is None:
+            ids = self._tokenizer.encode_block(texts)
+            return _Encoded(ids, ids.lengths)
+        lines = pc.split_pattern_regex(texts, pattern=newlines.PATTERN)
+        each, edges = self._tokenizer.encode_block(lines.values), lines.offsets.to_numpy().astype(np.int64)
+        return _Encoded(ragged.framed(each, edges, self._lines), each.joined(edges).lengths)
+
+    def _fitted(
+        self, inputs: Inputs, encoded: _Encoded, rows: np.ndarray, whole: Ragged
+    ) -> tuple[Ragged, dict[int, str]]:
+        """Return the rows cut to the input length, and the reasons of those that cannot be cut so short.
+
+        Field i of `encoded` is one of row r where `rows[r] <= i < rows[r + 1]`; `whole` are the rows with their frames.
+        """
+        long, protected = whole.lengths > self._cut.length, inputs.with_protected()
+        if not long.any():
+            return whole, {}
+        reasons: dict[int, str] = {}
+        made = whole if self._classes is not None else self._cut.whole(whole)
+        if self._classes is not None and len(which := np.flatnonzero(long & ~protected)):
+            lengths = np.diff(rows)[which]
+            edges = ragged.begins(lengths)
+            fields = np.arange(edges[-1]) + np.repeat(rows[which] - edges[:-1], lengths)
+            texts = ragged.taken(encoded.ids, fields)
+            nothing, each = np.zeros(len(fields), bool), np.arange(len(fields) + 1)
+            cut, _ = self._cut.apart(texts, protected=nothing, fields=each, rows=edges, frame=self._frame)
+            made = ragged.replaced(made, which, cut)
+        if len(which := np.flatnonzero(long & protected)):
+            own = inputs.taken(which)
+            fields, edges = own.field_edges()
+            texts = self._encode(own.parts).ids
+            kept = own.kinds != PROTECTED
+            kept[own.kinds == END] = False  # has no text
+            cut, fixed = self._cut.apart(texts, protected=~kept, fields=fields, rows=edges, frame=self._frame)
+            made = ragged.replaced(made, which, cut)
+            special = self._frame.tokens(np.diff(edges))
+            for place in np.flatnonzero(fixed > self._cut.length).tolist():
+                reasons[int(which[place])] = self._too_long(int(fixed[place]), int(special[place]))
+        return made, reasons
+
+    def _too_long(self, fixed: int, special: int) -> str:
+        """Return the reason of a row whose protected texts and special tokens alone do not fit."""
+        if self._classes is None:
+            return f"protected text too long: {fixed} tokens with EOS, the limit is {self._cut.length}"
+        room = self._cut.length - special
+        return f"protected text too long: {fixed - special} tokens, and the limit leaves {room}"
+
+    def _class_numbers(self, targets: pa.LargeStringArray) -> tuple[Ragged, dict[int, str]]:
+        """Return the number of each target's class, and the reasons of targets that are none."""
+        numbers = pc.index_in(targets, self._numbers)
+        known = ", ".join(list(self._classes or ())[:8])
+        unknown = np.flatnonzero(numbers.is_null().to_numpy(zero_copy_only=False)).tolist()
+        wrong = {row: f"unknown class: {targets[row].as_py()[:40]!r} is not one of {known}" for row in unknown}
+        return Ragged(numbers.fill_null(0).to_numpy(), np.arange(len(targets) + 1)), wrong
+
+    def _target_ids(self, targets: pa.LargeStringArray) -> tuple[Ragged, np.ndarray, dict[int, str]]:
+        """Return the labels of targets, their tokens before cutting, and the reasons of targets without any.
+
+        Each different target is tokenized once: targets often repeat.
+        """
+        coded = pc.dictionary_encode(targets)
+        which = coded.indices.to_numpy()
+        encoded = self._encode(coded.dictionary)
+        labels = ragged.framed(encoded.ids, np.arange(len(coded.dictionary) + 1), self._end)
+        empty = np.flatnonzero((encoded.words == 0)[which])
+        cut = ragged.taken(self._cut_target.whole(labels), which)
+        return cut, labels.lengths[which], dict.fromkeys(empty.tolist(), "empty target")
+
+
+def _with_markup(fields: pa.LargeStringArray, rows: np.ndarray) -> np.ndarray:
+    """Return which rows hold an HTML tag in one of their fields, bool[rows]; the fields of row i begin at `rows[i]`."""
+    edges, data = example_table.byte_edges(fields)
+    characters = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]]
+    # Arrow looks at one byte after the other.
+    places = np.flatnonzero(characters == ord("<")) + edges[0]
+    holding = np.unique(np.searchsorted(edges, places, side="right") - 1)
+    row_of = np.searchsorted(rows, holding, side="right") - 1
+    marked = np.zeros(len(rows) - 1, bool)
+    for field, row in zip(holding.tolist(), row_of.tolist(), strict=True):
+        marked[row] = marked[row] or MARKUP.search(fields[field].as_py()) is not None
+    return marked

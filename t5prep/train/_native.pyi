@@ -1,3 +1,0 @@
-"""Declare the types of what training's programs do in C (native/module.c)."""
-
-def custom_calls() -> dict[str, dict[str, object]]: ...

@@ -1,0 +1,1 @@
+"""Predictions and targets of a split → scores."""

@@ -1,0 +1,342 @@
+"""Score every record of a split once: loss, token accuracy, and the metrics that the task names for its answers.
+
+Where every target is one token (and EOS), one forward pass gives the answer: the argmax of the first position over the
+whole vocabulary, taken on the device, as the Stack Overflow tutorial (pedro-r-marques/tutorial-t5-fine-tune) scores it.
+Otherwise answers are generated. Only ids and one loss for each row leave the device.
+"""
+
+import dataclasses
+import enum
+import functools
+import hashlib
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import UsageError
+from t5prep.tokens import newlines
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train.data import buckets, eval_batches, opening
+from t5prep.train.data.read_errors import arrays
+from t5prep.train.evaluate import metrics
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.forward import forward
+from t5prep.train.model.generation import Generation
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.token_mask import with_mask
+from t5prep.train.predict.device import answers_on_rows, uniform
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.rows import Rows, each, on_rows
+from t5prep.train.settings.padding import Padding
+from t5prep.train.step.loss import token_losses
+
+MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
+
+
+class Kind(enum.Enum):
+    """What the answers of a split are: none at all, one token each, or generated texts."""
+
+    NONE = enum.auto()
+    ONE_TOKEN = enum.auto()
+    TEXTS = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrong:
+    """A wrong answer, with what the model was asked and the loss of the target."""
+
+    id: str
+    input: str
+    target: str
+    prediction: str
+    loss: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """An evaluation's numbers (for classes also `labels` and `confusion`), and each record's id and answer.
+
+    `worst` are the wrong answers with the highest losses, `sample` a random sample of the wrong answers to each class.
+    """
+
+    metrics: dict[str, Any]
+    predictions: list[dict[str, Any]]
+    worst: list[Wrong]
+    sample: list[Wrong] = dataclasses.field(default_factory=list)
+
+    def numbers(self) -> dict[str, float]:
+        """Return the metrics that can be drawn as curves."""
+        return {name: float(value) for name, value in self.metrics.items() if isinstance(value, int | float)}
+
+
+class Evaluator:
+    """Score one split of one dataset with the current weights; compiled once, and can be called many times.
+
+    `generating`: generate answers where targets are longer than one token, by the options `generation`, of whose
+    `answers` the best is scored. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
+    `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
+    Raises DatasetError where the split is missing, UsageError where the batch does not divide.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        layout: Layout,
+        data: str | opening.Opened,
+        split: str,
+        batch: int,
+        tokenizer: Tokenizer,
+        dtype: tf.DType,
+        limit: int = 0,
+        wanted: Sequence[str] = (),
+        generating: bool = True,
+        generation: Generation = Generation(),  # noqa: B008 - frozen
+        bootstrap: bool = False,
+        place: str = "",
+    ) -> None:
+        replicas = layout.replicas
+        if batch % replicas:
+            raise UsageError(
+                f"An evaluation batch of {batch} rows cannot be dealt to {replicas} replicas: take a multiple of {replicas} "
+                "(of a run: --set eval_batch=…; of eval: --batch)."
+            )
+        self._opened = opening.open_split(data, split=split, tokenizer=tokenizer.sha256)
+        dataset = self._opened.manifest
+        batch = min(batch, -(-sum(self._opened.counts) // replicas) * replicas)  # no more rows than the split has
+        self._labels = dataset.splits[split].labels
+        self._tokenizer, self._bootstrap = tokenizer, bootstrap
+        # Encoded and decoded by the tokenizer, so that they compare equal to decoded targets and answers.
+        words = [tokenizer.decode(tokenizer.encode(word)) for word in dataset.task.classes]
+        self._names = dataset.class_names  # of an encoder's targets, which are numbers
+        self._classes = self._names or words
+        self._given = metrics.check(wanted)
+        of_task = metrics.of_answers(dataset)
+        self._wanted = self._given or of_task or list(metrics.DEFAULT_METRICS)
+        has_answers = bool(self._given or of_task)  # a task such as span corruption has none to score
+        self.kind = _kind(self._opened, limit=limit, generating=generating and has_answers)
+        batches = functools.partial(eval_batches, self._opened, split=split, batch=batch, limit=limit, masks=False)
+        padding = Padding.of_dataset(dataset)
+        self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(batches(with_ids=True, with_references=True))
+        order = logits_order(config, self._names, data=self._opened.data)
+        score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
+        longest = generation.max_length or max(self._opened.target_length, generation.min_length)
+        self._generation = dataclasses.replace(generation, max_length=longest)
+        self._score = on_rows("score", score, shape=config, layout=layout, dtype=dtype, place=place)
+        if self.kind is Kind.TEXTS and isinstance(config, ModelConfig) and not config.classes:
+            self._generate = answers_on_rows(
+                config, self._generation, layout=layout, dtype=dtype, place=place, padding=padding
+            )
+
+    def __call__(
+        self, weights: Mapping[str, Any], *, worst: int = 0, sample: int = 0, score_each: bool = False
+    ) -> Evaluation:
+        """Score every record with these weights on the devices.
+
+        `worst` and `sample` are the most wrong answers to keep: those with the highest losses, and random ones. With
+        `score_each` a prediction has the `scores` of its own.
+        """
+        rows, generated = ScoredRows(worst, sample, by_class=bool(self._labels or self._names)), []
+        program = self._score_and_generate if self.kind is Kind.TEXTS else self._score
+        for batch, scored in each(program, weights, self._batches()):
+            rows.add(batch, scored)
+            if self.kind is Kind.TEXTS:
+                generated += list(scored["answers"][is_record(batch)])
+        labels, ids = np.concatenate(rows.labels), np.concatenate(rows.predicted)
+        values: dict[str, Any] = metrics.perplexity(rows.losses, (labels != IGNORED_LABEL).sum(axis=1))
+        values |= metrics.token_accuracy(labels, ids) | {"records": len(labels)}
+        if self.kind is Kind.NONE:
+            return Evaluation(values, [], [])
+        names = self._wanted
+        if self.kind is Kind.ONE_TOKEN:
+            text = (
+                (lambda number: self._names[int(number)])
+                if self._names
+                else words_of(labels[:, 0], tokenizer=self._tokenizer)
+            )
+            answers, right = [text(token) for token in ids[:, 0]], [text(token) for token in labels[:, 0]]
+            references: list[list[str]] = [[one] for one in right]
+            if len(set(right)) <= MOST_CLASSES and not self._given:
+                names = ["classification"]
+                values |= metrics.classification(right, answers, classes=self._classes)
+            else:  # short answers, but no classes, or other metrics were asked for
+                values |= self._of_texts(references, answers)
+        else:
+            answers = [self._decode(row) for row in generated]
+            references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
+            values |= self._of_texts(references, answers)
+            if (
+                self._labels and all(len(own) == 1 for own in references) and "classification" not in names
+            ):  # classes whose names are several tokens
+                names = [*names, "classification"]
+                values |= metrics.classification([own[0] for own in references], answers, classes=self._classes)
+        predictions: list[dict[str, Any]] = [
+            {"id": id, "prediction": answer, "references": own}
+            for id, answer, own in zip(rows.ids, answers, references, strict=True)
+        ]
+        if score_each:
+            scores = metrics.of_each(names, references=references, predictions=answers)
+            predictions = [one | {"scores": own} for one, own in zip(predictions, scores, strict=True)]
+
+        def wrong(kept: Sequence[tuple[Any, int, list[int]]]) -> list[Wrong]:
+            return [
+                Wrong(rows.ids[at], self._text(inputs), references[at][0], answers[at], rows.losses[at])
+                for _, at, inputs in kept
+                if answers[at] not in references[at]
+            ]
+
+        return Evaluation(values, predictions, wrong(sorted(rows.highest, reverse=True)), wrong(rows.sample()))
+
+    def _score_and_generate(self, weights: Mapping[str, Any], batch: Rows) -> dict[str, Any]:
+        """Return the scores of a batch, and the ids of its generated `answers`, from one transfer of its rows."""
+        questions = {"input_ids": batch["input_ids"]}
+        if self._generation.sample:
+            questions["uniform"] = uniform(questions["input_ids"], self._generation, pad_id=self._tokenizer.pad_id)
+        return {**self._score(weights, batch), "answers": self._generate(weights, questions)["ids"][:, 0]}
+
+    def _decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """Return the text of a target, without its EOS and padding."""
+        eos, pad = self._tokenizer.eos_id, self._tokenizer.pad_id
+        return self._text([int(token) for token in ids if token not in (eos, pad, IGNORED_LABEL)])
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return newlines.decode(
+            ids, tokenizer=self._tokenizer, keep_newlines=self._opened.manifest.settings.keep_newlines
+        )
+
+    def _of_texts(self, references: list[list[str]], answers: list[str]) -> dict[str, Any]:
+        values = metrics.compute(self._wanted, references=references, predictions=answers, classes=self._classes)
+        if self._bootstrap:
+            asked = [name for name in self._wanted if "rouge" in name] or ["rouge"]
+            for name in asked:
+                values |= metrics.METRICS[name].compute(references, answers, bootstrap=True)
+        return values
+
+
+def _kind(opened: opening.Opened, *, limit: int, generating: bool) -> Kind:
+    """Return what the answers of a split (of its first `limit` records) are, by the lengths that stand beside its index."""
+    if opened.manifest.settings.layout == "packed":
+        return Kind.NONE
+    single = opened.target_length <= 2
+    if not single and (limit or metrics.may_be_single_tokens(opened.manifest, split=opened.name)):
+        single = bool((buckets.lengths(opened)[: limit or None, 1] <= 2).all())
+    return Kind.ONE_TOKEN if single else Kind.TEXTS if generating else Kind.NONE
+
+
+class ScoredRows:
+    """What is kept of every scored record, in the split's order.
+
+    `highest` has the (loss, row, input ids) of the `worst` wrong rows; of wrong rows, `each` of every class (or of all) are
+    drawn at random, by the hash of their ids, so that the same rows are drawn whatever the batch is.
+    """
+
+    def __init__(self, worst: int, each: int = 0, *, by_class: bool = False) -> None:
+        self._worst, self._each, self._by_class = worst, each, by_class
+        self.ids: list[str] = []
+        self.references: list[list[str]] = []
+        self.labels: list[np.ndarray] = []
+        self.predicted: list[np.ndarray] = []
+        self.losses: list[float] = []
+        self.highest: list[tuple[float, int, list[int]]] = []  # a heap
+        self._drawn: dict[bytes, list[tuple[int, int, list[int]]]] = {}  # by class: heaps
+
+    def add(self, batch: Mapping[str, np.ndarray], scored: Mapping[str, np.ndarray]) -> None:
+        """Add the records of a batch with their scores: `ids` and `loss`, each with a row for each row of the batch."""
+        mask = is_record(batch)
+        labels, predicted = batch["labels"][mask], scored["ids"][mask]
+        first = len(self.losses)
+        self.labels.append(labels)
+        self.predicted.append(predicted)
+        self.losses += [float(loss) for loss in scored["loss"][mask]]
+        if batch["id"].ndim == 1:
+            self.ids += [id.decode() for id in batch["id"][mask]]
+        texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
+        self.references += [[text.decode() for text in own if text] for own in texts]
+        if not self._worst and not self._each:
+            return
+        wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
+        inputs = batch["input_ids"][mask]
+        for row in np.flatnonzero(wrong):
+            at, ids = first + int(row), [int(token) for token in inputs[row] if token]
+            if self._worst:
+                _keep(self.highest, (self.losses[at], at, ids), most=self._worst)
+            if self._each and self.ids:
+                digest = hashlib.blake2b(self.ids[at].encode(), digest_size=8).digest()
+                own = self._drawn.setdefault(labels[row].tobytes() if self._by_class else b"", [])
+                _keep(own, (int.from_bytes(digest, "big"), at, ids), most=self._each)
+
+    def sample(self) -> list[tuple[int, int, list[int]]]:
+        """Return the rows that were drawn, class by class."""
+        return [row for _, own in sorted(self._drawn.items()) for row in sorted(own)]
+
+
+def _keep(heap: list[Any], entry: Any, *, most: int) -> None:
+    """Put an entry into a heap that holds the `most` highest ones."""
+    (heapq.heappush if len(heap) < most else heapq.heappushpop)(heap, entry)
+
+
+def words_of(labels: np.ndarray, *, tokenizer: Tokenizer) -> Callable[[int], str]:
+    """Return how single tokens are decoded: a label to its word, and any other token to a text that equals no label."""
+    words = {int(token): tokenizer.decode([int(token)]) for token in np.unique(labels)}
+
+    def text(token: int) -> str:
+        if (number := int(token)) in words:
+            return words[number]
+        word = tokenizer.decode([number])
+        return tokenizer.piece(number) if word in words.values() or not word else word
+
+    return text
+
+
+def is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return bool[batch]: true for records, false for the rows without labels that fill up the last batch."""
+    mask: np.ndarray = (batch["labels"] != IGNORED_LABEL).any(axis=1)
+    return mask
+
+
+def logits_order(config: Config, classes: Sequence[str], *, data: str) -> list[int]:
+    """Return which of the model's logits belongs to each class of a dataset; an empty list for a model that writes texts.
+
+    A model and a dataset that name the same classes in another order are compared by the names, without regard to case;
+    others by the numbers. Raises UsageError where the model has other classes or writes texts.
+    """
+    if not config.classes:
+        if classes:
+            raise UsageError(
+                f"{data} has the numbers of classes as targets, and the model is a T5, which writes texts: prepare it with "
+                "--target text"
+            )
+        return []
+    if len(classes) != len(config.classes):
+        has = f"has {len(classes)} classes ({', '.join(classes[:8])})" if classes else "has texts as targets"
+        raise UsageError(
+            f"{data} {has}, and the model tells {len(config.classes)} classes apart ({', '.join(config.classes[:8])}): "
+            "prepare the dataset that it was trained for."
+        )
+    own, names = ([name.casefold() for name in some] for some in (config.classes, classes))
+    return [own.index(name) for name in names] if sorted(own) == sorted(names) else list(range(len(names)))
+
+
+def _score(
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: Config,
+    dtype: tf.DType,
+    order: Sequence[int],
+    padding: Padding,
+) -> dict[str, tf.Tensor]:
+    """Return each row's `loss`, float32[rows], summed over targets, and the likeliest `ids`, int32[rows, length].
+
+    order: see `logits_order`.
+    """
+    scores = forward(weights, config, with_mask(batch, padding), dtype=dtype)
+    if order:
+        scores = tf.gather(scores, order, axis=-1)
+    losses, _ = token_losses(scores, batch["labels"])
+    summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
+    return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}

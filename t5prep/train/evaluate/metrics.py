@@ -1,0 +1,376 @@
+"""Compute the metrics of answers, and list every number that an evaluation can have: the one place for a new metric."""
+
+import dataclasses
+import functools
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import UsageError, did_you_mean
+
+# The correct answers of one item: one, or several of which the best match counts.
+References = str | Sequence[str]
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalize_answer(text: str) -> str:
+    """Return text in lower case, without ASCII punctuation and English articles, with single spaces.
+
+    This is what the script of SQuAD does (Rajpurkar et al. 2016).
+
+    >>> normalize_answer("  The  Turing-machine's tape! ")
+    'turingmachines tape'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def with_references(references: Sequence[References], predictions: Sequence[str]) -> list[tuple[list[str], str]]:
+    """Return each item's references, at least one, with its prediction.
+
+    Raises ValueError where there are not as many predictions as items, or none: nothing is cut to fit.
+    """
+    if len(references) != len(predictions) or not predictions:
+        raise ValueError(
+            f"{len(references)} references and {len(predictions)} predictions; as many of both, at least one"
+        )
+    return [
+        ([right] if isinstance(right, str) else list(right) or [""], predicted)
+        for right, predicted in zip(references, predictions, strict=True)
+    ]
+
+
+def token_accuracy(labels: ArrayLike, predictions: ArrayLike) -> dict[str, float]:
+    """Return the share of target tokens that are predicted correctly: both `int[..., length]`, label -100 is not a target.
+
+    >>> token_accuracy([[5, 1, -100]], [[5, 7, 0]])
+    {'token_accuracy': 0.5}
+    """
+    right, predicted = np.asarray(labels), np.asarray(predictions)
+    if right.shape != predicted.shape:
+        raise ValueError(f"labels have shape {list(right.shape)}, predictions {list(predicted.shape)}")
+    targets = right != IGNORED_LABEL
+    return {"token_accuracy": float((right == predicted)[targets].mean()) if targets.any() else 0.0}
+
+
+def perplexity(losses: ArrayLike, tokens: ArrayLike) -> dict[str, float]:
+    """Return the mean loss (nats) over all target tokens and its exponential, from summed losses and token counts.
+
+    >>> perplexity([math.log(2) * 3, math.log(2)], [3, 1])
+    {'loss': 0.6931471805599453, 'perplexity': 2.0}
+    """
+    loss = float(np.sum(losses) / np.sum(tokens))
+    return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
+
+
+def classification(
+    references: Sequence[References], predictions: Sequence[str], *, classes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return accuracy, precision, recall and F1 (macro, weighted, of each class), and the confusion matrix.
+
+    Words are compared without surrounding spaces; with several references the first counts. `labels` are the `classes` in
+    their order, and then others that occur, in alphabetical order. `confusion` has a row and a column for each, and a last
+    column for predictions that are not a label; `per_class` holds `precision`, `recall`, `f1` and `support` of each. The
+    macro means are over labels that are a target at least once; the weighted means weigh each by its support.
+
+    >>> classification(["low", "high"], ["low", "none"])["confusion"]
+    [[0, 0, 1], [0, 1, 0]]
+    """
+    pairs = [(right[0].strip(), predicted.strip()) for right, predicted in with_references(references, predictions)]
+    labels = list(dict.fromkeys([*classes, *sorted({right for right, _ in pairs})]))
+    at = {label: place for place, label in enumerate(labels)}
+    confusion = np.zeros((len(labels), len(labels) + 1), np.int64)
+    for right, predicted in pairs:
+        confusion[at[right], at.get(predicted, len(labels))] += 1
+    hits, support, chosen = confusion.diagonal(), confusion.sum(axis=1), confusion[:, :-1].sum(axis=0)
+    each = {
+        "precision": hits / np.maximum(chosen, 1),
+        "recall": hits / np.maximum(support, 1),
+        "f1": 2 * hits / np.maximum(support + chosen, 1),
+    }
+    occurs = support > 0
+    means = {f"macro_{name}": float(values[occurs].mean()) for name, values in each.items()}
+    means |= {f"weighted_{name}": float((values * support).sum() / len(pairs)) for name, values in each.items()}
+    rows = zip(labels, *(values.tolist() for values in (*each.values(), support)), strict=True)
+    return {
+        "accuracy": float(hits.sum() / len(pairs)),
+        **means,
+        "labels": labels,
+        "confusion": confusion.tolist(),
+        "per_class": {label: dict(zip((*each, "support"), values, strict=True)) for label, *values in rows},
+    }
+
+
+def squad(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
+    """Return exact match and token F1 of normalized answers: the best over an item's references, then the mean.
+
+    Two texts that are both empty after normalization ("the" and "a!") are equal: 1 in both, as in SQuAD's script.
+
+    >>> squad([["the tape", "a head"], "a"], ["Tape.", "the"])
+    {'em': 1.0, 'f1': 1.0}
+    """
+    pairs = with_references(references, predictions)
+    exact = [max(normalize_answer(one) == normalize_answer(predicted) for one in right) for right, predicted in pairs]
+    overlap = [max(_token_f1(one, predicted) for one in right) for right, predicted in pairs]
+    return {"em": sum(exact) / len(exact), "f1": sum(overlap) / len(overlap)}
+
+
+def _token_f1(reference: str, prediction: str) -> float:
+    right, predicted = normalize_answer(reference).split(), normalize_answer(prediction).split()
+    shared = (Counter(right) & Counter(predicted)).total()
+    return 2 * shared / (len(right) + len(predicted)) if right or predicted else 1.0
+
+
+BOOTSTRAP_SAMPLES = 1000  # as in rouge-score
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def rouge(
+    references: Sequence[References],
+    predictions: Sequence[str],
+    *,
+    normalize: bool = False,
+    ascii_words: bool = False,
+    bootstrap: bool = False,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Return F1 of ROUGE-1, -2 and -L without stemming, and -L's precision and recall: plain means over the items.
+
+    Words are runs of letters and digits of any script. rouge-score's own tokenizer drops "ă" and splits the word: with
+    `ascii_words` words are its, and the names of the numbers have `_ascii`. `normalize` compares normalized answers, as
+    the Webis evaluation of CausalQA does.
+    `bootstrap` adds the ends of the 95 % interval, `_low` and `_high`, from 1,000 resamplings.
+
+    >>> rouge(["Soarele răsare azi"], ["soarele răsare"])["rougeL_precision"]
+    1.0
+    """
+    from rouge_score import rouge_scorer
+
+    kinds = ("rouge1", "rouge2", "rougeL")
+    scorer = rouge_scorer.RougeScorer(kinds, tokenizer=None if ascii_words else _Words())
+    of = "_ascii" if ascii_words else ""
+    prepared: Callable[[str], str] = normalize_answer if normalize else str
+    scores = [
+        scorer.score_multi([prepared(one) for one in right], prepared(predicted))
+        for right, predicted in with_references(references, predictions)
+    ]
+    columns = {f"{kind}{of}_f1": [score[kind].fmeasure for score in scores] for kind in kinds}
+    columns[f"rougeL{of}_precision"] = [score["rougeL"].precision for score in scores]
+    columns[f"rougeL{of}_recall"] = [score["rougeL"].recall for score in scores]
+    values = {name: float(np.mean(column)) for name, column in columns.items()}
+    if bootstrap:
+        drawn = np.random.Generator(np.random.PCG64(seed)).integers(0, len(scores), (BOOTSTRAP_SAMPLES, len(scores)))
+        for name, column in columns.items():
+            low, high = np.percentile(np.asarray(column)[drawn].mean(axis=1), (2.5, 97.5))
+            values |= {f"{name}_low": float(low), f"{name}_high": float(high)}
+    return values
+
+
+class _Words:
+    """Split text of any script into words as rouge-score does: lower case, runs of letters and digits."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return _WORD.findall(text.lower())
+
+
+def bleu(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
+    """Return corpus BLEU, 0 to 100, by sacrebleu's defaults (13a tokenizer, mixed case, exponential smoothing)."""
+    import sacrebleu
+
+    pairs = with_references(references, predictions)
+    most = max(len(right) for right, _ in pairs)
+    # sacrebleu takes a list of first references, one of second ones, ...; an item with fewer has None in later lists.
+    columns: Any = [[right[at] if at < len(right) else None for right, _ in pairs] for at in range(most)]
+    return {"bleu": sacrebleu.corpus_bleu([predicted for _, predicted in pairs], columns).score}
+
+
+def diacritics(references: Sequence[References], predictions: Sequence[str]) -> dict[str, float]:
+    """Return word and character accuracy of restored text: the share in both texts, in order, over the whole corpus.
+
+    Missing and additional words both count as errors: the share is of the longer of the two texts.
+
+    >>> diacritics(["și țara"], ["si țara"])
+    {'word_accuracy': 0.5, 'char_accuracy': 0.8571428571428571}
+    """
+    pairs = [(right[0], predicted) for right, predicted in with_references(references, predictions)]
+    words = [(right.split(), predicted.split()) for right, predicted in pairs]
+    return {"word_accuracy": _share_in_common(words), "char_accuracy": _share_in_common(pairs)}
+
+
+def _share_in_common(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
+    longest = sum(max(len(one), len(other)) for one, other in pairs)
+    return sum(common_length(one, other) for one, other in pairs) / longest if longest else 1.0
+
+
+def common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence, a bit for each item (Hyyrö 2004): linear for sentences."""
+    places: dict[str, int] = {}
+    for at, item in enumerate(one):
+        places[item] = places.get(item, 0) | 1 << at
+    whole = (1 << len(one)) - 1
+    rows = whole
+    for item in other:
+        met = rows & places.get(item, 0)
+        rows = (rows + met | rows - met) & whole
+    return len(one) - rows.bit_count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """Describe one number. `hub`: the name of its metric on the Hub, where a model card reports it."""
+
+    hub: str = ""
+    lower_is_better: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """Describe a metric on texts. `compute`: `(references, predictions)` → `{name: value}`, with `numbers` among them.
+
+    `of_each_item` are the numbers that each item has by itself: all of a mean over items, none of BLEU, which needs the
+    whole corpus.
+    """
+
+    compute: Callable[..., Mapping[str, Any]]
+    numbers: Mapping[str, Number]
+    of_each_item: Sequence[str] | None = None
+    takes_classes: bool = False
+
+
+_ROUGE, _ROUGE_ASCII = (
+    {
+        **{f"rouge{kind}{of}_f1": Number(hub="rouge") for kind in ("1", "2", "L")},
+        f"rougeL{of}_precision": Number(),
+        f"rougeL{of}_recall": Number(),
+    }
+    for of in ("", "_ascii")
+)
+_OF_CLASSES = {
+    "accuracy": Number(hub="accuracy"),
+    **{f"{mean}_{name}": Number() for mean in ("macro", "weighted") for name in ("precision", "recall", "f1")},
+    "macro_f1": Number(hub="f1"),
+}
+# The metrics that a task may name.
+METRICS: Mapping[str, Metric] = {
+    "squad": Metric(squad, {"em": Number(hub="exact_match"), "f1": Number(hub="f1")}),
+    "rouge": Metric(rouge, _ROUGE),
+    "normalized_rouge": Metric(functools.partial(rouge, normalize=True), _ROUGE),
+    "rouge_ascii": Metric(functools.partial(rouge, ascii_words=True), _ROUGE_ASCII),
+    "normalized_rouge_ascii": Metric(functools.partial(rouge, normalize=True, ascii_words=True), _ROUGE_ASCII),
+    "bleu": Metric(bleu, {"bleu": Number(hub="sacrebleu")}, of_each_item=()),
+    "classification": Metric(classification, _OF_CLASSES, of_each_item=("accuracy",), takes_classes=True),
+    "diacritics": Metric(diacritics, {"word_accuracy": Number(), "char_accuracy": Number()}),
+}
+DEFAULT_METRICS = ("squad", "rouge")  # of a task that names none
+# What every evaluation has, without an answer (`perplexity`, `token_accuracy`).
+OF_TOKENS: Mapping[str, Number] = {
+    "loss": Number(lower_is_better=True),
+    "perplexity": Number(hub="perplexity", lower_is_better=True),
+    "token_accuracy": Number(),
+}
+# Every number that there is.
+NUMBERS: Mapping[str, Number] = {
+    **OF_TOKENS,
+    **_OF_CLASSES,
+    **{name: number for metric in METRICS.values() for name, number in metric.numbers.items()},
+}
+
+
+def lower_is_better(number: str) -> bool:
+    """Check whether less of this number is better; of a number that is not in the table, more is."""
+    return number in NUMBERS and NUMBERS[number].lower_is_better
+
+
+def compute(
+    names: Iterable[str],
+    *,
+    references: Sequence[References],
+    predictions: Sequence[str],
+    classes: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the values of these metrics in one dictionary; `classes` are the words of a classification, in order.
+
+    Raises UsageError for an unknown metric.
+    """
+    values: dict[str, Any] = {}
+    for name in check(names):
+        metric = METRICS[name]
+        ordered = {"classes": classes} if metric.takes_classes else {}
+        values |= metric.compute(references, predictions, **ordered)
+    return values
+
+
+def check(names: Iterable[str]) -> list[str]:
+    """Return these names of metrics. Raises UsageError for one that there is not."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in METRICS:
+            raise UsageError(f'there is no metric "{name}".{did_you_mean(name, METRICS)} All: {", ".join(METRICS)}.')
+    return wanted
+
+
+def of_each(
+    names: Iterable[str], *, references: Sequence[References], predictions: Sequence[str]
+) -> list[dict[str, float]]:
+    """Return the values of these metrics for each item alone: for classes, whether the answer is right.
+
+    >>> of_each(["squad", "bleu"], references=["the tape", "a head"], predictions=["Tape.", "no"])
+    [{'em': 1.0, 'f1': 1.0}, {'em': 0.0, 'f1': 0.0}]
+    >>> of_each(["classification"], references=["low", "high"], predictions=["low", "low"])
+    [{'accuracy': 1.0}, {'accuracy': 0.0}]
+    """
+    metrics = [METRICS[name] for name in names]
+    computed = [
+        (metric.compute, metric.numbers if metric.of_each_item is None else metric.of_each_item) for metric in metrics
+    ]
+    scores: list[dict[str, float]] = []
+    for right, predicted in zip(references, predictions, strict=True):
+        own: dict[str, float] = {}
+        for compute_one, numbers in computed:
+            values = compute_one([right], [predicted]) if numbers else {}
+            own |= {name: values[name] for name in numbers}
+        scores.append(own)
+    return scores
+
+
+def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...]:
+    """Return the names of all numbers that an evaluation of this split may have, by what the manifest says of it.
+
+    The manifest knows target lengths in steps of four tokens: a split whose targets may be single tokens or longer
+    counts as both.
+    """
+    wanted = of_answers(dataset)
+    names = dict.fromkeys(OF_TOKENS)
+    of_texts = [name for metric in wanted or DEFAULT_METRICS for name in METRICS[metric].numbers]
+    if may_be_single_tokens(dataset, split=split):
+        names |= dict.fromkeys((*_OF_CLASSES, *of_texts))
+    if generate and wanted and dataset.settings.layout != "packed" and dataset.settings.target_length > 2:
+        names |= dict.fromkeys((*of_texts, *(_OF_CLASSES if dataset.splits[split].labels else ())))
+    return tuple(names)
+
+
+def of_answers(dataset: Manifest) -> list[str]:
+    """Return the metrics that score answers to a dataset; none for a task that names only loss and token accuracy."""
+    named = dataset.task.metrics
+    return [name for name in named if name in METRICS] if named else list(DEFAULT_METRICS)
+
+
+def may_be_single_tokens(dataset: Manifest, *, split: str) -> bool:
+    """Check whether all targets of a split may be one token and EOS, so that one forward pass gives the answers."""
+    if dataset.settings.layout == "packed":
+        return False
+    if dataset.settings.target_length <= 2:
+        return True
+    lengths = dataset.splits[split].lengths
+    step = lengths.get("step", (16, 4))[1]
+    return all(targets <= max(step, 2) for _, targets, _ in lengths.get("joint", ()))

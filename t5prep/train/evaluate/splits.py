@@ -1,0 +1,144 @@
+"""Score splits of datasets with a model that is opened once, and find a run's own datasets from any folder."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t5prep.dataset import manifest
+from t5prep.errors import T5prepError, UsageError
+from t5prep.io import suggestions
+from t5prep.train.evaluate import validation
+from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
+from t5prep.train.model.generation import Generation
+from t5prep.train.run import checkpoint, run
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.state import put_weights
+from t5prep.train.step.step_parts import dtype_of
+
+
+class Loaded(NamedTuple):
+    """A model that is opened once for several splits: what it is, the devices, and its weights on them."""
+
+    opened: run.Model
+    layout: Layout
+    weights: dict[str, Any]
+
+
+class Scored(NamedTuple):
+    """One split of one dataset and its evaluation."""
+
+    data: str
+    split: str
+    evaluation: Evaluation
+
+
+def score_splits(
+    model: str,
+    *,
+    data: Sequence[str] = (),
+    splits: Sequence[str] = ("validation",),
+    which: str = "best",
+    tpu: str | None = None,
+    gpus: bool = False,
+    **options: Any,
+) -> tuple[str, list[Scored]]:
+    """Score each split of each dataset (for a run: of all it was trained on); return the checkpoint and the scores.
+
+    The model is opened once. The `options` are those of `score_split`. Raises T5prepError.
+    """
+    places = list(data) or datasets_of(model, which=which)
+    loaded = load(model, which=which, tpu=tpu, gpus=gpus)
+    scored = [
+        Scored(place, split, score_split(loaded, data=place, split=split, **options))
+        for place in places
+        for split in splits
+    ]
+    return loaded.opened.name, scored
+
+
+def load(model: str, *, which: str = "best", tpu: str | None = None, gpus: bool = False) -> Loaded:
+    """Open a run's checkpoint, a Hugging Face directory or a Hub model, and put it on the devices. Raises T5prepError."""
+    opened = run.open_model(model, which=which)
+    layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=run.weight_bytes(opened))
+    return Loaded(opened, layout, put_weights(opened.weights, opened.config, layout))
+
+
+def score_split(
+    loaded: Loaded,
+    *,
+    data: str,
+    split: str = "validation",
+    batch: int = 32,
+    limit: int = 0,
+    tokenizer: str = "",
+    bootstrap: bool = False,
+    worst: int = 0,
+    sample: int = 0,
+    metrics: Sequence[str] = (),
+    dtype: str = "auto",
+    generation: Generation = Generation(),  # noqa: B008 - frozen
+) -> Evaluation:
+    """Score a loaded model on one split, or on its first `limit` records.
+
+    Each prediction has its own `scores` too, where the task's metrics have one for each record. `metrics` are computed in
+    place of the task's. Raises T5prepError, also where the model gives no numbers.
+    """
+    opened = loaded.opened
+    evaluator = Evaluator(
+        opened.config,
+        layout=loaded.layout,
+        data=data,
+        split=split,
+        batch=batch,
+        tokenizer=opened.tokenizer or run.open_tokenizer(manifest.load(data), name=tokenizer),
+        dtype=dtype_of(dtype, platform=loaded.layout.platform),
+        limit=limit,
+        wanted=metrics,
+        generation=generation,
+        bootstrap=bootstrap,
+    )
+    result = evaluator(loaded.weights, worst=worst, sample=sample, score_each=True)
+    if math.isnan(result.metrics["loss"]):
+        raise T5prepError(
+            f"{opened.name} gives no numbers (NaN) on {data}: its weights or its config.json are damaged. Take another "
+            "checkpoint (--checkpoint), or export the model again."
+        )
+    return result
+
+
+def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:
+    """Return the metrics of a single evaluation unchanged; of several, the mean of each number that all have.
+
+    Records are added up.
+    """
+    if len(scored) == 1:
+        return scored[0].evaluation.metrics
+    return dict(validation.mean([one.evaluation.numbers() for one in scored]))
+
+
+def datasets_of(model: str, *, which: str = "best") -> list[str]:
+    """Return the places of a run's training datasets. Raises UsageError where one is not found, or none is known.
+
+    A relative path is looked up from the current folder, then from each folder above the run.
+    """
+    if not run.is_run(model):
+        if "://" not in model and not Path(model).exists():
+            raise UsageError(
+                f"There is no run {model} here.{suggestions.mistyped(model)} Train it: t5prep train --out {model} ...; or, "
+                "for a model of the Hub, say which data to score it on: --data DIR"
+            )
+        raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR")
+    _, state = checkpoint.choose(model, which=which)
+    return [_found(str(one["uri"]), model) for one in state.data]
+
+
+def _found(uri: str, model: str) -> str:
+    if "://" in uri:
+        return uri
+    candidates = [Path(uri), *(folder / uri for folder in Path(model).resolve().parents)]
+    place = next((place for place in candidates if (place / manifest.NAME).is_file()), None)
+    if place is None:
+        raise UsageError(f"{model} was trained on {uri}, which is not here. Say where it lies now: --data DIR")
+    return str(place)

@@ -1,0 +1,30 @@
+"""Turn off, each by itself, what a program does only for a TPU: the way to find what makes a NaN there.
+
+T5PREP_WITHOUT=random-bits,copies t5prep train ...
+"""
+
+import os
+
+from t5prep.errors import UsageError, did_you_mean
+
+VARIABLE = "T5PREP_WITHOUT"
+SWITCHES = {
+    "unfilled": "memory that loops fill begins without a value; without it, with zeros",
+    "random-bits": "the chip's own generator draws dropout; without it Philox does, as on a CPU",
+    "copies": "a step leaves copies of the matrices in bfloat16 to the next one; without them each step rounds the weights",
+    "barriers": "an encoder's gradients wait for each other, layer by layer; without them the compiler orders them",
+}
+
+
+def turned_off() -> list[str]:
+    """Return the names in T5PREP_WITHOUT, in the order of `SWITCHES`. Raises UsageError for an unknown one."""
+    names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",")} - {""}
+    if unknown := sorted(names - SWITCHES.keys()):
+        meant = did_you_mean(unknown[0], SWITCHES)
+        raise UsageError(f"{VARIABLE} says {unknown[0]}, and it knows {', '.join(SWITCHES)}.{meant}")
+    return [name for name in SWITCHES if name in names]
+
+
+def is_on(name: str) -> bool:
+    """Check that T5PREP_WITHOUT does not name this one of `SWITCHES`. Raises UsageError."""
+    return name not in turned_off()

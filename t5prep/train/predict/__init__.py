@@ -1,0 +1,1 @@
+"""Rows → answers: on the devices, to files, over HTTP."""

@@ -1,0 +1,149 @@
+"""Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.forward import forward
+from t5prep.train.model.generate import search
+from t5prep.train.model.generation import Generation
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.token_mask import with_mask
+from t5prep.train.run.run import Model, weight_bytes
+from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.rows import OnRows, on_rows
+from t5prep.train.runtime.state import put_weights
+from t5prep.train.settings.padding import OF_T5, Padding
+from t5prep.train.step.step_parts import dtype_of
+
+
+class Device:
+    """Answers batches of `rows` inputs with one model.
+
+    Raises UsageError where the requested device does not exist, where it has too little memory for these options, or
+    where the model's weights are not numbers.
+    """
+
+    def __init__(
+        self,
+        opened: Model,
+        *,
+        generation: Generation,
+        rows: int,
+        tokenizer: Tokenizer,
+        tpu: str | None = None,
+        gpus: bool = False,
+    ) -> None:
+        layout = open_layout(tpu=tpu, gpus=gpus, shard=None, weight_bytes=weight_bytes(opened))
+        self.rows = -(-rows // layout.replicas) * layout.replicas
+        self._generation, self._tokenizer = generation, tokenizer
+        if 2 * generation.beams > opened.config.vocab_size:
+            most = opened.config.vocab_size // 2
+            raise UsageError(
+                f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {most:,} beams."
+            )
+        self._weights = put_weights(opened.weights, opened.config, layout)
+        lowest = np.min if layout.platform == "cpu" else jnp.min  # of a CPU's own memory, numpy needs no compilation
+        for name, weight in self._weights.items():
+            if weight.size and np.isnan(np.asarray(lowest(weight))):
+                raise UsageError(
+                    f"{opened.name} has values that are not numbers (NaN) in {name}, so it has no answers. Take another "
+                    "checkpoint (--checkpoint), or export the model again."
+                )
+        dtype = dtype_of("auto", platform=layout.platform)
+        self._pairs = bool(opened.config.classes)
+        if isinstance(opened.config, EncoderConfig) or opened.config.classes:
+            classes = functools.partial(_classes, config=opened.config, options=generation, dtype=dtype)
+            self._answers = on_rows("generate", classes, shape=opened.config, layout=layout, dtype=dtype)
+        else:
+            self._answers = answers_on_rows(opened.config, generation, layout=layout, dtype=dtype)
+
+    def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
+
+        inputs: at most `rows` of int32[<= length]. The batch that the device gets is always [rows, length].
+        """
+        ids = np.full([self.rows, length], self._tokenizer.pad_id, np.int32)
+        mask = np.zeros([self.rows, length], np.int32)
+        for row in range(self.rows):
+            own = inputs[row] if row < len(inputs) else np.array([self._tokenizer.eos_id])
+            ids[row, : len(own)], mask[row, : len(own)] = own, 1
+            if self._pairs:  # as in the batches of training: 2 for the second text of a pair
+                mask[row, 1 : len(own)] += np.cumsum(own == self._tokenizer.eos_id)[:-1] > 0
+        batch = {"input_ids": ids, "attention_mask": mask}
+        if self._generation.sample:
+            batch["uniform"] = uniform(ids, self._generation, pad_id=self._tokenizer.pad_id)
+        try:
+            answer = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
+        except jax.errors.JaxRuntimeError as error:
+            if "out of memory" not in str(error).lower() and "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            beams = f" with {self._generation.beams} beams each" if self._generation.beams > 1 else ""
+            raise UsageError(
+                f"The devices have too little memory for {self.rows} rows at a time{beams}: take a smaller --batch"
+                f"{' or fewer --beams' if beams else ''}."
+            ) from error
+        return answer["ids"][: len(inputs)], answer["scores"][: len(inputs)]
+
+
+def _classes(
+    weights: Mapping[str, tf.Tensor],
+    batch: Mapping[str, tf.Tensor],
+    *,
+    config: Config,
+    options: Generation,
+    dtype: Any,
+) -> dict[str, tf.Tensor]:
+    """Return the numbers of the likeliest classes, int32[rows, answers, 1], and the logarithms of their probabilities."""
+    scores = tf.nn.log_softmax(forward(weights, config, batch, dtype=dtype)[:, 0])
+    best = tf.math.top_k(scores, k=min(options.answers, len(config.classes)))
+    return {"ids": best.indices[..., None], "scores": best.values}
+
+
+def answers_on_rows(
+    config: ModelConfig,
+    options: Generation,
+    *,
+    layout: Layout,
+    dtype: tf.DType,
+    place: str = "",
+    padding: Padding = OF_T5,
+) -> OnRows:
+    """Return the function (weights, batch) → `ids`, int32[rows, answers, length], and `scores`, float32[rows, answers].
+
+    The batch has `input_ids`, and `uniform` where answers are drawn (see `generate.search`); it may have an
+    `attention_mask`, which is otherwise computed from `padding`.
+    """
+
+    def answers(weights: Mapping[str, tf.Tensor], batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        mask, numbers = with_mask(batch, padding)["attention_mask"], batch.get("uniform")
+        found = search(weights, config, batch["input_ids"], mask, options=options, uniform=numbers, dtype=dtype)
+        return dict(zip(("ids", "scores"), found, strict=True))
+
+    return on_rows("generate", answers, shape=config, layout=layout, dtype=dtype, place=place)
+
+
+def uniform(ids: np.ndarray, generation: Generation, *, pad_id: int) -> np.ndarray:
+    """Return random float32[rows, answers, max_length] between 0 and 1, from the seed and each row's own tokens.
+
+    So the draws of a row do not depend on the other rows or on the size of the batch. ids: int32[rows, length].
+    """
+    shape = (generation.answers, generation.max_length)
+    drawn = np.empty([len(ids), *shape], np.float32)
+    for row, own in enumerate(ids):
+        tokens = own[own != pad_id].tobytes()
+        key = hashlib.blake2b(tokens, digest_size=16, key=generation.seed.to_bytes(8, "big")).digest()
+        generator = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
+        drawn[row] = generator.random(shape, np.float32)
+    return drawn

@@ -1,0 +1,240 @@
+"""Turn raw rows into inputs of the task that a run was trained on: the one file where training uses the tasks."""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.errors import Reject, SourceError, UsageError
+from t5prep.reading import blocks, formats, rows
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Record, Row
+from t5prep.sources import RawFile, Resolved, unpacked_name
+from t5prep.tasks import columns as task_columns
+from t5prep.tasks import registry
+from t5prep.tasks.columns import Column
+from t5prep.tasks.example import EOS, Example, Part, Protected
+
+EMPTY = "empty row"
+# The column of a table that holds complete inputs, and the column of lines of text.
+INPUT, LINE = "input", "text"
+# The name of standard input; the ids of its rows are only their numbers.
+STDIN = "standard input"
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Hold one row to answer: its id, its input without a target (or the reason why it has none), its columns."""
+
+    id: str
+    example: Example | None
+    reason: str = ""
+    row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Return the input as readable text, with a space between its fields."""
+        return text_of(self.example) if self.example else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """Hold how rows become inputs: by a task (`name`), or unchanged (`name` is "").
+
+    A row must have the `columns`. `id_column` holds its id ("" where there is none), and a line of text becomes the
+    `line_column` ("" where several columns make an input). `whole`: an input that was cut has no correct answer.
+    `classes`: answers are one of a few words.
+    """
+
+    to_inputs: Callable[[Record], Example]
+    columns: tuple[Column, ...]
+    id_column: str
+    line_column: str
+    name: str = ""
+    files: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    format: str = ""
+    whole: bool = False
+    classes: bool = False
+
+    @property
+    def fields(self) -> list[str]:
+        """Return one name for each column, for a form that a person fills in."""
+        return [task_columns.names([column])[-1] for column in self.columns]
+
+    def question(self, record: Record, *, place: str) -> Question:
+        """Return the question of a row; its id is `place` if it has none of its own."""
+        names = task_columns.names(self.columns)
+        own = record.get(self.id_column) if self.id_column else None
+        id = place if own in (None, "") else str(own)
+        if self.name and (reason := rows.not_text(record, names)):
+            return Question(id, None, reason, record)
+        try:
+            example = self.to_inputs(record)
+        except Reject as reject:
+            return Question(id, None, str(reject), record)
+        except KeyError as error:
+            if error.args[0] not in names:
+                raise
+            return Question(id, None, f"missing field: {error.args[0]}", record)
+        return Question(example.id or id, example, row=record)
+
+
+def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
+    """Return the manifest whose task the rows are for; None where a model has none. Raises UsageError."""
+    names = list(dict.fromkeys(one.settings.task for one in manifests))
+    if name and name not in names:
+        known = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
+        raise UsageError(f"--task {name}: this model has no such task; {known}.")
+    if len(names) > 1 and not name:
+        raise UsageError(f"This model was trained on {', '.join(names)}. Say which rows these are: --task {names[0]}")
+    return next((one for one in manifests if one.settings.task == (name or names[0])), None)
+
+
+def by_task(manifest: Manifest | None, own: Sequence[bytes] = ()) -> Asking:
+    """Return how the task of a manifest makes inputs of rows; without such a task, rows are inputs unchanged.
+
+    `own`: the users' own task files that a run keeps; the one with the manifest's checksum is run. Raises TaskError.
+    """
+    definition = _definition(manifest, own) if manifest else None
+    if manifest is None or definition is None:
+        return as_they_stand()
+    this = definition.choose(manifest.settings.options)
+    if this.spans:
+        return as_they_stand()
+    make = this.task.to_inputs or this.task.to_example
+    columns = tuple(this.columns.inputs) if this.task.to_inputs else this.columns.all
+    needed = [column for column in columns if isinstance(column, str) or "" not in column]
+    line = (needed[0] if isinstance(needed[0], str) else needed[0][-1]) if len(needed) == 1 else ""
+    return Asking(
+        to_inputs=lambda record: make(record, this.options),
+        columns=columns,
+        id_column=this.columns.id_name,
+        line_column=line,
+        name=manifest.settings.task,
+        files=this.files,
+        pairs=this.pairs,
+        format=this.task.corpus.format,
+        whole=this.task.never_cut,
+        classes=bool(this.classes),
+    )
+
+
+def _definition(manifest: Manifest, own: Sequence[bytes]) -> registry.Definition | None:
+    """Return the task that made a dataset, or None where it is not here."""
+    facts = manifest.task
+    if not facts.file:
+        return registry.get(manifest.settings.task) if manifest.settings.task in registry.names() else None
+    code = next((code for code in own if hashlib.sha256(code).hexdigest() == facts.sha256), None)
+    return None if code is None else registry.from_code(code, file=facts.file)
+
+
+def as_they_stand() -> Asking:
+    """Return how rows are used unchanged as inputs: lines of text, or a table's column `input` (text or fields)."""
+    return Asking(to_inputs=_as_it_stands, columns=(INPUT,), id_column="id", line_column=INPUT, format="text")
+
+
+def _as_it_stands(record: Record) -> Example:
+    given = record[INPUT]
+    fields = [given] if isinstance(given, str) else given
+    if not isinstance(fields, list | tuple) or not all(isinstance(field, str) for field in fields):
+        raise Reject(f"no text: {INPUT} is a text or a list of texts")
+    if not any(field.strip() for field in fields):
+        raise Reject("empty input")
+    between: list[Part] = [part for field in fields for part in (EOS, field)]
+    return Example(id=None, inputs=tuple(between[1:]), targets="")
+
+
+class Rows:
+    """Iterate over the questions of a source in order: one for each row, also for rows that have an error.
+
+    `columns` are the names of the first file's, `note` is a message for the user about how rows are read ("" for none).
+    Raises SourceError for a table without the needed columns and for `records` of a table, UsageError for an unknown
+    format.
+    """
+
+    def __init__(
+        self, source: Resolved, asking: Asking, *, kind: str = "", encoding: str = "utf-8", records: str = ""
+    ) -> None:
+        self._source, self._kind, self._encoding, self._records = source, kind, encoding, records
+        self._files = _without_targets(source.files, asking.pairs)
+        if not self._files:
+            raise SourceError(f"{source.uri} has no files that rows could be read from.")
+        self._asking, self.note = asking, ""
+        self.columns: tuple[str, ...] = ()
+        first = next(self._scan(self._files[0]), None)
+        lines = first is not None and first.format.kind == "text"
+        names = () if lines else _columns(first)
+        if asking.name and first and not self._fits(names, lines=lines):
+            if not lines and INPUT not in names:
+                missing = task_columns.missing(asking.columns, names)
+                raise SourceError(
+                    f"{self._files[0].name} has no column {missing} The model's task, {asking.name}, needs it; inputs as "
+                    f"they stand are read from a column {INPUT}, or from lines of text with --as-text."
+                )
+            wanted = ", ".join(task_columns.names(asking.columns))
+            self.note = (
+                f"The inputs are answered as they stand, prefix and all: {asking.name} makes its own of rows with "
+                f"{wanted}, in a table (--format csv or jsonl). --as-text says that this is meant."
+            )
+            self._asking = as_they_stand()
+        elif not asking.name and first and not lines and INPUT not in names:
+            raise SourceError(f"{self._files[0].name} has no column {task_columns.missing((INPUT,), names)}")
+        self.columns = (self._asking.line_column,) if lines else names
+
+    @property
+    def asking(self) -> Asking:
+        """Return how rows become inputs, as decided from the first rows."""
+        return self._asking
+
+    def __iter__(self) -> Iterator[Question]:
+        for file in self._files:
+            named = "" if unpacked_name(file.name) == STDIN else f"{file.name}:"
+            for block in self._scan(file):
+                for row in blocks.read(block):
+                    yield self._question(row, place=f"{named}{row.number}")
+
+    def _fits(self, names: Sequence[str], *, lines: bool) -> bool:
+        return bool(self._asking.line_column) if lines else not task_columns.missing(self._asking.columns, names)
+
+    def _scan(self, file: RawFile) -> Iterator[Block]:
+        named = unpacked_name(file.name).lower()
+        of_pair = any(named.endswith(ending) for pair in self._asking.pairs for ending in pair)
+        says = named.endswith(tuple(formats.SUFFIXES))
+        kind = self._kind or ("" if says else "text" if of_pair or named == STDIN else self._asking.format)
+        form = formats.detect(file.name, kind=kind, encoding=self._encoding)
+        if self._records and form.kind != "jsonl":
+            raise SourceError(f"--records is for JSON documents, and {file.name} is {form.kind}.")
+        yield from blocks.scan(file, dataclasses.replace(form, records=self._records))
+
+    def _question(self, row: Row, *, place: str) -> Question:
+        if row.record is None:
+            return Question(place, None, row.reason or EMPTY)
+        record = row.record
+        if tuple(record) == (LINE,) and self.columns == (self._asking.line_column,):
+            record = {self._asking.line_column: record[LINE]}
+        return self._asking.question(record, place=place)
+
+
+def text_of(example: Example) -> str:
+    """Return an example's input as readable text: its parts in order, with a space for each EOS."""
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    return "".join(
+        " " if part is EOS else part.text if isinstance(part, Protected) else str(part) for part in parts
+    ).strip()
+
+
+def _columns(block: Block | None) -> tuple[str, ...]:
+    if block is None or block.columns:
+        return block.columns if block else ()
+    records = (row.record for row in itertools.islice(blocks.read(block), 100))
+    return tuple(next((record for record in records if record), ()))
+
+
+def _without_targets(files: Sequence[RawFile], pairs: Sequence[tuple[str, str]]) -> list[RawFile]:
+    """Return the files except those that hold the correct answers by line: `test.target` beside `test.source`."""
+    names = {unpacked_name(file.name) for file in files}
+    answers = {name.removesuffix(left) + right for name in names for left, right in pairs if name.endswith(left)}
+    return [file for file in files if unpacked_name(file.name) not in answers]

@@ -1,0 +1,209 @@
+"""Write the model card in Markdown, with the Hub's header: the model, its data, and its scores."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from t5prep.dataset.manifest import Manifest
+from t5prep.train.evaluate.metrics import NUMBERS
+from t5prep.train.model.encoder_config import CLASS_NAMES, EncoderConfig
+from t5prep.train.run.run import Model
+
+_TOLD = [
+    "model",
+    "lora",
+    "lora_alpha",
+    "batch",
+    "steps",
+    "epochs",
+    "optimizer",
+    "learning_rate",
+    "schedule",
+    "warmup",
+    "dropout",
+    "seed",
+    "dtype",
+]
+
+UNTIED = """
+
+`transformers` 5 warns that `shared.weight` and `lm_head.weight` differ. They should, as in every T5 1.1: it loads both."""
+
+
+def model_card(model: Model, *, name: str, licence: str = "") -> str:
+    """Return the README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint.
+
+    `licence` is the model's, by the Hub's name for it; "" takes the base model's licence where that is known.
+    """
+    parts = [header(model, name=name, licence=licence), f"# {name}", _what(model)]
+    parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []
+    if model.state:
+        shown = {key: value for key, value in model.state.metrics.items() if isinstance(value, float | int)}
+        split = model.state.config.get("eval_split", "validation")
+        parts += ["## Metrics", _table(f"{split}, step {model.state.step}", shown)] if shown else []
+        settings = {key: model.state.config[key] for key in _TOLD if model.state.config.get(key)}
+        if "lora" not in settings:
+            settings.pop("lora_alpha", None)
+        parts += ["## Training", _table("setting", settings), _versions(model.state.versions)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _what(model: Model) -> str:
+    if model.adapter:
+        return _adapter(model)
+    base = model.state.config.get("model") if model.state else None
+    weights = "random weights" if model.state and model.state.config.get("weights") == "random" else f"`{base}`"
+    begun = f", trained by t5prep from {weights}" if model.state else ""
+    if isinstance(model.config, EncoderConfig):
+        name, classes = CLASS_NAMES[model.config.model_type], ", ".join(f"`{one}`" for one in model.config.classes)
+        return f"""A {name} with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
+
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = AutoModelForSequenceClassification.from_pretrained("THIS_MODEL")
+```"""
+    if model.config.classes:
+        classes = ", ".join(f"`{one}`" for one in model.config.classes)
+        return f"""T5's encoder with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
+
+```python
+import torch
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = AutoModelForTokenClassification.from_pretrained("THIS_MODEL")
+texts = tokenizer(["a text"], return_tensors="pt", padding=True)
+tokens = texts.attention_mask.unsqueeze(-1)
+with torch.no_grad():
+    logits = (model(**texts).logits * tokens).sum(dim=1) / tokens.sum(dim=1)  # the mean over a text's tokens
+```"""
+    return f"""A T5 (`{model.config.feed_forward_proj}`, {model.config.num_layers} + {model.config.num_decoder_layers} layers){begun}.
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = AutoModelForSeq2SeqLM.from_pretrained("THIS_MODEL")
+```{"" if model.config.tie_word_embeddings else UNTIED}"""
+
+
+def _adapter(model: Model) -> str:
+    own = model.adapter
+    assert own is not None
+    base = base_model(model) or own.base
+    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of `{base}`, a T5, trained by t5prep.
+
+```python
+from peft import PeftModel
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained("{base}"), "THIS_MODEL")
+```"""
+
+
+def _lineage(dataset: Manifest) -> str:
+    chosen = dataset.settings
+    records = {name: split.records for name, split in dataset.splits.items()}
+    rows: dict[str, Any] = {
+        "task": chosen.task,
+        "source": f"`{dataset.source.uri}`",
+        "revision": f"`{dataset.source.revision}`",
+        "licence": dataset.source.licence or "not stated",
+        "citation": dataset.source.citation or "not stated",
+        "records": ", ".join(f"{name} {number:,}" for name, number in records.items()),
+        "tokens": f"inputs {chosen.input_length}, targets {chosen.target_length}; truncation {chosen.truncation}",
+        "tokenizer": f"SHA-256 `{dataset.tokenizer.sha256}`",
+        "manifest digest": f"`{dataset.digest}`",
+    }
+    return _table("dataset", rows)
+
+
+def _table(first: str, rows: dict[str, Any]) -> str:
+    lines = [f"| {first} | |", "|---|---|"]
+    for name, value in rows.items():
+        shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
+        lines.append(f"| {name} | {shown.replace('|', '/')} |")
+    return "\n".join(lines)
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return "With " + ", ".join(f"{name} {number}" for name, number in versions.items()) + "."
+
+
+# Names of the Hub's first T5 models, which may be given without their owner.
+OWN = re.compile(r"t5-(small|base|large|3b|11b)")
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+# The licence of each publisher's T5 models, from their cards. For other models the user names the licence.
+LICENCES = {"google-t5": "apache-2.0", "google": "apache-2.0"}
+TASK, CLASS_TASK = "text2text-generation", "text-classification"
+
+
+def header(model: Model, *, name: str, licence: str = "") -> str:
+    """Return the YAML between two lines of dashes. `licence` is the Hub's name of one, such as apache-2.0."""
+    base = base_model(model)
+    numbers = _numbers(model.state.metrics if model.state else {})
+    tasks = sorted({dataset.settings.task for dataset in model.manifests})
+    data = ModelCardData(
+        library_name="peft" if model.adapter else "transformers",
+        pipeline_tag=CLASS_TASK if model.config.classes else "text-generation",
+        base_model=base or None,
+        license=licence or LICENCES.get(base.partition("/")[0]),
+        datasets=datasets(model) or None,
+        metrics=sorted({NUMBERS[key].hub for key in numbers}) or None,
+        tags=[_kind(model), "t5prep", *(["lora"] if model.adapter else []), *tasks],
+        model_name=name if numbers and tasks else None,
+        eval_results=_results(model, numbers) if numbers and tasks else None,
+        ignore_metadata_errors=False,
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def _kind(model: Model) -> str:
+    return model.config.model_type if isinstance(model.config, EncoderConfig) else "t5"
+
+
+def base_model(model: Model) -> str:
+    """Return the Hub's name of the model that training began from; "" for random weights or a model not on the Hub."""
+    settings = model.state.config if model.state else {}
+    name = str(settings.get("model", ""))
+    if settings.get("weights") == "random" or Path(name).exists():
+        return ""
+    if OWN.fullmatch(name):
+        return f"google-t5/{name}"
+    return name if REPOSITORY.fullmatch(name) else ""
+
+
+def datasets(model: Model) -> list[str]:
+    """Return the Hub's names of the datasets that the model was trained on; datasets of other hosts have none."""
+    found = (re.match(r"hf:([\w.-]+/[\w.-]+)", dataset.source.uri) for dataset in model.manifests)
+    return sorted({match[1] for match in found if match})
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers that the Hub has a metric for."""
+    reported = {name for name, number in NUMBERS.items() if number.hub}
+    return {key: float(value) for key, value in metrics.items() if key in reported and isinstance(value, int | float)}
+
+
+def _results(model: Model, numbers: Mapping[str, float]) -> list[EvalResult]:
+    """Return each metric with the data that it was measured on; for a mixture, the first dataset's name."""
+    dataset = model.manifests[0]
+    split = str(model.state.config.get("eval_split", "validation")) if model.state else "validation"
+    return [
+        EvalResult(
+            task_type=CLASS_TASK if model.config.classes else TASK,
+            dataset_type=(datasets(model) or [dataset.settings.task])[0],
+            dataset_name=dataset.settings.task,
+            dataset_split=split,
+            metric_type=NUMBERS[key].hub,
+            metric_name=key,
+            metric_value=value,
+        )
+        for key, value in numbers.items()
+    ]

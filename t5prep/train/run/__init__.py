@@ -1,0 +1,1 @@
+"""A run's folder: checkpoints, their tensors, locks, opened models."""

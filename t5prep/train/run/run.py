@@ -1,0 +1,284 @@
+"""Write a run's directory, and open models from it, from a Hugging Face directory or from the Hub.
+
+RUN/train.json           every setting, resolved
+RUN/config.json          the model's shape, as Hugging Face writes it
+RUN/spiece.model         the tokenizer (an encoder's: tokenizer.json), so that predicting needs no other files
+RUN/manifest-0.json      the dataset it is trained on; one for each dataset of a mixture
+RUN/task-0.py            the user's own file that made that dataset, if one did
+RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from t5prep.dataset import manifest
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import Settings
+from t5prep.errors import OutputError, TokenizerError, UsageError
+from t5prep.io import atomic_files, model_files
+from t5prep.io.model_files import ModelFiles
+from t5prep.tokens import loading
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
+from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
+from t5prep.train.model.architecture import Config, read_config, weight_layouts, with_classes
+from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weights import Array, for_classes, load_config, load_weights, random_weights
+from t5prep.train.published import peft_file
+from t5prep.train.run import adapters, checkpoint_tensors
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run.adapters import Adapter
+from t5prep.train.run.checkpoint import State, write_text
+from t5prep.train.runtime import hosts
+from t5prep.train.settings import config as configs
+from t5prep.train.settings.config import TrainConfig
+
+# How inputs are prepared for a model without a manifest.
+UNKNOWN_DATA = Settings("", {}, input_length=512, target_length=128, truncation="head", marker="none")
+# The most tokens of an input for a classifier without a manifest.
+MOST_TOKENS = 512
+SETTINGS, SHAPE = "train.json", "config.json"
+TOKENIZERS = (Tokenizer.file_name, EncoderTokenizer.file_name)
+
+# A small shape for the built-in sample: it trains from random weights on two CPU cores in minutes.
+TINY = ModelConfig(
+    d_model=64,
+    d_kv=16,
+    d_ff=128,
+    num_layers=1,
+    num_decoder_layers=1,
+    num_heads=4,
+    feed_forward_proj="gated-gelu",
+    tie_word_embeddings=False,
+    scale_decoder_outputs=False,
+)
+
+
+# The same for a dataset of classes.
+TINY_ENCODER = EncoderConfig(d_model=64, d_ff=128, num_layers=4, num_heads=4, max_positions=512)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Hold a model to use: its shape and weights, and where known its tokenizer and what it was trained on."""
+
+    name: str  # the checkpoint's path, the directory, or the Hub's name
+    config: Config
+    weights: dict[str, Array]  # may be read only when parts are taken (`lazy_array`)
+    tokenizer: Tokenizer | None = None
+    manifests: tuple[Manifest, ...] = ()
+    state: State | None = None
+    adapter: Adapter | None = None  # already in the weights
+    own_tasks: tuple[bytes, ...] = ()  # a run's copies of the users' own files that define its tasks
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings of its training data; without a manifest, settings that suit any model."""
+        return self.manifests[0].settings if self.manifests else settings_without_data(self.config)
+
+
+def settings_without_data(config: Config) -> Settings:
+    """Return how inputs are prepared for a model without a manifest."""
+    if not config.classes:
+        return UNKNOWN_DATA
+    length = MOST_TOKENS
+    if isinstance(config, EncoderConfig):
+        length = min(length, config.max_positions - config.first_position)
+    return dataclasses.replace(UNKNOWN_DATA, target="class", input_length=length, target_length=1)
+
+
+def is_run(name: str) -> bool:
+    """Check whether a place holds a run of t5prep."""
+    return tf.io.gfile.exists(f"{name.rstrip('/')}/{SETTINGS}")
+
+
+def check_begin(out: str) -> None:
+    """Raise OutputError where the directory for a run holds files that are not a run's."""
+    there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
+    ours = (SETTINGS, SHAPE, *TOKENIZERS, "manifest-", "task-", "programs", atomic_files.UNFINISHED)
+    strange = [name for name in there if not name.startswith(ours)]
+    if strange:  # otherwise the files are the first ones of a run that was killed
+        raise OutputError(f"{out} holds something that is not a run ({strange[0]}). Choose another --out.")
+
+
+def begin(
+    out: str,
+    *,
+    config: TrainConfig,
+    shape: Config,
+    tokenizer: Tokenizer,
+    manifests: Sequence[Manifest],
+    goes_on: bool = False,
+) -> None:
+    """Write a run's files, or leave those of a run that `goes_on` from a checkpoint; of several hosts, one does.
+
+    What a start without a checkpoint left is replaced: it may have had other data or another model.
+    Raises OutputError where other files are there, or it cannot be written.
+    """
+    if hosts.writes() and not goes_on:
+        check_begin(out)
+        try:
+            tf.io.gfile.makedirs(out)
+            for name in tf.io.gfile.listdir(out):
+                if name in TOKENIZERS or name.startswith(("manifest-", "task-")):
+                    tf.io.gfile.remove(f"{out}/{name}")
+            write_text(f"{out}/{SHAPE}", json.dumps(shape.to_json(), indent=2) + "\n")
+            with tf.io.gfile.GFile(f"{out}/{tokenizer.file_name}", "wb") as file:
+                file.write(tokenizer.model)
+            _keep_tasks(out, config.data, manifests)
+            for number, one in enumerate(manifests):
+                write_text(f"{out}/manifest-{number}.json", one.dumps())
+            write_text(f"{out}/{SETTINGS}", configs.dumps(config))  # last, because this file marks a run
+        except (OSError, tf.errors.OpError) as error:
+            raise OutputError(f"The run {out} cannot be written ({error}). Choose another --out.") from error
+    hosts.wait(f"{out} begun")
+
+
+def open_model(name: str, *, which: str = "best") -> Model:
+    """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
+
+    Raises UsageError, OutputError or TokenizerError.
+    """
+    if not is_run(name):
+        files = model_files.find(name)
+        if peft_file.CONFIG_NAME in files.names:
+            base = open_model(peft_file.base_of(files))
+            config, weights, adapter = adapters.read_published(files, base.config, base.weights)
+            words = _tokenizer_in(name) or base.tokenizer
+            return Model(name, config, weights, words, _manifests_of(files), adapter=adapter)
+        config, weights = load_weights(files)
+        return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
+    path, state = checkpoints.choose(name, which=which)
+    own = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
+    vocabulary = f"{name}/{own}"
+    tokenizer = loading.of_content(_read(vocabulary), name=vocabulary)
+    manifests = manifests_of_run(name)
+    if adapters.are_in(state):
+        config, weights, adapter = adapters.read(path, state, *_base_of(name, state))
+        return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name))
+    config = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    if isinstance(config, ModelConfig):
+        # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
+        tied = not checkpoint_tensors.has_weight(path, "lm_head")
+        config = dataclasses.replace(config, tie_word_embeddings=tied)
+    kept: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
+    return Model(path, config, kept, tokenizer, manifests, state, own_tasks=_own_tasks(name))
+
+
+def _base_of(name: str, state: State) -> tuple[Config, dict[str, Array]]:
+    """Return the model that a run's adapters were trained beside. Raises UsageError, OutputError."""
+    config = configs.build(state.config)
+    shape = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    try:
+        return start_from(config, ids=shape.vocab_size)[:2]
+    except UsageError as error:
+        raise UsageError(f"{name} holds adapters of the model {config.model}, which it needs. {error}") from error
+
+
+def weight_bytes(model: Model) -> int:
+    """Return the size in bytes of a model's weights in float32."""
+    return 4 * sum(math.prod(layout.shape) for layout in weight_layouts(model.config).values())
+
+
+def start_from(
+    config: TrainConfig, *, ids: int, classes: Sequence[str] = ()
+) -> tuple[Config, dict[str, Array], Tokenizer | None]:
+    """Return the model that a run starts from: its shape, weights, and its tokenizer where it has one.
+
+    `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
+    gets them, in a multiple of 128. `classes` are those of a dataset whose targets are their numbers: a T5 gives its
+    encoder, and the model's last matrix begins anew where it has another number of them. Raises UsageError.
+    """
+    if config.weights == "random":
+        tiny = TINY_ENCODER if classes else TINY
+        shape: Config = tiny if config.model == "tiny" else load_config(config.model)
+        _check_target(config, shape, classes)
+        shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
+        if classes:
+            shape = with_classes(shape, classes)
+        return shape, {**random_weights(shape, seed=config.seed)}, None
+    if config.model == "tiny":
+        raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
+    model = open_model(config.model)
+    if model.config.vocab_size < ids:
+        raise UsageError(
+            f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
+            f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
+        )
+    _check_target(config, model.config, classes)
+    if classes:
+        return *for_classes(model.config, model.weights, classes, seed=config.seed), model.tokenizer
+    return model.config, model.weights, model.tokenizer
+
+
+def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str]) -> None:
+    """Raise UsageError where a model tells classes apart and the data has texts, or with adapters for a classifier."""
+    name = asked.model
+    if (classes or config.classes) and asked.lora:
+        raise UsageError(
+            f"lora is {asked.lora}, and adapters are for T5s that write texts: train all weights of {name}, --set lora=0"
+        )
+    if config.classes and not classes:
+        raise UsageError(
+            f"{name} is of type {config.model_type}, which tells classes apart, and the data's targets are texts: prepare "
+            f"it with the model's tokenizer, t5prep prepare TASK --target class --tokenizer {name} ..."
+        )
+
+
+def open_tokenizer(dataset: Manifest, *, name: str) -> Tokenizer:
+    """Return the tokenizer that a dataset was made with, by `name` or else by the manifest. Raises TokenizerError."""
+    try:
+        opened = loading.load(name or dataset.tokenizer.name)
+    except TokenizerError as error:
+        raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
+    if opened.sha256 != dataset.tokenizer.sha256:
+        raise TokenizerError(
+            f"{opened.name} (SHA-256 {opened.sha256[:12]}…) is not the tokenizer that the data was made with "
+            f"({dataset.tokenizer.sha256[:12]}…). Pass that one with --tokenizer."
+        )
+    return opened
+
+
+def _tokenizer_in(name: str) -> Tokenizer | None:
+    """Return a model's own tokenizer, or None if it has only weights: callers that need one raise the error."""
+    try:
+        return loading.load(name)
+    except TokenizerError:
+        return None
+
+
+def _manifests_of(files: ModelFiles) -> tuple[Manifest, ...]:
+    names = sorted(name for name in files.names if name.startswith("manifest-") and name.endswith(".json"))
+    return tuple(manifest.loads(files.read(name), where=f"{files.name}/{name}") for name in names)
+
+
+def manifests_of_run(place: str) -> tuple[Manifest, ...]:
+    """Return the manifests that a run keeps of the datasets it is trained on. Raises DatasetError."""
+    paths = sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/manifest-*.json"))
+    return tuple(manifest.loads(_read(path), where=path) for path in paths)
+
+
+def _keep_tasks(out: str, places: Sequence[str], manifests: Sequence[Manifest]) -> None:
+    """Copy into a run each user's own task file that lies beside a dataset and is the one that made it."""
+    for number, (place, dataset) in enumerate(zip(places, manifests, strict=False)):
+        path = f"{place.rstrip('/')}/{manifest.TASK_FILE}"
+        if not dataset.task.file or not tf.io.gfile.exists(path):
+            continue
+        code = _read(path)
+        if hashlib.sha256(code).hexdigest() == dataset.task.sha256:
+            write_text(f"{out}/task-{number}.py", code.decode())
+
+
+def _own_tasks(place: str) -> tuple[bytes, ...]:
+    return tuple(map(_read, sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/task-*.py"))))
+
+
+def _read(path: str) -> bytes:
+    with tf.io.gfile.GFile(path, "rb") as file:
+        content: bytes = file.read()
+    return content

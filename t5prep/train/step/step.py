@@ -1,0 +1,171 @@
+"""Compute the two halves of a training step: gradients of the summed loss of a replica's rows, and one update.
+
+The update takes the sum of all replicas' gradients. Both halves are pure functions of tensors; `runtime.programs`
+lowers them and joins them.
+"""
+
+import dataclasses
+import types
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from t5prep.errors import UsageError
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.forward import forward
+from t5prep.train.model.lora import merged, trained_layouts
+from t5prep.train.model.sums import row_sums
+from t5prep.train.model.switches import is_on
+from t5prep.train.model.token_mask import with_mask
+from t5prep.train.settings.padding import OF_T5, Padding
+from t5prep.train.step.loss import Sums, summed_loss
+from t5prep.train.step.optimizer import Optimizer
+
+Batch = Mapping[str, tf.Tensor]
+Tensors = dict[str, tf.Tensor]
+# What the names of the variables in layers begin with: of a T5's two stacks, and of an encoder with a head.
+OF_LAYERS = ("encoder.", "decoder.", "layers.")
+NO_COPIES: Mapping[str, tf.Tensor] = types.MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True)
+class StepOptions:
+    """Hold the options of a step besides model and optimizer.
+
+    clip_norm: gradients are scaled down to this norm over all weights together. accumulation: each replica's batch is
+    cut into this many parts, computed one after the other. dropout: at the config's rate, with masks from `seed` and
+    the step.
+    """
+
+    dtype: tf.DType = tf.float32
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+    clip_norm: float | None = None
+    accumulation: int = 1
+    remat: bool = False
+    dropout: bool = True
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainStep:
+    """Compute a step of a model with an optimizer. Weights and gradients are dicts by the names of `weight_layout`."""
+
+    config: Config
+    optimizer: Optimizer
+    options: StepOptions = StepOptions()
+    padding: Padding = OF_T5
+
+    @property
+    def rounded(self) -> tuple[str, ...]:
+        """Return the names of the matrices that a device keeps in the products' dtype too; none in float32 or with adapters.
+
+        They are those of the layers. The embeddings are also added up in float32.
+        """
+        if self.options.dtype == tf.float32 or self.config.lora_rank or not is_on("copies"):
+            return ()
+        layouts = trained_layouts(self.config).items()
+        return tuple(name for name, own in layouts if own.transposed and name.startswith(OF_LAYERS))
+
+    def copies_of(self, weights: Tensors) -> Tensors:
+        """Return the `rounded` matrices in the dtype of products."""
+        return {name: tf.cast(weights[name], self.options.dtype) for name in self.rounded}
+
+    def gradients(
+        self, weights: Tensors, batch: Batch, index: tf.Tensor, copies: Batch = NO_COPIES
+    ) -> tuple[Tensors, Sums]:
+        """Return the gradients of the summed loss of one replica's batch, in the dtype they were computed in, and sums.
+
+        batch: int32[rows of this replica, length] each, see `model.forward`; its mask may be left out. index: int32,
+        unique by step and replica; copies: those of `copies_of`.
+        """
+        parts, whole, weights = self.options.accumulation, weights, {**weights, **copies}
+        rows = batch["labels"].shape[0]
+        if rows % parts:
+            raise UsageError(
+                f"A replica's batch of {rows} rows cannot be cut into {parts} equal parts: make accumulation a divisor."
+            )
+        if parts == 1:
+            return self.part_gradients(weights, batch, index)
+        cut = {name: tf.reshape(x, [parts, rows // parts, *x.shape[1:]]) for name, x in batch.items()}
+
+        def add_part(part: tf.Tensor, total: tuple[Tensors, Sums]) -> tuple[tf.Tensor, tuple[Tensors, Sums]]:
+            own = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
+            return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, own)
+
+        zeros = {name: tf.zeros_like(whole[name]) for name in trained_layouts(self.config)}
+        begin = (tf.constant(0), (zeros, Sums(*[tf.constant(0.0)] * 3)))
+        return tf.while_loop(lambda part, _: part < parts, add_part, begin, maximum_iterations=parts)[1]
+
+    def part_gradients(self, weights: Tensors, batch: Batch, index: tf.Tensor) -> tuple[Tensors, Sums]:
+        """Return the gradients of the summed loss of one micro-batch, and its sums."""
+        options = self.options
+        trained = {name: weights[name] for name in trained_layouts(self.config)}
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(trained)
+            scores = forward(
+                merged(weights, self.config),
+                self.config,
+                with_mask(batch, self.padding),
+                dtype=options.dtype,
+                dropout_seed=tf.stack([options.seed, index]) if options.dropout else None,
+                remat=options.remat,
+            )
+            sums = summed_loss(scores, batch["labels"], label_smoothing=options.label_smoothing, z_loss=options.z_loss)
+        gradients = tape.gradient(sums.loss, trained)
+        return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}, sums
+
+    def update(
+        self,
+        weights: Tensors,
+        slots: Mapping[str, Tensors],
+        gradients: Tensors,
+        sums: Sums,
+        step: tf.Tensor,
+        learning_rate: tf.Tensor,
+        copies: Batch = NO_COPIES,
+    ) -> tuple[Tensors, dict[str, Tensors], Tensors, Tensors]:
+        """Return the next weights and slots, the step's metrics, float32 scalars, and the next weights' copies.
+
+        gradients, sums: of all replicas together. Metrics: `loss` and `accuracy` over all targets, `targets`, and the
+        `gradient_norm` before clipping. A batch without any target has gradients of zero.
+        """
+        targets = tf.maximum(sums.targets, 1.0)
+        factor = 1.0 / targets
+        squares = {name: tf.square(tf.cast(gradient, tf.float32)) for name, gradient in gradients.items()}
+        # A stack is read once more for its norm; of one layer's matrix the product that makes it also adds up the squares.
+        stacks = {
+            name for name, own in trained_layouts(self.config).items() if own.stacked_axes or name not in self.rounded
+        }
+        sums_of = (row_sums(x) if x.shape.rank > 1 and name in stacks else x for name, x in squares.items())
+        norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
+        if self.options.clip_norm is not None:
+            factor *= tf.minimum(1.0, self.options.clip_norm / tf.maximum(norm, 1e-30))
+        new_weights, new_slots = dict(weights), {}
+        for name, layout in trained_layouts(self.config).items():
+            new_weights[name], new_slots[name] = self.optimizer.update(
+                weights[name],
+                gradients[name],
+                slots[name],
+                layout=layout,
+                learning_rate=learning_rate,
+                step=step,
+                scale=factor,
+                rounded=copies.get(name),
+            )
+        metrics = {
+            "loss": sums.loss / targets,
+            "accuracy": sums.correct / targets,
+            "targets": sums.targets,
+            "gradient_norm": norm,
+        }
+        return new_weights, new_slots, metrics, self.copies_of(new_weights)
+
+
+def batch_specs(rows: int, *, input_length: int, target_length: int, packed: bool = False) -> dict[str, tf.TensorSpec]:
+    """Return the static shapes of one replica's batch, by name."""
+    names = {"input_ids": input_length, "labels": target_length}
+    if packed:
+        names |= {"input_segment_ids": input_length, "input_positions": input_length}
+        names |= {"label_segment_ids": target_length, "label_positions": target_length}
+    return {name: tf.TensorSpec([rows, length], tf.int32, name=name) for name, length in names.items()}

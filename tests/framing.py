@@ -1,0 +1,81 @@
+"""Write records in Python, by the definition of the formats: what the writer in C is held against."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from t5prep.dataset import tfrecord
+from t5prep.tokens.packing import first_fit
+
+# The inputs and targets of one example, without padding, both `int32[length]`.
+Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
+Rows = NDArray[np.signedinteger]
+# The features of a packed row, sorted.
+FEATURES = ("input_ids", "input_positions", "input_segment_ids", "label_positions", "label_segment_ids", "labels")
+
+
+def frame(record: bytes) -> bytes:
+    """Return a record as it stands in a TFRecord file: length, checksum, data, checksum."""
+    length = len(record).to_bytes(8, "little")
+    return length + tfrecord.masked_checksum(length) + record + tfrecord.masked_checksum(record)
+
+
+def example(features: dict[str, list[int] | list[bytes]]) -> bytes:
+    """Return a tf.train.Example of these features."""
+    entries = b""
+    for name, values in sorted(features.items()):
+        if values and isinstance(values[0], bytes):
+            entries += tfrecord.bytes_feature(name, [value for value in values if isinstance(value, bytes)])
+        else:
+            entries += tfrecord.int64_feature(name, b"".join(tfrecord.varint(int(value)) for value in values))
+    return tfrecord.example(entries)
+
+
+def framed(features: dict[str, list[int] | list[bytes]]) -> bytes:
+    """Return one framed record."""
+    return frame(example(features))
+
+
+def pack(pairs: Sequence[Pair], *, room: tuple[int, int], pad_id: int, label_pad: int) -> dict[str, Rows]:
+    """Pack examples into rows by first-fit, with `room` tokens of inputs and of targets each.
+
+    Returns `input_ids, input_segment_ids, input_positions`: `int32[rows, room[0]]`, and `labels, label_segment_ids,
+    label_positions`: `int32[rows, room[1]]`; and `example_rows`: `int64[n]`, the row of each example.
+    Raises ValueError when an example does not fit into an empty row.
+
+    >>> one, two = (np.array([7, 1]), np.array([8, 1])), (np.array([9, 1]), np.array([1]))
+    >>> packed = pack([one, two], room=(5, 4), pad_id=0, label_pad=-100)
+    >>> packed["input_ids"], packed["label_segment_ids"]
+    (array([[7, 1, 9, 1, 0]], dtype=int32), array([[1, 1, 2, 0]], dtype=int32))
+    """
+    sizes = np.array([(len(inputs), len(targets)) for inputs, targets in pairs], np.int64).reshape(-1, 2)
+    rows = first_fit(sizes, room=room)
+    order = np.argsort(rows, kind="stable")  # examples row by row, in their given order inside each
+    segments = _counted(rows[order]) + 1
+    packed: dict[str, Rows] = {}
+    for side, (name, ids, fill) in enumerate((("input", "input_ids", pad_id), ("label", "labels", label_pad))):
+        shape = (int(rows.max(initial=-1)) + 1, room[side])
+        lengths = sizes[order, side]
+        positions = _counted(np.repeat(np.arange(len(order)), lengths))
+        # An example starts where the earlier examples of its row end.
+        ends = lengths.cumsum()
+        before_row = np.concatenate([[0], ends])[np.searchsorted(rows[order], np.arange(shape[0]))]
+        starts = ends - lengths - before_row[rows[order]]
+        at = (np.repeat(rows[order], lengths), np.repeat(starts, lengths) + positions)
+        tokens = np.concatenate([pairs[example][side] for example in order] or [np.empty(0, np.int32)])
+        for key, values, empty in (
+            (ids, tokens, fill),
+            (f"{name}_segment_ids", np.repeat(segments, lengths), 0),
+            (f"{name}_positions", positions, 0),
+        ):
+            packed[key] = np.full(shape, empty, np.int32)
+            packed[key][at] = values
+    return {**packed, "example_rows": rows}
+
+
+def _counted(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many elements of the same group come just before each: `[4, 4, 4, 7, 7]` → `[0, 1, 2, 0, 1]`."""
+    at = np.arange(len(groups))
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return at - np.repeat(starts, np.diff(starts, append=len(groups)))

@@ -1,0 +1,24 @@
+"""Signals come to the main thread: not to threads of ours, nor to those that libraries start meanwhile."""
+
+import signal
+import threading
+
+from t5prep.io import signals
+
+
+def _blocked_in_a_thread() -> set[int]:
+    blocked: set[int] = set()
+    thread = threading.Thread(target=lambda: blocked.update(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+    thread.start()
+    thread.join()
+    return blocked
+
+
+def test_threads_that_are_started_meanwhile_take_no_signals() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with signals.kept_from_new_threads():
+        blocked = _blocked_in_a_thread()
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGPROF, signal.SIGALRM} <= blocked
+    assert signal.SIGSEGV not in blocked
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    assert _blocked_in_a_thread() == before

@@ -1,0 +1,58 @@
+"""Make shingles as the definition says it, in numpy: what is in C is compared with it."""
+
+import numpy as np
+
+from t5prep.prepare.near_duplicates.shingles import (
+    LONG_WORD,
+    Shingles,
+    folded,
+    long_word_hash,
+    mix,
+    odd_numbers,
+    spans_of,
+)
+
+# The first k bytes of eight, as a mask of a little-endian number.
+_FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], "<u8")
+
+
+def shingles(texts: list[str], *, words: int) -> Shingles:
+    """The shingles of texts."""
+    encoded = [folded(text).encode("utf-8", "surrogatepass") for text in texts]
+    data = np.frombuffer(b" ".join([*encoded, bytes(8)]), np.uint8)
+    begins = np.concatenate([[0], np.cumsum([len(text) + 1 for text in encoded], dtype=np.int64)]).astype(np.int64)
+    return runs_of(*word_hashes(data, begins), words)
+
+
+def word_hashes(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hashes of all words of texts that lie one after the other, and how many words each text has."""
+    starts, stops, counts = spans_of(data, begins)
+    lengths = stops - starts
+    hashes = mix(lengths.astype(np.uint64))
+    eights = np.lib.stride_tricks.sliding_window_view(data, 8)
+    short = np.flatnonzero(lengths <= LONG_WORD)
+    step = 0
+    while len(short):
+        at, left = starts[short] + step, np.minimum(lengths[short] - step, 8)
+        piece = eights[at].view("<u8").reshape(-1) & _FIRST_BYTES[left]
+        hashes[short] = mix(hashes[short] ^ mix(piece + np.uint64(step)))
+        step += 8
+        short = short[lengths[short] > step]
+    for word in np.flatnonzero(lengths > LONG_WORD).tolist():
+        hashes[word] = long_word_hash(data[starts[word] : stops[word]])
+    return hashes, counts
+
+
+def runs_of(hashes: np.ndarray, counts: np.ndarray, words: int) -> Shingles:
+    """Return the hashes of runs of `words` words inside each text, or of the whole text where it has fewer."""
+    many = np.maximum(counts - words + 1, np.minimum(counts, 1))
+    begins = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
+    first_word = np.concatenate([[0], np.cumsum(counts)])
+    text = np.repeat(np.arange(len(counts)), many)
+    at = first_word[text] + np.arange(begins[-1]) - begins[text]
+    total = np.zeros(len(at), np.uint64)
+    padded = np.concatenate([hashes, np.zeros(words, np.uint64)])
+    length = np.minimum(counts, words)[text]
+    for place, factor in enumerate(odd_numbers(words, stream=1)):
+        total += np.where(place < length, padded[at + place] * factor, 0).astype(np.uint64)
+    return Shingles(mix(total), begins)

@@ -1,0 +1,48 @@
+"""How long a host asks to wait, in all the ways that hosts say it."""
+
+import email.utils
+import itertools
+import time
+
+import pytest
+
+from t5prep.errors import SourceError
+from t5prep.sources import http
+from t5prep.sources.http import Retries, retry_after
+
+NOW = 1_800_000_000
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "59", "X-RateLimit-Reset": "9999999999"}, 59),
+        ({"Retry-After": email.utils.formatdate(NOW + 30, usegmt=True)}, 30),
+        ({"Retry-After": email.utils.formatdate(NOW - 30, usegmt=True)}, 0),
+        ({"Retry-After": "soon"}, None),
+        ({"X-RateLimit-Reset": str(NOW + 40)}, 40),
+        ({"RateLimit-Reset": "17"}, 17),
+        ({"RateLimit": '"resolvers";r=0;t=120'}, 120),
+        ({"RateLimit": '"resolvers";r=7;t=120'}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], seconds: float | None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    assert retry_after(headers) == seconds
+
+
+def test_pauses_grow_are_said_and_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    slept: list[float] = []
+    monkeypatch.setattr(http, "_sleep", slept.append)
+    retries = Retries("it")
+    for _ in range(http.TRIES - 1):
+        retries.wait("busy")
+    with pytest.raises(SourceError, match="it: busy, 6 times in a row"):
+        retries.wait("busy")
+    assert len(slept) == http.TRIES - 1
+    assert "it: busy; trying again in 1" in capsys.readouterr().err
+    assert all(later > 1.3 * sooner for sooner, later in itertools.pairwise(slept))
+    retries.progressed()
+    retries.wait("busy")
+    assert slept[-1] < 2

@@ -1,0 +1,218 @@
+"""A task in a file of the user's own, and tasks that packages offer: found, checked, and said in one sentence."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from preparing import prepared, write_csv
+
+from t5prep import cli
+from t5prep.dataset import manifest
+from t5prep.errors import OutputError, TaskError, UsageError
+from t5prep.prepare import code_digest
+from t5prep.tasks import registry
+
+TASK = """
+'''Words → the same words, shouted.'''
+
+import dataclasses
+
+from t5prep.tasks import Columns, Example, Reject, Task, option
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    mark: str = option("!", "what is put behind each text", choices=("!", "?"))
+
+
+def to_example(record, options):
+    if not record["words"]:
+        raise Reject("no words")
+    return Example(id=record["id"], inputs=record["words"], targets=record["words"].upper() + options.mark)
+
+
+TASK = Task(to_example, Columns(inputs=["words"], id="id"), options=Options, target_length=16, metrics=["rouge"])
+"""
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    path = tmp_path / "shout.py"
+    path.write_text(TASK)
+    return path
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    texts = ["", *(f"some words {i}" for i in range(40))]
+    return write_csv(tmp_path / "rows.csv", [{"id": str(i), "words": text} for i, text in enumerate(texts)])
+
+
+def prepare(*arguments: object) -> str:
+    """Return what `t5prep prepare` prints, on either stream."""
+    result = CliRunner().invoke(cli.main, ["prepare", *map(str, arguments), "--workers", "1"])
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def test_a_file_is_a_task_of_the_command_line(task: Path, rows: Path, tmp_path: Path) -> None:
+    """Its rows are made in a worker process, which gets the file; the manifest names it with its checksum."""
+    out = tmp_path / "out"
+    printed = prepare(task, "--source", rows, "--tokenizer", "sample:", "--out", out, "--mark", "?")
+    assert "41 read = 40 examples + 1 rejected" in printed
+    made = manifest.load(out)
+    assert (made.settings.task, made.settings.options, made.settings.target_length) == ("shout", {"mark": "?"}, 16)
+    assert (made.task.file, made.task.sha256, made.task.metrics) == (
+        "shout.py",
+        registry.get(str(task)).sha256,
+        ["rouge"],
+    )
+    assert made.rejected == {"no words": 1}
+    help = prepare(task, "--help")
+    assert "--mark [!|?]" in help
+    assert "Words → the same words, shouted." in help
+
+
+def test_another_file_of_the_name_makes_another_dataset(task: Path, rows: Path, tmp_path: Path) -> None:
+    prepared(rows, tmp_path / "out", tokenizer="sample:", task=str(task))
+    prepared(rows, tmp_path / "out", tokenizer="sample:", task=str(task))  # the same one may be prepared again
+    task.write_text(TASK.replace("upper", "title"))
+    with pytest.raises(OutputError, match="prepared with another file of the task"):
+        prepared(rows, tmp_path / "out", tokenizer="sample:", task=str(task))
+
+
+def test_tokens_of_a_file_are_found_again_until_it_does_something_else(task: Path, rows: Path, tmp_path: Path) -> None:
+    def kept(name: str) -> int:
+        prepared(rows, tmp_path / name, tokenizer="sample:", task=str(task), kept=tmp_path / "kept")
+        return len(list((tmp_path / "kept").glob("??/*.arrow")))
+
+    assert kept("one") == 1
+    task.write_text(TASK.replace("def to_example", "# as loud as it can\ndef to_example"))
+    assert kept("two") == 1
+    task.write_text(TASK.replace("upper", "title"))
+    assert kept("three") == 2
+
+
+def test_the_digest_follows_what_a_file_imports() -> None:
+    plain = code_digest.of_task(b"from t5prep.tasks import Task")
+    assert plain != code_digest.of_task(b"from t5prep.tasks import Task\nfrom t5prep.tasks.html import strip_html")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def to_example(:\n", "shout.py, line 1: invalid syntax."),
+        ("import numby\n", "shout.py, line 1: ModuleNotFoundError: No module named 'numby'."),
+        ("x = 1\ny = x.z\n", "shout.py, line 2: AttributeError: 'int' object has no attribute 'z'."),
+        ("x = 1\n", "shout.py must define TASK = Task(to_example=..., columns=...), from t5prep.tasks; it has none."),
+        ("TASK = 7\n", "its TASK is a int."),
+        ("from t5prep.tasks import Task\nTASK = Task()\n", "shout.py, line 2: TypeError: Task.__init__() missing"),
+        (b"x = 'caf\xe9'\n", "shout.py, line 1: (unicode error)"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_a_sentence(task: Path, rows: Path, code: str | bytes, says: str) -> None:
+    task.write_bytes(code if isinstance(code, bytes) else code.encode())
+    printed = prepare(task, "--source", rows, "--tokenizer", "sample:", "--out", task.parent / "out")
+    assert says in printed
+    assert len(printed.splitlines()) == 1
+    assert not (task.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('id=record["id"]', "id=7", "the id of its Example is of type int, not str."),
+        ("return Example(", "return dict(", "it returned dict, not an Example"),
+        ('record["words"].upper()', 'record["wrods"]', "KeyError: 'wrods' (shout.py, line 17)"),
+        (
+            'record["words"].upper()',
+            "1",
+            "TypeError: unsupported operand type(s) for +: 'int' and 'str' (shout.py, line 17)",
+        ),
+    ],
+)
+def test_a_file_that_fails_at_a_row_is_a_sentence(task: Path, rows: Path, old: str, new: str, says: str) -> None:
+    task.write_text(TASK.replace(old, new))
+    with pytest.raises(
+        TaskError, match=r"the task shout fails at rows\.csv, row \d+: .* Mend its to_example"
+    ) as caught:
+        prepared(rows, task.parent / "out", tokenizer="sample:", task=str(task))
+    assert says in str(caught.value)
+    assert not (task.parent / "out" / manifest.NAME).exists()
+
+
+def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=r"nothing\.py does not exist"):
+        registry.get(str(tmp_path / "nothing.py"))
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(TaskError, match="cannot be read"):
+        registry.get(str(tmp_path / "folder.py"))
+    with pytest.raises(UsageError, match=r'no task named "sst3"\. Did you mean "sst2"\? .*A file of your own'):
+        registry.get("sst3")
+    (tmp_path / "my task.py").write_text(TASK)
+    with pytest.raises(TaskError, match="named with letters, digits and _"):
+        registry.get(str(tmp_path / "my task.py"))
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a package that is installed for this process: it offers the tasks `shout` and `broken`."""
+    site = tmp_path / "site"
+    (site / "loud").mkdir(parents=True)
+    (site / "loud" / "__init__.py").touch()
+    (site / "loud" / "shout.py").write_text(TASK)
+    about = site / "loud-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[t5prep.tasks]\nshout = loud.shout\nbroken = loud.missing\n")
+    monkeypatch.syspath_prepend(str(site))
+    importlib.invalidate_caches()
+    for cached in (registry._offered, registry._installed):
+        cached.cache_clear()
+    yield site
+    for cached in (registry._offered, registry._installed):
+        cached.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "loud"]:
+        del sys.modules[name]
+
+
+def test_a_package_offers_tasks(package: Path, rows: Path, tmp_path: Path) -> None:
+    assert "shout" in registry.names()
+    listed = CliRunner().invoke(cli.main, ["tasks"])
+    assert "shout\n  Words → the same words, shouted." in listed.stdout
+    assert "Warning: the task broken, which the package loud offers, cannot be loaded: " in listed.stderr
+    help = CliRunner().invoke(cli.main, ["prepare", "--help"]).output
+    assert "shout" in help
+    assert "broken" not in help
+    made = prepared(rows, tmp_path / "out", tokenizer="sample:", task="shout")
+    assert (made.settings.task, made.task.file) == ("shout", "")
+
+
+def test_a_package_that_cannot_be_loaded_is_a_sentence(package: Path) -> None:
+    with pytest.raises(TaskError, match=r"the task broken, which the package loud offers, cannot be loaded: "):
+        registry.get("broken")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("import dataclasses\n", "import sys\nsys.exit(0)\n", r"shout.py, line 5: SystemExit: 0"),
+        ('Columns(inputs=["words"], id="id")', '["words"]', r"columns is a list: write columns=Columns\(inputs="),
+        ('inputs=["words"]', 'inputs="words"', r"inputs of Columns is a list of names: write inputs=\['words'\]"),
+        ("Task(to_example,", 'Task("words",', r"to_example is a str"),
+    ],
+)
+def test_a_file_that_ends_the_program_or_gives_something_else(task: Path, old: str, new: str, said: str) -> None:
+    """A file that called sys.exit(0) ended the command with exit code 0, and no dataset."""
+    assert old in TASK
+    task.write_text(TASK.replace(old, new))
+    with pytest.raises(TaskError, match=said):
+        registry.get(str(task))
+
+
+def test_a_task_that_ends_the_program_at_a_row(task: Path, rows: Path, tmp_path: Path) -> None:
+    task.write_text(TASK.replace('raise Reject("no words")', "raise SystemExit(0)"))
+    output = prepare(task, "--source", rows, "--tokenizer", "sample:", "--out", tmp_path / "out")
+    assert "the task shout fails at rows.csv, row 1: SystemExit: 0" in output

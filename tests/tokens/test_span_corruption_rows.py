@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t5prep.tokens import ragged, span_corruption
+
+
+def documents(sizes):
+    """Documents whose tokens say where they stand: 1000 × document + offset."""
+    return [(f"doc{at}", np.arange(size, dtype=np.int32) + 1000 * at) for at, size in enumerate(sizes)]
+
+
+def batches(sizes, most):
+    """The same documents, at most so many together."""
+    every = documents(sizes)
+    for at in range(0, len(every), most):
+        names, ids = zip(*every[at : at + most], strict=True)
+        yield names, ragged.of(ids)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), max_size=30),
+    length=st.integers(1, 15),
+    window=st.integers(1, 4),
+    most=st.integers(1, 9),
+)
+def test_every_token_stands_once_in_order_and_rows_know_their_start(sizes, length, window, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(span_corruption, "ROWS", window)
+        blocks = list(span_corruption.chunks(batches(sizes, most), length=length))
+    for ids, tokens in blocks:
+        assert tokens.dtype == np.int32
+        assert len(ids) == len(tokens)
+        for name, row in zip(ids, tokens, strict=True):
+            document, offset = name.removeprefix("doc").split("@")
+            assert row[0] == 1000 * int(document) + int(offset)
+    assert all(tokens.shape[1] == length for _, tokens in blocks[:-1])
+    assert sum(tokens.shape[1] < length for _, tokens in blocks) <= 1
+    flat = np.concatenate([np.empty(0, np.int32), *[tokens.ravel() for _, tokens in blocks]])
+    np.testing.assert_array_equal(flat, [token for _, ids in documents(sizes) for token in ids])
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), max_size=20),
+    windows=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=2),
+)
+def test_rows_do_not_depend_on_how_many_are_cut_at_once(sizes, windows):
+    said = []
+    for window, most in windows:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(span_corruption, "ROWS", window)
+            blocks = list(span_corruption.chunks(batches(sizes, most), length=7))
+        said.append([(name, row.tolist()) for ids, tokens in blocks for name, row in zip(ids, tokens, strict=True)])
+    assert said[0] == said[1]
+
+
+def test_no_documents_make_no_rows():
+    assert list(span_corruption.chunks([], length=4)) == []
+    assert list(span_corruption.chunks([(["a"], ragged.of([[]]))], length=4)) == []

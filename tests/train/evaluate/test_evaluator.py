@@ -1,0 +1,176 @@
+"""Labels whose names are several tokens are scored as classes, whatever the task; whole texts are not."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import preparing
+import pytest
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.sources import sample  # noqa: E402
+from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
+from t5prep.train.evaluate import evaluator  # noqa: E402
+from t5prep.train.model.generation import Generation  # noqa: E402
+from t5prep.train.run.run import TINY  # noqa: E402
+from t5prep.train.runtime.devices import open_layout  # noqa: E402
+
+WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
+
+
+def echo(*_: Any, **__: Any) -> Any:
+    """In place of a model: every input is its own answer."""
+
+    def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        ids = batch.get("labels", batch["input_ids"])
+        return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
+
+    return answered
+
+
+def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    """Let a fake like `echo` score rows and search answers."""
+
+    def search(*_: Any, **__: Any) -> Any:
+        return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}
+
+    monkeypatch.setattr(evaluator, "on_rows", fake)
+    monkeypatch.setattr(evaluator, "answers_on_rows", search)
+
+
+def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filled up, a batch of a hundred billion rows would end the process."""
+    rows = [{"q": f"question {i}", "a": "yes"} for i in range(5)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+    )  # fmt: skip
+    sizes = []
+
+    def counted(*_: Any, **__: Any) -> Any:
+        return lambda weights, batch: (sizes.append(len(batch["input_ids"])), echo()(weights, batch))[1]
+
+    no_model(monkeypatch, counted)
+    score = evaluator.Evaluator(
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation",
+        batch=10**11, tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    assert score({}).metrics["records"] == 5
+    assert set(sizes) == {5}
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labelled: bool) -> None:
+    names = ("a backend team", "the web team")
+    rows = [{"q": names[i % 2], "a": names[0] if labelled else f"a whole answer, number {i}"} for i in range(12)]
+    rows[0]["a"] = names[1]
+    source = preparing.write_csv(tmp_path / "rows.csv", rows)
+    preparing.prepared(
+        source, tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"},
+        splits={"validation": 1.0}, input_length=16, target_length=16,
+    )  # fmt: skip
+    no_model(monkeypatch, echo)
+    score = evaluator.Evaluator(
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
+        tokenizer=WORDS, dtype=tf.float32,
+    )  # fmt: skip
+    metrics = score({}).metrics
+    if not labelled:
+        assert "confusion" not in metrics
+        return
+    assert metrics["labels"] == ["a backend team", "the web team"]
+    assert metrics["confusion"] == [[5, 6, 0], [1, 0, 0]]
+    assert metrics["accuracy"] == pytest.approx(5 / 12)
+
+
+def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"q": f"question {i}", "a": f"the answer {i}"} for i in range(9)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+    )  # fmt: skip
+    drawn = []
+
+    def seen(*_: Any, **__: Any) -> Any:
+        def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            drawn.extend(batch.get("uniform", []))
+            return echo()(weights, batch)
+
+        return answered
+
+    no_model(monkeypatch, seen)
+    for size in (2, 4):
+        score = evaluator.Evaluator(
+            TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
+            dtype=tf.float32, limit=3, generation=Generation(sample=True, max_length=7, seed=5),
+        )  # fmt: skip
+        assert score({}).metrics["records"] == 3
+    assert len(drawn) == 8
+    assert drawn[0].shape == (1, 7)
+    # The same for a row in any batch, and another one for another row.
+    assert all(np.array_equal(one, two) for one, two in zip(drawn[:3], drawn[4:7], strict=True))
+    assert not np.array_equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize("targets", [("yes", "a backend team"), ("yes", "no")])
+def test_a_split_is_read_once_whether_its_targets_are_one_token_or_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targets: tuple[str, str]
+) -> None:
+    """One text more than a token among labels: it was found out after scoring, and all was scored again."""
+    rows = [{"q": f"question {i}", "a": targets[i % 2]} for i in range(8)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+        target_length=16,
+    )  # fmt: skip
+    reads, searched = [], []
+    whole = evaluator.eval_batches
+    monkeypatch.setattr(evaluator, "eval_batches", lambda *a, **k: (reads.append(1), whole(*a, **k))[1])
+    no_model(monkeypatch, echo)
+    search = evaluator.answers_on_rows
+    monkeypatch.setattr(evaluator, "answers_on_rows", lambda *a, **k: (searched.append(1), search(*a, **k))[1])
+    score = evaluator.Evaluator(
+        TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4, tokenizer=WORDS,
+        dtype=tf.float32,
+    )  # fmt: skip
+    several = len(WORDS.encode(targets[1])) > 1 or len(WORDS.encode(targets[0])) > 1
+    assert score.kind is (evaluator.Kind.TEXTS if several else evaluator.Kind.ONE_TOKEN)
+    assert "accuracy" in score({}).metrics
+    assert len(reads) == 1
+    assert bool(searched) == several
+
+
+def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"q": f"question {i}", "a": ("a backend team", "the web team")[i % 2]} for i in range(20)]
+    preparing.prepared(
+        preparing.write_csv(tmp_path / "rows.csv", rows), tmp_path / "data", task="text2text", tokenizer="sample:",
+        options={"inputs_column": "q", "targets_column": "a"}, splits={"validation": 1.0}, input_length=16,
+        target_length=16,
+    )  # fmt: skip
+
+    def wrong(*_: Any, **__: Any) -> Any:
+        def answered(weights: Any, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return {
+                "ids": np.full_like(batch.get("labels", batch["input_ids"]), 5),
+                "loss": np.zeros(len(batch["input_ids"])),
+            }
+
+        return answered
+
+    no_model(monkeypatch, wrong)
+    found = []
+    for size in (4, 5):
+        score = evaluator.Evaluator(
+            TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
+            dtype=tf.float32,
+        )  # fmt: skip
+        found.append(score({}, sample=3, score_each=True))
+    assert sorted(one.target for one in found[0].sample) == ["a backend team"] * 3 + ["the web team"] * 3
+    assert [one.id for one in found[0].sample] == [one.id for one in found[1].sample]
+    assert found[0].worst == []
+    assert all(one["scores"]["accuracy"] == 0.0 for one in found[0].predictions)

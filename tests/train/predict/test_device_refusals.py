@@ -1,0 +1,63 @@
+"""What a device cannot answer is one sentence: weights that are no numbers, more beams than fit, a closed input."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+pytest.importorskip("jax", reason="jax is not installed")
+
+import jax
+
+from t5prep.errors import UsageError
+from t5prep.tokens import loading
+from t5prep.train.model.generation import Generation
+from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weights import random_weights
+from t5prep.train.predict.device import Device
+from t5prep.train.run.run import Model
+
+WORDS = loading.load("sample:")
+CONFIG = ModelConfig(
+    vocab_size=WORDS.size, d_model=16, d_kv=16, d_ff=24, num_layers=1, num_decoder_layers=1, num_heads=2
+)
+
+
+def device(weights: dict[str, Any] | None = None, **options: Any) -> Device:
+    opened = Model("toy", CONFIG, weights or random_weights(CONFIG, seed=0), WORDS)
+    return Device(opened, generation=Generation(max_length=4, **options), rows=2, tokenizer=WORDS)
+
+
+def test_weights_that_are_not_numbers_are_named() -> None:
+    weights = random_weights(CONFIG, seed=0)
+    name = sorted(weights)[3]
+    weights[name] = np.array(weights[name])
+    weights[name].flat[-1] = np.nan
+    with pytest.raises(UsageError, match=rf"not numbers \(NaN\) in {name}"):
+        device(weights)
+
+
+def test_more_beams_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"--beams 100000: the model has .* tokens, at most .* beams"):
+        device(beams=100_000)
+    made = device(beams=2)
+
+    def full(*_: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 59876198104 bytes.")
+
+    monkeypatch.setattr(made, "_answers", full)
+    with pytest.raises(UsageError, match="too little memory for 2 rows at a time with 2 beams each"):
+        made([np.array([5, 1])], 8)
+
+
+def test_a_closed_standard_input_is_a_sentence() -> None:
+    code = "import sys; sys.stdin = None; from t5prep.cli import main; main()"
+    said = subprocess.run(
+        [sys.executable, "-c", code, "predict", "-", "--model", "none"], capture_output=True, text=True, timeout=120
+    )
+    assert said.returncode == 1
+    assert "Standard input is closed" in said.stderr
+    assert "Traceback" not in said.stderr

@@ -1,0 +1,45 @@
+"""Two runs that write the same file of answers: neither loses what the other has written."""
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from t5prep.errors import OutputError
+from t5prep.train.predict.files import AnswerFile
+
+
+def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, lock = tmp_path / "answers.txt", fcntl.flock
+    first = AnswerFile(out, identity={"model": 1})
+    first.add("one\n", done=1, counts={})
+
+    def late(file: Any, how: int) -> None:
+        first.finish("two\n")
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(OutputError, match="is being written by another run"):
+        AnswerFile(out, identity={"model": 1})
+    assert out.read_text() == "one\ntwo\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.txt"]
+
+
+def test_a_run_without_answers_removes_its_file_while_it_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "answers.txt"
+    first = AnswerFile(out, identity={"model": 1})
+    unlink = Path.unlink
+
+    def looked_at(path: Path, **how: bool) -> None:
+        with pytest.raises(OutputError, match="is being written by another run"):
+            AnswerFile(out, identity={"model": 1})
+        unlink(path, **how)
+
+    monkeypatch.setattr(Path, "unlink", looked_at)
+    first.close()
+    assert not list(tmp_path.iterdir())

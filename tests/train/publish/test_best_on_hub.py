@@ -1,0 +1,99 @@
+"""`push --follow` with the real client against a Hub on loopback, while a run writes its checkpoints."""
+
+import dataclasses
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import training
+from click.testing import CliRunner
+from servers.http import Answer, Fault
+from servers.internet import Internet
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep import cli
+from t5prep.tokens import loading
+from t5prep.train.model.weights import random_weights
+from t5prep.train.publish import best
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run import run
+from t5prep.train.settings import config as configs
+
+SHAPE = dataclasses.replace(run.TINY, vocab_size=128, d_model=8, d_kv=4, d_ff=8, num_heads=2)
+LOSSES = {1: 0.9, 2: 0.5, 3: 0.7, 4: 0.3}  # by step; the run has four
+
+
+class Run:
+    """A run of four steps whose checkpoints are written when a test says so."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = str(out)
+        settings = configs.build({"model": "m", "data": ("d",), "out": self.out, "steps": 4})
+        run.begin(self.out, config=settings, shape=SHAPE, tokenizer=loading.load("sample:"), manifests=())
+        self._state = checkpoints.State(
+            step=0, config=dataclasses.asdict(settings), data=[], tokenizer="", metric="loss"
+        )
+
+    def reach(self, step: int) -> None:
+        state = dataclasses.replace(self._state, step=step, value=LOSSES[step])
+        checkpoints.save(self.out, training.writer(random_weights(SHAPE, seed=step)), state=state, keep=4)
+
+
+def follow(one: Run, *, interval: float) -> tuple[threading.Thread, list[str]]:
+    """Follow a run in a thread; what it returns comes into the list."""
+    found: list[str] = []
+    ask = lambda: found.append(best.push_best(one.out, repo="me/model", follow=True, interval=interval))  # noqa: E731
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread, found
+
+
+def until(internet: Internet, commits: int) -> None:
+    for _ in range(600):
+        if len(internet.hub.commits.get("me/model", [])) >= commits:
+            return
+        threading.Event().wait(0.05)
+    pytest.fail(f"{internet.hub.commits}")
+
+
+def test_each_better_checkpoint_arrives_while_it_trains_and_the_last_push_is_the_best(
+    internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", internet.hub.token)
+    one = Run(tmp_path / "run")
+    thread, found = follow(one, interval=0.2)
+    for step, commits in ((1, 1), (2, 2), (3, 2), (4, 3)):
+        one.reach(step)
+        until(internet, commits)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert found[0].endswith("/me/model")
+    assert internet.hub.commits["me/model"] == [f"Step {step}, exported by t5prep" for step in (1, 2, 4)]
+    # What is there now is the best checkpoint, as any reader of the Hub gets it.
+    pushed = run.open_model("me/model")
+    assert all(np.array_equal(pushed.weights[name], value) for name, value in random_weights(SHAPE, seed=4).items())
+    assert pushed.tokenizer is not None
+
+
+def test_a_hub_that_is_down_for_a_while_stops_nothing(
+    internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", internet.hub.token)
+    internet.server.faults.append(Fault("/api/repos/create", answer=Answer(403), method="POST"))
+    one = Run(tmp_path / "run")
+    one.reach(4)
+    thread, found = follow(one, interval=0.2)
+    thread.join(60)
+    assert found[0].endswith("/me/model")
+    assert "It is tried again in" in capsys.readouterr().err
+    assert internet.hub.commits["me/model"] == ["Step 4, exported by t5prep"]
+
+
+def test_the_command_without_a_login_is_one_sentence(internet: Internet, tmp_path: Path) -> None:
+    one = Run(tmp_path / "run")
+    one.reach(4)
+    result = CliRunner().invoke(cli.main, ["push", "--model", one.out, "--repo", "me/model", "--follow"])
+    assert result.exit_code == 1
+    assert "hf auth login" in str(result.output) + str(result.exception)
