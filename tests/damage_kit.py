@@ -57,7 +57,7 @@ def _runs(folder: Path) -> None:
     import training
 
     import t5prep
-    from t5prep.train.model.architecture import weight_layouts
+    from t5prep.train.model.weight_layout import weight_layouts
     from t5prep.train.model.weights import load_weights
     from t5prep.train.publish.export import export_hf
 

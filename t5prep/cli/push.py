@@ -39,7 +39,7 @@ def _push_data(data: str, repo: str, private: bool) -> str:
 def _push_model(model: str, repo: str, private: bool, follow: bool) -> str:
     if follow or os.path.isdir(os.path.join(model, "checkpoints")) or "://" in model:
         _device.need_tensorflow()
-        from t5prep.train.publish.best import push_best
+        from t5prep.train.publish.push import push_best
 
         return push_best(model, repo=repo, private=private, follow=follow)
     from t5prep.train.publish.push import push

@@ -6,7 +6,7 @@ google/electra-*).
 
 from typing import Any
 
-from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.architecture import EncoderConfig
 
 # d_model, d_ff, layers, heads
 _BASE, _LARGE = (768, 3072, 12, 12), (1024, 4096, 24, 16)

@@ -16,7 +16,7 @@ from typing import Any
 
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.question import Answer, Question, ask, recall
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
 
 Ask = Callable[[Question], Answer]
 Say = Callable[[str], None]

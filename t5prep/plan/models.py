@@ -12,9 +12,7 @@ from typing import Any
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import model_files
 from t5prep.plan.encoder_models import ENCODERS, encoder_flops
-from t5prep.train.model.architecture import Config, read_config
-from t5prep.train.model.encoder_config import EncoderConfig
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, read_config
 
 # d_model, d_ff, encoder layers, decoder layers, heads, d_kv
 _T5 = {

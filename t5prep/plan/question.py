@@ -17,8 +17,9 @@ from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import training_flops
-from t5prep.train.model.architecture import Config, weight_layouts
+from t5prep.train.model.architecture import Config
 from t5prep.train.model.switches import turned_off
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.settings import config
 from t5prep.train.settings.config import FREE, TrainConfig
 from t5prep.train.settings.padding import Padding

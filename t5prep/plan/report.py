@@ -9,8 +9,8 @@ from t5prep.io import byte_sizes
 from t5prep.plan.chips import GIB
 from t5prep.plan.lengths import Choice
 from t5prep.plan.question import Answer, Question
-from t5prep.train.model.architecture import weight_layouts
 from t5prep.train.model.lora import parameters
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.step import step_parts
 
 # Measured beside --exact: docs/notes.md.

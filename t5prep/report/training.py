@@ -13,7 +13,8 @@ from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.report import charts, pages, settings_page
-from t5prep.train.model.architecture import read_config, weight_layouts
+from t5prep.train.model.architecture import read_config
+from t5prep.train.model.weight_layout import weight_layouts
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
 # The first curves of the page, in this order; others follow by name.

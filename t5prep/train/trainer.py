@@ -17,9 +17,8 @@ from t5prep.train.evaluate.evaluator import Evaluation
 from t5prep.train.evaluate.validation import Validation
 from t5prep.train.log import RunLog, duration, say
 from t5prep.train.loop import Stepper
-from t5prep.train.model.architecture import Config
+from t5prep.train.model.architecture import Config, ModelConfig
 from t5prep.train.model.lora import adapter_layouts, parameters
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import Array, draw
 from t5prep.train.profiling import StepProfile
 from t5prep.train.run import adapters, checkpoint_tensors, run, run_lock

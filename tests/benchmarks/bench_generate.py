@@ -70,7 +70,7 @@ def main() -> None:
     if given.ours:
         print(json.dumps(ours(given.ours, *sizes)))
         return
-    from t5prep.train.model.t5_config import ModelConfig
+    from t5prep.train.model.architecture import ModelConfig
     from t5prep.train.model.weights import random_weights, save_weights
 
     shape = ModelConfig(

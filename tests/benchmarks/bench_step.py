@@ -35,7 +35,7 @@ def draw_batch() -> dict[str, np.ndarray]:
 
 
 def tensorflow_step():
-    from t5prep.train.model.t5_config import ModelConfig
+    from t5prep.train.model.architecture import ModelConfig
     from t5prep.train.model.weights import random_weights
     from t5prep.train.runtime.devices import open_layout
     from t5prep.train.runtime.kept_programs import compile_now
@@ -69,8 +69,8 @@ def xla_step():
     """The same two halves in one program of TensorFlow's own XLA: what the runtime is compared with."""
     import tensorflow as tf
 
-    from t5prep.train.model.architecture import weight_layouts
-    from t5prep.train.model.t5_config import ModelConfig
+    from t5prep.train.model.architecture import ModelConfig
+    from t5prep.train.model.weight_layout import weight_layouts
     from t5prep.train.model.weights import create_variables, random_weights
     from t5prep.train.step.optimizer import AdamW
     from t5prep.train.step.step import StepOptions, TrainStep

@@ -28,7 +28,7 @@ from t5prep.plan.chips import GIB, Chip, parse
 from t5prep.plan.compiled import Compiled, compile_module
 from t5prep.plan.models import MODELS
 from t5prep.plan.question import Question, ask
-from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.architecture import EncoderConfig
 from t5prep.train.settings.config import TrainConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "speed.md"

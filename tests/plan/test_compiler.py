@@ -93,7 +93,7 @@ def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
     """By itself a TPU would round both sides of each product to bfloat16."""
     import tensorflow as tf
 
-    from t5prep.train.model.architecture import weight_layouts
+    from t5prep.train.model.weight_layout import weight_layouts
     from t5prep.train.runtime import probe
     from t5prep.train.runtime.lowered import lower, specs
     from t5prep.train.step.optimizer import AdamW

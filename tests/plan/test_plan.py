@@ -25,7 +25,8 @@ from t5prep.plan.compiled import Compiled
 from t5prep.plan.lengths import Shape
 from t5prep.plan.models import MODELS, shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask, check
-from t5prep.train.model.architecture import Config, weight_layouts
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig
 
@@ -476,7 +477,7 @@ def test_memory_is_planned_without_code(tiny):
 @pytest.mark.slow
 def test_attention_row_by_row_compiles(tiny):
     """Of packed rows, whose masks are the larger ones, and long enough: the compiler runs in another process."""
-    from t5prep.train.model.heads import Heads
+    from t5prep.train.model.attention import Heads
 
     length = 1024
     assert Heads.of(TINY["num_heads"], queries=length, keys=length).by_rows

@@ -14,7 +14,7 @@ from t5prep.plan import compiled, compiler, planner
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.question import ask
 from t5prep.train import trainer
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.runtime import compiling
 from t5prep.train.runtime.devices import open_layout
 

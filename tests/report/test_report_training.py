@@ -17,7 +17,7 @@ from t5prep import report
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
 from t5prep.report import training
-from t5prep.train.model import t5_config
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.settings import config
 
 EVIL = "<script>alert('x')</script>"
@@ -181,7 +181,7 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
         "eval_split": "validation",
     }
     (own / "train.json").write_text(json.dumps({**recipe, "dtype": "bfloat16"}))
-    (own / "config.json").write_text(json.dumps(t5_config.ModelConfig(vocab_size=128).to_json()))
+    (own / "config.json").write_text(json.dumps(ModelConfig(vocab_size=128).to_json()))
     split = manifest.loads((own / "manifest-0.json").read_text(), where="").splits["train"]
     speed_then = 64 * sum(split.tokens.values()) / split.records / 2.25  # a step in 2.25 seconds
     with open(own / "metrics.jsonl", "a") as file:

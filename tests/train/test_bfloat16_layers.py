@@ -7,8 +7,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train.model.gelu import gelu  # noqa: E402
-from t5prep.train.model.layers import layer_norm  # noqa: E402
+from t5prep.train.model.layers import gelu, layer_norm  # noqa: E402
 
 LAYERS = {
     "norm": lambda x, scale, bias: layer_norm(x, scale, bias, epsilon=1e-12),

@@ -12,7 +12,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import t5prep
 from t5prep.errors import UsageError
 from t5prep.train.evaluate.evaluator import logits_order
-from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model.architecture import EncoderConfig
 from t5prep.train.publish.export import export_hf
 from tests import encoders, two_classes
 from tests.preparing import prepared

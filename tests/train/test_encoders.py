@@ -21,10 +21,9 @@ import tensorflow as tf
 from torch_t5 import FAMILIES
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import read_config, weight_layouts
-from t5prep.train.model.encoder_config import CLASS_NAMES, EncoderConfig
+from t5prep.train.model.architecture import CLASS_NAMES, EncoderConfig, ModelConfig, read_config
 from t5prep.train.model.forward import forward
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import for_classes, load_config, load_weights, random_weights, save_weights
 from t5prep.train.publish.export import export_hf
 from t5prep.train.step.optimizer import AdamW

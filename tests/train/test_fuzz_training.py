@@ -16,8 +16,8 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.errors import UsageError
 from t5prep.tokens import loading
 from t5prep.train import trainer
-from t5prep.train.model.architecture import weight_layouts
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_config, random_weights
 from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.run import run

@@ -17,8 +17,8 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import t5prep  # noqa: E402
 from t5prep.errors import OutputError, UsageError  # noqa: E402
 from t5prep.train import trainer  # noqa: E402
+from t5prep.train.model.architecture import ModelConfig  # noqa: E402
 from t5prep.train.model.lora import adapter_layouts, variable_layouts  # noqa: E402
-from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
 from t5prep.train.model.weights import draw, load_weights, random_weights, save_weights  # noqa: E402
 from t5prep.train.publish.export import export_hf  # noqa: E402
 from t5prep.train.run import adapters, run  # noqa: E402

@@ -5,9 +5,9 @@ import pytest
 tf = pytest.importorskip("tensorflow", reason="needs the extra train")
 np = pytest.importorskip("numpy")
 
-from t5prep.train.model import attention, row_attention  # noqa: E402
-from t5prep.train.model.heads import Heads  # noqa: E402
-from t5prep.train.model.sums import column_sums, row_sums, weight_sums  # noqa: E402
+from t5prep.train.model import attention  # noqa: E402
+from t5prep.train.model.attention import Heads  # noqa: E402
+from t5prep.train.model.layers import column_sums, row_sums, weight_sums  # noqa: E402
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 4, 5, 7, 2, 4
 
@@ -62,7 +62,7 @@ def run(kind: str, heads: Heads, *, biased: bool, drops: bool, dtype: tf.DType) 
 @pytest.mark.parametrize(("dtype", "error"), [(tf.float32, 2e-6), (tf.bfloat16, 0.06)])
 def test_row_by_row_finds_the_same_with_the_same_gradients(monkeypatch, kind, biased, drops, dtype, error, most):
     together = run(kind, Heads(HEADS), biased=biased, drops=drops, dtype=dtype)
-    monkeypatch.setattr(row_attention, "MOST", most)
+    monkeypatch.setattr(attention, "MOST", most)
     one_by_one = run(kind, Heads(HEADS, by_rows=True), biased=biased, drops=drops, dtype=dtype)
     assert len(together) == 4 + biased
     for ours, other in zip(one_by_one, together, strict=True):

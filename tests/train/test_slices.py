@@ -5,7 +5,7 @@ import pytest
 tf = pytest.importorskip("tensorflow", reason="needs the extra train")
 np = pytest.importorskip("numpy")
 
-from t5prep.train.model.slices import slices_of  # noqa: E402
+from t5prep.train.model.layers import slices_of  # noqa: E402
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -6,8 +6,8 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import weight_layouts
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import random_weights
 from t5prep.train.runtime.lowered import lower, specs
 from t5prep.train.step.optimizer import Adafactor, AdamW

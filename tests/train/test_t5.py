@@ -15,12 +15,12 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import weight_layouts
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.attention import relative_bias, relative_buckets
 from t5prep.train.model.decoding import decode_step, decoder_layers, init_cache, reorder_cache
 from t5prep.train.model.layers import Dropout
 from t5prep.train.model.t5 import encode, forward, shift_right
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_weights, random_weights
 from t5prep.train.step.loss import summed_loss
 

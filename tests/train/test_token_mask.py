@@ -7,7 +7,7 @@ import training
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.train.data import device_feed, opening, train_batches
-from t5prep.train.model.token_mask import token_mask, with_mask
+from t5prep.train.model.forward import token_mask, with_mask
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.settings.padding import Padding
 

@@ -10,10 +10,10 @@ pytest.importorskip("jax", reason="needs the extra train")
 
 from t5prep.errors import UsageError  # noqa: E402
 from t5prep.train.model import switches  # noqa: E402
+from t5prep.train.model.architecture import EncoderConfig  # noqa: E402
 from t5prep.train.model.encoder import classify  # noqa: E402
-from t5prep.train.model.encoder_config import EncoderConfig  # noqa: E402
-from t5prep.train.model.encoder_layout import encoder_layouts  # noqa: E402
-from t5prep.train.model.tpu_only import FILLER, gradients_in_turn, unfilled  # noqa: E402
+from t5prep.train.model.layers import FILLER, gradients_in_turn, unfilled  # noqa: E402
+from t5prep.train.model.weight_layout import encoder_layouts  # noqa: E402
 from t5prep.train.runtime import embedding  # noqa: E402
 from t5prep.train.runtime.lowered import lower  # noqa: E402
 

@@ -9,8 +9,8 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from safetensors.numpy import load_file, save_file
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import weight_layouts
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_weights, random_weights, save_weights
 
 TIED = ModelConfig(vocab_size=40, d_model=8, d_kv=4, d_ff=12, num_layers=3, num_decoder_layers=2, num_heads=3)

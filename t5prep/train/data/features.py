@@ -10,7 +10,7 @@ from t5prep.dataset import tfrecord
 from t5prep.train.data import record_decoder
 from t5prep.train.data.opening import Opened
 from t5prep.train.data.record_decoder import RecordDecoder
-from t5prep.train.model.token_mask import with_mask
+from t5prep.train.model.forward import with_mask
 from t5prep.train.settings.bucket_lengths import Lengths
 from t5prep.train.settings.padding import Padding
 

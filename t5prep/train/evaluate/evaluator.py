@@ -23,11 +23,9 @@ from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import buckets, eval_batches, opening
 from t5prep.train.data.read_errors import arrays
 from t5prep.train.evaluate import metrics
-from t5prep.train.model.architecture import Config
-from t5prep.train.model.forward import forward
+from t5prep.train.model.architecture import Config, ModelConfig
+from t5prep.train.model.forward import forward, with_mask
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.token_mask import with_mask
 from t5prep.train.predict.device import answers_on_rows, uniform
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows

@@ -1,30 +1,372 @@
-"""Choose by its config what a model is: a T5, its encoder with a classification head, or another encoder with one.
+"""Say what a model is, from its `config.json`: a T5, its encoder with a classification head, or another encoder with one.
 
-An architecture is a config, the layout of its weights, and a function from weights and a batch to logits
-(`model.forward`). Training, evaluation, `plan` and export call these three; only generating text is T5's alone. A
+An architecture is a config, the layout of its weights (`weight_layout`), and a function from weights and a batch to
+logits (`forward`). Training, evaluation, `plan` and export call these three; only generating text is T5's alone. A
 config with `classes` is that of a model with a head. This module imports no TensorFlow, so that reports and questions to
 `plan` begin at once.
+
+T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and mT5 (gated GELU, two matrices), umT5 (mT5
+with position biases in every layer) and ByT5 (1.1 with bytes for a vocabulary) are one architecture with a few numbers.
+With `classes`, the model is T5's encoder alone, with one matrix from the mean of its outputs to the classes.
+
+BERT, DistilBERT, RoBERTa, ALBERT and ELECTRA's discriminator are one architecture: layers whose norms stand after the
+residual sums. They differ in names, in how positions and widths of embeddings are counted, and in the head.
 """
 
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, cast
 
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.train.model.encoder_config import MODEL_TYPES as ENCODERS
-from t5prep.train.model.encoder_config import EncoderConfig
-from t5prep.train.model.encoder_layout import encoder_layouts
-from t5prep.train.model.t5_config import MODEL_TYPES as T5S
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import WeightLayout, t5_layouts
+
+
+def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the classes in the order of the logits; two unnamed ones where the config names none.
+
+    >>> classes_of({"id2label": {"1": "up", "0": "down"}})
+    ('down', 'up')
+    """
+    named = config.get("id2label")
+    if not isinstance(named, Mapping):
+        return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels", 2))))
+    return tuple(str(named[number]) for number in sorted(named, key=int))
+
+
+def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the entries of a `config.json` by which `transformers` knows the names."""
+    return {
+        "id2label": {str(number): name for number, name in enumerate(classes)},
+        "label2id": {name: number for number, name in enumerate(classes)},
+    }
+
+
+T5_TYPES = ("t5", "mt5", "umt5")
+FEED_FORWARDS = ("relu", "gated-gelu")
+# Fields that are in no config.json.
+OWN_FIELDS = frozenset({"lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
+# The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
+POOLED = {"pooling": "mean"}
+# No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
+LARGEST = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """The numbers that define a T5's weights and computation, with the names of `transformers`' T5Config.
+
+    `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
+    `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
+    `classes`: the names of the classes, in the order of the logits, of an encoder with a head; empty: it writes texts.
+    `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
+    `computed_layers` and `computed_decoder_layers`: the model has all its weights, but only so many layers are computed (0: all);
+    `plan` compiles such models.
+    """
+
+    vocab_size: int = 32128
+    d_model: int = 512
+    d_kv: int = 64
+    d_ff: int = 2048
+    num_layers: int = 6
+    num_decoder_layers: int = 6
+    num_heads: int = 8
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    dropout_rate: float = 0.1  # Raffel et al. 2020, section 3.1.1
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: Literal["relu", "gated-gelu"] = "relu"
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool = True
+    pad_token_id: int = 0
+    eos_token_id: int = 1
+    decoder_start_token_id: int = 0
+    model_type: Literal["t5", "mt5", "umt5"] = "t5"
+    classes: tuple[str, ...] = ()
+    lora_rank: int = 0  # 0: no adapters
+    lora_alpha: float = 0.0
+    computed_layers: int = 0
+    computed_decoder_layers: int = 0
+
+    @property
+    def inner_dim(self) -> int:
+        """Return the width of all heads together: num_heads * d_kv, which need not be d_model."""
+        return self.num_heads * self.d_kv
+
+    @property
+    def gated(self) -> bool:
+        """Check whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
+        return self.feed_forward_proj == "gated-gelu"
+
+    def computed(self, stack: str) -> int:
+        """Return how many layers of the "encoder" or "decoder" are computed; 0: all."""
+        return self.computed_layers if stack == "encoder" else self.computed_decoder_layers
+
+    @property
+    def bias_in_every_layer(self) -> bool:
+        """Check whether each layer has its own relative position biases (umT5), or all share those of the first."""
+        return self.model_type == "umt5"
+
+    def with_classes(self, classes: Sequence[str]) -> "ModelConfig":
+        """Return the config of this T5's encoder with a head for classes; it has no matrix of output embeddings."""
+        return dataclasses.replace(self, classes=tuple(classes), tie_word_embeddings=True)
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
+        """Return the config of a parsed `config.json`; a missing entry has the default of the model type.
+
+        Since 5.0, transformers writes `"tie_word_embeddings": true` for every T5, T5 1.1 included, and the true value
+        in `scale_decoder_outputs`; older files have it in `tie_word_embeddings`. The published mT5 and umT5 are never
+        tied. A checkpoint without `lm_head.weight` is tied whatever its config says: `weights.load_weights` handles
+        that.
+
+        Raises UsageError for another architecture.
+
+        >>> ModelConfig.from_json({"model_type": "t5", "tie_word_embeddings": False}).scale_decoder_outputs
+        False
+        """
+        model_type = config.get("model_type")
+        if model_type not in T5_TYPES:
+            hint = did_you_mean(str(model_type), T5_TYPES)
+            raise UsageError(
+                f'The model is of type "{model_type}", and only t5 (T5, T5 1.1, FLAN-T5, ByT5), mt5 and umt5 can be'
+                f" trained: choose one of those.{hint}"
+            )
+        values: dict[str, Any] = dict(MT5_DEFAULTS) if model_type != "t5" else {}
+        fields = {field.name for field in dataclasses.fields(cls)} - OWN_FIELDS - {"classes"}
+        values |= {name: value for name, value in config.items() if name in fields and value is not None}
+        if model_type != "t5":
+            values |= {"tie_word_embeddings": False, "scale_decoder_outputs": False}
+        else:
+            untied = config.get("tie_word_embeddings") is False
+            values["scale_decoder_outputs"] = bool(config.get("scale_decoder_outputs", not untied))
+            values["tie_word_embeddings"] = values["scale_decoder_outputs"]
+        if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
+            raise UsageError(
+                f'The model has feed_forward_proj "{values["feed_forward_proj"]}", and only relu (T5 1.0) and'
+                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) are known: choose a model with one of those."
+            )
+        if isinstance(values.get("eos_token_id"), list):
+            values["eos_token_id"] = values["eos_token_id"][0]
+        values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
+        made = cls(**values)
+        return made.with_classes(classes_of(config)) if POOLED.items() <= config.items() else made
+
+    @classmethod
+    def read(cls, content: bytes, *, where: object) -> "ModelConfig":
+        """Return the config of a `config.json`'s content. Raises UsageError, which names `where`, if it is invalid."""
+        try:
+            config = cls.from_json(json.loads(content))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
+        for field in dataclasses.fields(cls):
+            value, least = getattr(config, field.name), 0 if field.name.endswith("_id") else 1
+            if field.name in OWN_FIELDS or field.type is not int:
+                continue
+            if type(value) is not int or not least <= value <= LARGEST:
+                raise UsageError(
+                    f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
+                )
+        return config
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
+        values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OWN_FIELDS}
+        if self.model_type != "t5":
+            del values["scale_decoder_outputs"]
+        classes = values.pop("classes")
+        head = {**class_entries(classes), **POOLED} if classes else {}
+        return {
+            "architectures": [
+                f"{self.model_type.upper()}For{'TokenClassification' if head else 'ConditionalGeneration'}"
+            ],
+            **values,
+            **head,
+            "is_encoder_decoder": not head,
+            "is_gated_act": self.gated,
+            "dense_act_fn": "gelu_new" if self.gated else "relu",
+            "initializer_factor": 1.0,
+            "use_cache": True,
+        }
+
+
+# Defaults of mT5 and umT5 where a config leaves something out (transformers, configuration_mt5.py,
+# configuration_umt5.py).
+MT5_DEFAULTS = cast(
+    dict[str, Any],
+    {
+        "vocab_size": 250112,
+        "d_ff": 1024,
+        "num_layers": 8,
+        "num_heads": 6,
+        "feed_forward_proj": "gated-gelu",
+    },
+)
+
+
+ENCODER_TYPES = ("bert", "distilbert", "roberta", "albert", "electra")
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+
+# Field → its name in a config.json; DistilBERT's names are its own.
+NAMES = {
+    "vocab_size": "vocab_size",
+    "embedding_size": "embedding_size",
+    "d_model": "hidden_size",
+    "d_ff": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "activation": "hidden_act",
+    "max_positions": "max_position_embeddings",
+    "segments": "type_vocab_size",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "dropout_rate": "hidden_dropout_prob",
+    "pad_token_id": "pad_token_id",
+}
+DISTILBERT_NAMES = {
+    **{name: name for name in ("vocab_size", "activation", "pad_token_id")},
+    "d_model": "dim",
+    "d_ff": "hidden_dim",
+    "num_layers": "n_layers",
+    "num_heads": "n_heads",
+    "max_positions": "max_position_embeddings",
+    "dropout_rate": "dropout",
+}
+# What a config.json that leaves something out means, where it is not BERT's (transformers, configuration_*.py).
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "distilbert": {"num_layers": 6, "segments": 0},
+    "roberta": {"vocab_size": 50265, "pad_token_id": 1},
+    "albert": {
+        "vocab_size": 30000,
+        "embedding_size": 128,
+        "d_model": 4096,
+        "d_ff": 16384,
+        "num_heads": 64,
+        "activation": "gelu_new",
+        "dropout_rate": 0.0,
+    },
+    "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
+}
+CLASS_NAMES = {
+    "albert": "Albert",
+    "bert": "Bert",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+    "roberta": "Roberta",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """The numbers that define an encoder's weights and computation; the defaults are BERT base's.
+
+    `embedding_size` may be smaller than `d_model` (ALBERT, ELECTRA); 0 means that both are equal. `segments`: kinds of
+    texts in a pair that have embeddings of their own. `classes`: the names of the classes, in the order of the logits.
+    """
+
+    vocab_size: int = 30522
+    embedding_size: int = 0
+    d_model: int = 768
+    d_ff: int = 3072
+    num_layers: int = 12
+    num_heads: int = 12
+    activation: str = "gelu"
+    max_positions: int = 512
+    segments: int = 2
+    layer_norm_epsilon: float = 1e-12
+    dropout_rate: float = 0.1  # Devlin et al. 2019, appendix A.2: on all layers and attention probabilities
+    pad_token_id: int = 0
+    model_type: str = "bert"
+    classes: tuple[str, ...] = ("LABEL_0", "LABEL_1")
+    lora_rank: int = 0  # of adapters beside the matrices (`lora`); 0: none
+    lora_alpha: float = 0.0
+
+    @property
+    def embedding_width(self) -> int:
+        """Return the width of the embeddings, before they are projected to d_model."""
+        return self.embedding_size or self.d_model
+
+    @property
+    def projects(self) -> bool:
+        """Check whether a matrix stands between embeddings and layers: in ALBERT always, in ELECTRA where widths differ."""
+        return self.model_type == "albert" or (self.model_type == "electra" and self.embedding_width != self.d_model)
+
+    @property
+    def own_layers(self) -> int:
+        """Return the number of layers with weights of their own: one in ALBERT, whose layers share them."""
+        return 1 if self.model_type == "albert" else self.num_layers
+
+    @property
+    def first_position(self) -> int:
+        """Return the row of the position embeddings of the first token: RoBERTa counts from the padding's id on."""
+        return self.pad_token_id + 1 if self.model_type == "roberta" else 0
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "EncoderConfig":
+        """Return the config of a parsed `config.json`. Raises UsageError for a variant that is not computed here.
+
+        >>> EncoderConfig.from_json({"model_type": "roberta", "id2label": {"1": "up", "0": "down"}}).classes
+        ('down', 'up')
+        """
+        model_type = str(config["model_type"])
+        for name, usual in (
+            ("position_embedding_type", "absolute"),
+            ("num_hidden_groups", 1),
+            ("inner_group_num", 1),
+            ("is_decoder", False),
+        ):
+            if config.get(name, usual) != usual:
+                raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
+        names = DISTILBERT_NAMES if model_type == "distilbert" else NAMES
+        values = {field: config[name] for field, name in names.items() if config.get(name) is not None}
+        values = {**DEFAULTS[model_type], **values, "model_type": model_type, "classes": classes_of(config)}
+        if values.get("embedding_size") == values.get("d_model", cls.d_model) or model_type in ("bert", "roberta"):
+            values["embedding_size"] = 0
+        made = cls(**values)
+        if made.activation not in ACTIVATIONS:
+            raise UsageError(
+                f'The model has the activation "{made.activation}", and known are {", ".join(ACTIVATIONS)}.'
+            )
+        if made.d_model % made.num_heads:
+            raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads")
+        return made
+
+    @classmethod
+    def read(cls, content: bytes, *, where: object) -> "EncoderConfig":
+        """Return the config of a `config.json`'s content. Raises UsageError, which names `where`, if it is invalid."""
+        try:
+            config = cls.from_json(json.loads(content))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
+        may_be_zero = ("segments", "embedding_size", "pad_token_id", "lora_rank")
+        for field in dataclasses.fields(cls):
+            value, least = getattr(config, field.name), 0 if field.name in may_be_zero else 1
+            if field.type is int and (type(value) is not int or value < least):
+                raise UsageError(
+                    f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
+                )
+        return config
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
+        values = {**dataclasses.asdict(self), "embedding_size": self.embedding_width}
+        names = DISTILBERT_NAMES if self.model_type == "distilbert" else NAMES
+        own = {name: values[field] for field, name in names.items()}
+        if self.model_type in ("bert", "roberta"):
+            del own["embedding_size"]
+        attention = "attention_dropout" if self.model_type == "distilbert" else "attention_probs_dropout_prob"
+        head = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
+        return {
+            "architectures": [f"{CLASS_NAMES[self.model_type]}ForSequenceClassification"],
+            "model_type": self.model_type,
+            **own,
+            attention: self.dropout_rate,
+            head.get(self.model_type, "classifier_dropout"): self.dropout_rate,
+            **class_entries(self.classes),
+            "problem_type": "single_label_classification",
+        }
+
 
 Config = ModelConfig | EncoderConfig
-
-
-def weight_layouts(config: Config) -> dict[str, WeightLayout]:
-    """Return every variable of the model, by name, in a fixed order."""
-    return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
 
 
 def read_config(content: bytes, *, where: object) -> Config:
@@ -33,12 +375,12 @@ def read_config(content: bytes, *, where: object) -> Config:
         model_type = str(json.loads(content)["model_type"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
-    if model_type in ENCODERS:
+    if model_type in ENCODER_TYPES:
         return EncoderConfig.read(content, where=where)
-    if model_type not in T5S:
+    if model_type not in T5_TYPES:
         raise UsageError(
-            f'The model is of type "{model_type}", and only {", ".join((*T5S, *ENCODERS))} can be trained: choose one of'
-            f" those.{did_you_mean(model_type, (*T5S, *ENCODERS))}"
+            f'The model is of type "{model_type}", and only {", ".join((*T5_TYPES, *ENCODER_TYPES))} can be trained: choose one of'
+            f" those.{did_you_mean(model_type, (*T5_TYPES, *ENCODER_TYPES))}"
         )
     return ModelConfig.read(content, where=where)
 
@@ -53,4 +395,4 @@ def with_classes(config: Config, classes: Sequence[str]) -> Config:
 def config_of(fields: Mapping[str, Any]) -> Config:
     """Return a config from its fields as JSON keeps them."""
     made = {**fields, "classes": tuple(fields["classes"])}
-    return EncoderConfig(**made) if made["model_type"] in ENCODERS else ModelConfig(**made)
+    return EncoderConfig(**made) if made["model_type"] in ENCODER_TYPES else ModelConfig(**made)

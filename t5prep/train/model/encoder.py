@@ -1,6 +1,6 @@
 """Compute an encoder with a classification head, from weights and tokens to logits, in plain TensorFlow.
 
-Weights are a dict by the names of `encoder_layout`. With `dtype=tf.bfloat16`, matmuls, activations and the residual
+Weights are a dict by the names of `weight_layout`. With `dtype=tf.bfloat16`, matmuls, activations and the residual
 stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves.
 """
 
@@ -10,15 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.model.attention import attend
-from t5prep.train.model.encoder_config import EncoderConfig
-from t5prep.train.model.encoder_layout import MATRICES
-from t5prep.train.model.gelu import gelu
-from t5prep.train.model.heads import Heads
-from t5prep.train.model.layer_loop import loop_over_layers
-from t5prep.train.model.layers import Dropout, cast_weight, layer_norm
+from t5prep.train.model.architecture import EncoderConfig
+from t5prep.train.model.attention import Heads, attend
+from t5prep.train.model.layers import Dropout, cast_weight, gelu, gradients_in_turn, layer_norm, loop_over_layers
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
-from t5prep.train.model.tpu_only import gradients_in_turn
+from t5prep.train.model.weight_layout import MATRICES
 
 _BIASES, _NORMS = ("qkv_bias", "out_bias", "wide_bias", "narrow_bias"), ("norms", "norms_bias")
 _PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold several of a layer

@@ -1,13 +1,35 @@
-"""Compute a model's logits, whichever architecture it is of."""
+"""Compute a model's logits, whichever architecture it is of, and the mask of tokens that they need."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model import encoder, t5, t5_classifier
-from t5prep.train.model.architecture import Config
-from t5prep.train.model.encoder_config import EncoderConfig
+from t5prep.train.model import encoder, t5
+from t5prep.train.model.architecture import Config, EncoderConfig
+from t5prep.train.settings.padding import Padding
+
+
+def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
+    """Return the `attention_mask` of a batch, int32[rows, input_length]: 0 for padding, 1 for tokens.
+
+    Tokens of a pair's second text have 2, where `padding` names a separator: they come after the first one. In packed
+    rows padding is segment 0, in other rows it has the pad id.
+    """
+    ids = batch["input_ids"]
+    packed = "input_segment_ids" in batch
+    mask = tf.cast(batch["input_segment_ids"] > 0 if packed else ids != padding.pad_id, tf.int32)
+    if padding.separator is None:
+        return mask
+    length = tf.shape(ids)[1]
+    places = tf.range(length)
+    first = tf.reduce_min(tf.where(ids == padding.separator, places, length), axis=1, keepdims=True)
+    return mask * (1 + tf.cast(places > first, tf.int32))
+
+
+def with_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> dict[str, tf.Tensor]:
+    """Return a batch with its `attention_mask`: the one that it has already, or the one of `token_mask`."""
+    return dict(batch) if "attention_mask" in batch else {**batch, "attention_mask": token_mask(batch, padding)}
 
 
 def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], **options: Any) -> tf.Tensor:
@@ -18,5 +40,5 @@ def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor],
     if isinstance(config, EncoderConfig):
         return encoder.classify(weights, config, batch, **options)
     if config.classes:
-        return t5_classifier.classify(weights, config, batch, **options)
+        return t5.classify(weights, config, batch, **options)
     return t5.forward(weights, config, batch, **options)

@@ -14,7 +14,7 @@ _AT_LEAST = {
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """Hold the options of a search, which is greedy unless there are several `beams` or `sample` is set.
+    """The options of a search, which is greedy unless there are several `beams` or `sample` is set.
 
     Lengths count tokens with EOS; `max_length` 0 means the run's target length. The score of an answer is its
     log-probability divided by its length to the power of `length_penalty`: Wu et al. 2016 without its constant, as in

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.train.model.architecture import Config, weight_layouts
-from t5prep.train.model.weight_layout import WeightLayout
-from t5prep.train.published.lazy_array import Index, LazyArray
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.weight_layout import WeightLayout, weight_layouts
+from t5prep.train.published.stored import Index, LazyArray
 
 A, B = ".lora_a", ".lora_b"  # what is added to a variable's name
 # peft's names of the same matrices: `base_model.model.NAME_OF_THE_LAYER.lora_A.weight`.

@@ -1,5 +1,9 @@
 """Compute T5's forward pass from weights and tokens to logits, in plain TensorFlow.
 
+`classify` is T5's encoder with a classification head: one matrix after the mean of the outputs of a text's tokens.
+`transformers`' T5ForTokenClassification has the same weights and gives logits for each token, whose mean over the tokens
+of a text are the logits here.
+
 Weights are a dict, name → tensor or variable, with the shapes in `weight_layout.weight_layouts`. All shapes are static.
 With `dtype=tf.bfloat16`, matmuls, activations and the residual stream are bf16; norms, softmax, logits and loss stay in
 float32, and so do the weights themselves.
@@ -11,12 +15,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model.attention import attend, relative_bias
-from t5prep.train.model.heads import Heads
-from t5prep.train.model.layer_loop import loop_over_layers
-from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, masked, rms_norm
-from t5prep.train.model.slices import slices_of
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.attention import Heads, attend, relative_bias
+from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, loop_over_layers, masked, rms_norm, slices_of
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
 LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in _PARTS
@@ -255,3 +256,25 @@ def key_mask(attention_mask: tf.Tensor) -> tf.Tensor:
 def same_segment(queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
     """Return bool[batch, 1, queries, keys]: a token attends only to its own packed example, padding to padding."""
     return queries[:, None, :, None] == keys[:, None, None, :]
+
+
+def classify(
+    weights: Weights,
+    config: ModelConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the logits of the classes: float32[batch, 1, classes], as of one target position.
+
+    batch: `input_ids` and `attention_mask`, int32[batch, length]; the mask is 0 for padding. The other arguments are as
+    in `forward`.
+    """
+    dropout, mask = Dropout(config.dropout_rate, dropout_seed), batch["attention_mask"]
+    x = encode(weights, config, batch["input_ids"], mask, dtype=dtype, dropout=dropout, remat=remat)
+    tokens = tf.cast(mask > 0, tf.float32)[..., None]
+    mean = tf.reduce_sum(tf.cast(x, tf.float32) * tokens, axis=1) / tf.maximum(tf.reduce_sum(tokens, axis=1), 1.0)
+    matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
+    return (tf.matmul(mean, matrix) + bias)[:, None, :]

@@ -15,14 +15,39 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.model.architecture import Config, read_config, weight_layouts, with_classes
-from t5prep.train.model.encoder_config import EncoderConfig
-from t5prep.train.model.encoder_weights import classifier_tensors
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout
+from t5prep.train.model.architecture import CLASS_NAMES, Config, EncoderConfig, ModelConfig, read_config, with_classes
+from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout, encoder_layouts, weight_layouts
 from t5prep.train.published import choosing, safetensors_file
-from t5prep.train.published.lazy_array import Index, LazyArray
-from t5prep.train.published.stored import Stored
+from t5prep.train.published.stored import Index, LazyArray, Stored
+
+# The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, Stored], *, model: str) -> dict[str, Stored]:
+    """Return the tensors of a classifier by name, without those of its head that the checkpoint lacks.
+
+    A pretrained model has no classification head, and tensors of another head are ignored. `config` must have as many
+    classes as the checkpoint's head. Raises UsageError where other tensors are missing.
+    """
+    prefix = f"{config.model_type}."
+    bare = not any(name.startswith(prefix) for name in tensors)
+    found = {}
+    for name, stored in tensors.items():
+        for old, new in OLD_NAMES.items():
+            name = name.replace(old, new)
+        heads = name.startswith(("classifier.", "pre_classifier."))
+        found[f"{prefix}{name}" if bare and not heads else name] = stored
+    layouts = encoder_layouts(config)
+    head = {tensor for name, layout in layouts.items() if name.startswith("head.") for tensor in layout.tensors}
+    wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
+    if missing := sorted(wanted - head - found.keys()):
+        raise UsageError(
+            f'"{model}" lacks {missing[0]}: pass a checkpoint of {CLASS_NAMES[config.model_type]}, pretrained or with a '
+            "classification head."
+        )
+    return {name: stored for name, stored in found.items() if name in wanted}
+
 
 WEIGHTS_NAME = "model.safetensors"
 # Other names of the input embedding: files written from shared memory keep any one of them.

@@ -12,13 +12,10 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train.model.architecture import Config
-from t5prep.train.model.encoder_config import EncoderConfig
-from t5prep.train.model.forward import forward
-from t5prep.train.model.generate import search
+from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.train.model.forward import forward, with_mask
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.t5_config import ModelConfig
-from t5prep.train.model.token_mask import with_mask
+from t5prep.train.model.search import search
 from t5prep.train.run.run import Model, weight_bytes
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout

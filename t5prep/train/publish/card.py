@@ -9,7 +9,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.train.evaluate.metrics import NUMBERS
-from t5prep.train.model.encoder_config import CLASS_NAMES, EncoderConfig
+from t5prep.train.model.architecture import CLASS_NAMES, EncoderConfig
 from t5prep.train.run.run import Model
 
 _TOLD = [

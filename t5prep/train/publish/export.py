@@ -17,8 +17,8 @@ from t5prep.io.installation import install_command
 from t5prep.tokens import huggingface_files, truncation
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train.model.generate import generate
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.search import generate
 from t5prep.train.model.weights import create_variables, save_weights
 from t5prep.train.predict.predictor import answer_length
 from t5prep.train.publish import card

@@ -9,8 +9,7 @@ import numpy as np
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
 from t5prep.train.published import flax_file, hdf5_file, safetensors_file, torch_file
-from t5prep.train.published.lazy_array import Index
-from t5prep.train.published.stored import Stored, UnreadableError
+from t5prep.train.published.stored import Index, Stored, UnreadableError
 
 # File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
 FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {

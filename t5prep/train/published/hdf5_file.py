@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from t5prep.train.published.lazy_array import Index
-from t5prep.train.published.stored import DTYPES, Stored, UnreadableError, in_file
+from t5prep.train.published.stored import DTYPES, Index, Stored, UnreadableError, in_file
 
 # The parts of a T5; a dataset's path names some Keras layers before the last of these parts.
 PARTS = ("shared", "encoder", "decoder", "lm_head")

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from t5prep.errors import OutputError
 from t5prep.train.model.weight_layout import WeightLayout
-from t5prep.train.published.lazy_array import LazyArray
+from t5prep.train.published.stored import LazyArray
 from t5prep.train.run.checkpoint import TENSORS, reason
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.state import Index, Variables, place

@@ -25,9 +25,8 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
-from t5prep.train.model.architecture import Config, read_config, weight_layouts, with_classes
-from t5prep.train.model.encoder_config import EncoderConfig
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, read_config, with_classes
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import Array, for_classes, load_config, load_weights, random_weights
 from t5prep.train.published import peft_file
 from t5prep.train.run import adapters, checkpoint_tensors

@@ -32,7 +32,7 @@ SPLIT = {
     "out": ("heads", 2),  # [layers, 1 or 2, heads * d_kv, d_model]
     "wi": ("width", 3),  # [layers, 1 or 2, d_model, d_ff]
     "wo": ("width", 1),  # [layers, d_ff, d_model]
-    # Of encoders with a classification head (model/encoder_layout.py)
+    # Of encoders with a classification head (model/weight_layout.py)
     "word": ("vocabulary", 0),
     **dict.fromkeys(("query", "key", "value"), ("heads", 1)),  # [d_model, d_model]
     "attended": ("heads", 0),
@@ -149,7 +149,7 @@ def arrange(devices: list[Any], *, shard: int = 1) -> Layout:
 def split_axis(name: str, config: Config, shard: int) -> int | None:
     """Return the axis of a variable that is split over `shard` devices, or None where it stays whole.
 
-    >>> from t5prep.train.model.t5_config import ModelConfig
+    >>> from t5prep.train.model.architecture import ModelConfig
     >>> split_axis("encoder.kv", ModelConfig(), 4), split_axis("encoder.norms", ModelConfig(), 4)
     (3, None)
     >>> split_axis("encoder.kv", ModelConfig(num_heads=6), 4)  # heads are not cut

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from t5prep.errors import T5prepError
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weights import random_weights
 from t5prep.train.runtime.kept_programs import compile_now
 from t5prep.train.runtime.layout import Layout

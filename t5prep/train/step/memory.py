@@ -13,7 +13,8 @@ from typing import Any
 
 from t5prep.errors import T5prepError
 from t5prep.io import byte_sizes
-from t5prep.train.model.architecture import Config, weight_layouts
+from t5prep.train.model.architecture import Config
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.settings.config import TrainConfig
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
-from t5prep.train.model.sums import column_sums, row_sums, weight_sums
+from t5prep.train.model.layers import column_sums, row_sums, weight_sums
 from t5prep.train.model.weight_layout import WeightLayout
 
 Slots = dict[str, tf.Tensor]

@@ -12,11 +12,10 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import Config
-from t5prep.train.model.forward import forward
+from t5prep.train.model.forward import forward, with_mask
+from t5prep.train.model.layers import row_sums
 from t5prep.train.model.lora import merged, trained_layouts
-from t5prep.train.model.sums import row_sums
 from t5prep.train.model.switches import is_on
-from t5prep.train.model.token_mask import with_mask
 from t5prep.train.settings.padding import OF_T5, Padding
 from t5prep.train.step.loss import Sums, summed_loss
 from t5prep.train.step.optimizer import Optimizer

@@ -14,8 +14,8 @@ import jax
 
 from t5prep.errors import UsageError
 from t5prep.tokens import loading
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.t5_config import ModelConfig
 from t5prep.train.model.weights import random_weights
 from t5prep.train.predict.device import Device
 from t5prep.train.run.run import Model

@@ -16,7 +16,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep import cli
 from t5prep.tokens import loading
 from t5prep.train.model.weights import random_weights
-from t5prep.train.publish import best
+from t5prep.train.publish import push
 from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.run import run
 from t5prep.train.settings import config as configs
@@ -44,7 +44,7 @@ class Run:
 def follow(one: Run, *, interval: float) -> tuple[threading.Thread, list[str]]:
     """Follow a run in a thread; what it returns comes into the list."""
     found: list[str] = []
-    ask = lambda: found.append(best.push_best(one.out, repo="me/model", follow=True, interval=interval))  # noqa: E731
+    ask = lambda: found.append(push.push_best(one.out, repo="me/model", follow=True, interval=interval))  # noqa: E731
     thread = threading.Thread(target=ask)
     thread.start()
     return thread, found

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.publish.card import model_card
 from t5prep.train.run.checkpoint import State
 from t5prep.train.run.run import Model

@@ -12,7 +12,7 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.dataset.settings import MARKERS, POLICIES  # noqa: E402
 from t5prep.errors import UsageError  # noqa: E402
 from t5prep.tokens import loading  # noqa: E402
-from t5prep.train.model.t5_config import ModelConfig  # noqa: E402
+from t5prep.train.model.architecture import ModelConfig  # noqa: E402
 from t5prep.train.model.weights import random_weights, save_weights  # noqa: E402
 from t5prep.train.predict import predictions  # noqa: E402
 from t5prep.train.publish import export  # noqa: E402

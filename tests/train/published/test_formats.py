@@ -16,7 +16,7 @@ from torch_t5 import FAMILIES, LENGTH, draw_batch
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.io import model_files  # noqa: E402
-from t5prep.train.model.generate import generate  # noqa: E402
+from t5prep.train.model.search import generate  # noqa: E402
 from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.weights import load_weights, save_weights  # noqa: E402
 from t5prep.train.published import choosing  # noqa: E402

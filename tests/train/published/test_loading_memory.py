@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weights import load_weights, random_weights, save_weights
-from t5prep.train.published.lazy_array import LazyArray
+from t5prep.train.published.stored import LazyArray
 from t5prep.train.runtime.layout import arrange
 
 # T5-base with every width divided by six: its largest tensor is the embeddings here too, and as large a share.

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("jax", reason="jax is not installed")
 
-from t5prep.train.model.t5_config import ModelConfig
+from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weights import random_weights, save_weights
 from t5prep.train.runtime import kept_programs
 from t5prep.train.runtime.devices import open_layout
