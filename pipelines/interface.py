@@ -12,7 +12,7 @@ from t5prep import sources
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
-from t5prep.io import byte_sizes, cache_folder
+from t5prep.io import byte_sizes, cache_folder, trusted_code
 from t5prep.prepare import source_check, task_settings
 from t5prep.prepare.memory_budget import DEFAULT
 from t5prep.tasks import registry
@@ -89,6 +89,8 @@ def prepare(
     from pipelines.prepare import prepare as run
 
     definition = registry.get(task)
+    if definition.file:
+        trusted_code.remember(definition.code)
     settings, options = _parted(definition, choices)
     place = source or definition.task.corpus.source
     if not place:

@@ -1,6 +1,7 @@
 """What every test may ask for: the real data of the seeds where it is, and the hosts that text comes from."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -27,6 +28,14 @@ os.environ.setdefault("T5PREP_ENGINES", str(engines.folder()))
 # Scripts that are run by other tests or by hand, in environments of their own.
 collect_ignore_glob = ["benchmarks/*", "worker_of_dataflow.py"]
 DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A list of code that was run which no test shares with the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture

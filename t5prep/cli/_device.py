@@ -1,4 +1,4 @@
-"""Define the options that commands with a model share: its devices, checkpoint and tokenizer."""
+"""Define the options that commands with a model share: its devices, checkpoint, tokenizer and code."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +23,11 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 which = click.option(
     "--checkpoint", "which", default="best", show_default=True, help="Of a run: best, last, or a step's number."
+)
+trust_code = click.option(
+    "--trust-code",
+    is_flag=True,
+    help="Execute the Python file of a task that came with the model, though you have never run it: read it first.",
 )
 tokenizer = click.option(
     "--tokenizer", default="", help="The tokenizer, if the one that the manifest names cannot be found."

@@ -25,6 +25,7 @@ from t5prep.io.progress import Progress
 @click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
 @click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
 @click.option("--limit", type=click.IntRange(min=1), help="Answer only so many rows.")
+@_device.trust_code
 @_generation.long
 @_device.which
 @click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")

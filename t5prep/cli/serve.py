@@ -17,6 +17,7 @@ from t5prep.cli import _device, _generation, _output
 @click.option("--queue", default=512, show_default=True, type=click.IntRange(min=1), help="Rows that may wait.")
 @click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
 @click.option("--as-text", is_flag=True, help="The page asks for whole inputs, prefix and all.")
+@_device.trust_code
 @_generation.long
 @_device.which
 @click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
@@ -45,8 +46,8 @@ def command(model: str, host: str, port: int, queue: int, hosts: tuple[str, ...]
     generation = Generation(**_generation.taken(given), scores=given.pop("scores"))
     opened = run.open_model(model, which=which)
     manifest = rows.choose(opened.manifests, name=given.pop("task"))
-    as_text = given.pop("as_text")
-    asking = rows.as_they_stand() if as_text else rows.by_task(manifest, opened.own_tasks)
+    as_text, trust_code = given.pop("as_text"), given.pop("trust_code")
+    asking = rows.as_they_stand() if as_text else rows.asking_of(opened, manifest, trust_code=trust_code)
     given["long"] = given["long"] or ""
     predictor = Predictor(opened, asking=asking, manifest=manifest, generation=generation, **given)
     predictor.answer([rows.as_they_stand().question({"input": "warm"}, place="")])  # compiles the program

@@ -89,6 +89,14 @@ class TaskFacts:
     file: str = ""
     sha256: str = ""
 
+    def check_code(self, code: bytes, *, path: str) -> None:
+        """Raise DatasetError where the content of `path` is not the user's own file that made the dataset."""
+        if (found := hashlib.sha256(code).hexdigest()) != self.sha256:
+            raise DatasetError(
+                f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {self.file} that made the dataset had "
+                f"{self.sha256[:12]}…. Put that one there, or remove this one: rows are then inputs as they stand."
+            )
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:

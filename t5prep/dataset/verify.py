@@ -37,6 +37,9 @@ def verify(
             f"{paths.at(data, stray[0])} is not a shard that the manifest names. Remove it, or prepare again."
         )
     _check_rows(data, dataset)
+    if dataset.task.file and manifest.TASK_FILE in paths.names(data):
+        path = paths.at(data, manifest.TASK_FILE)
+        dataset.task.check_code(paths.read(path), path=path)
     if dataset.index:
         shard_files.read_index(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
     if lengths := dataset.lengths:

@@ -53,6 +53,8 @@ def _examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
     """Return the name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
     if dataset_manifest.task.file:
         raise T5prepError(f"{dataset_manifest.task.file} defines the task, and it is not here.")
+    if dataset_manifest.settings.task not in registry.names():  # a manifest's name of a file is never executed
+        raise T5prepError(f"{dataset_manifest.settings.task} is not installed.")
     chosen_task = registry.get(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
     source = sources.resolve(dataset_manifest.source.uri, include=chosen_task.files)
     element = parallel_files.match(source.files, chosen_task.pairs)[0]

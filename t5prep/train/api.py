@@ -222,6 +222,7 @@ def predict(
     checkpoint: str = "best",
     batch: int = 16,
     tokenizer: str = "",
+    trust_code: bool = False,
     tpu: str | None = None,
     gpus: bool = False,
     **generation: Any,
@@ -247,6 +248,8 @@ def predict(
         checkpoint: Of a run: "best", "last", or a step's number.
         batch: Rows in one batch, over all devices.
         tokenizer: The tokenizer, to replace the model's own.
+        trust_code: Whether to execute the Python file of a task that came with the model, though this user has never run
+            it. What this user's own `prepare` ran is executed anyway.
         tpu: On a TPU: its name, or "local" on a TPU VM.
         gpus: Whether to use all GPUs of this machine.
         **generation: Options for generating answers, such as `beams=4` or `answers=3`: the fields of
@@ -284,6 +287,7 @@ def predict(
             batch=batch,
             long=long,
             tokenizer=tokenizer,
+            trust_code=trust_code,
             tpu=tpu,
             gpus=gpus,
         )

@@ -110,6 +110,7 @@ class Predictions:
         which: str = "best",
         reading: Reading = Reading(),
         generation: Generation = Generation(),  # noqa: B008 - frozen
+        trust_code: bool = False,
         **options: Any,
     ) -> None:
         if reading.limit is not None and reading.limit < 0:
@@ -118,8 +119,9 @@ class Predictions:
         given = _found(source, include=()) if isinstance(source, str) and ":" not in source else source
         self.opened = run.open_model(model, which=which)
         manifest = rows.choose(self.opened.manifests, name=reading.task)
-        own = self.opened.own_tasks
-        asking = rows.as_they_stand() if reading.as_text else rows.by_task(manifest, own)
+        asking = (
+            rows.as_they_stand() if reading.as_text else rows.asking_of(self.opened, manifest, trust_code=trust_code)
+        )
         if isinstance(given, str) or Path(given.uri).is_dir():
             given = _found(given if isinstance(given, str) else given.uri, include=asking.files)
         self.source, self._reading = given, reading

@@ -1,13 +1,13 @@
 """Turn raw rows into inputs of the task that a run was trained on: the one file where training uses the tasks."""
 
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, SourceError, UsageError
+from t5prep.io import trusted_code
 from t5prep.reading import blocks, formats, rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Record, Row
@@ -16,6 +16,9 @@ from t5prep.tasks import columns as task_columns
 from t5prep.tasks import registry
 from t5prep.tasks.columns import Column
 from t5prep.tasks.example import EOS, Example, Part, Protected
+
+if TYPE_CHECKING:  # `t5prep.train.api` reads this file, and starts without TensorFlow
+    from t5prep.train.run.run import Model
 
 EMPTY = "empty row"
 # The column of a table that holds complete inputs, and the column of lines of text.
@@ -93,12 +96,13 @@ def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
     return next((one for one in manifests if one.settings.task == (name or names[0])), None)
 
 
-def by_task(manifest: Manifest | None, own: Sequence[bytes] = ()) -> Asking:
-    """Return how the task of a manifest makes inputs of rows; without such a task, rows are inputs unchanged.
+def asking_of(opened: "Model", manifest: Manifest | None, *, trust_code: bool = False) -> Asking:
+    """Return how the task of a model's manifest makes inputs of rows; without such a task, rows are inputs unchanged.
 
-    `own`: the users' own task files that a run keeps; the one with the manifest's checksum is run. Raises TaskError.
+    Code that came with the model is executed only if this user has run it before, or with `trust_code`. Raises UsageError
+    where neither is so, DatasetError for a task's file that is altered, TaskError.
     """
-    definition = _definition(manifest, own) if manifest else None
+    definition = _definition(opened, manifest, trust_code=trust_code) if manifest else None
     if manifest is None or definition is None:
         return as_they_stand()
     this = definition.choose(manifest.settings.options)
@@ -122,13 +126,19 @@ def by_task(manifest: Manifest | None, own: Sequence[bytes] = ()) -> Asking:
     )
 
 
-def _definition(manifest: Manifest, own: Sequence[bytes]) -> registry.Definition | None:
+def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> registry.Definition | None:
     """Return the task that made a dataset, or None where it is not here."""
     facts = manifest.task
     if not facts.file:
         return registry.get(manifest.settings.task) if manifest.settings.task in registry.names() else None
-    code = next((code for code in own if hashlib.sha256(code).hexdigest() == facts.sha256), None)
-    return None if code is None else registry.from_code(code, file=facts.file)
+    own = opened.own_tasks.get(opened.manifests.index(manifest))
+    if own is None:
+        return None
+    facts.check_code(own.code, path=own.path)
+    use = f"make the inputs of rows, for the task {manifest.settings.task}"
+    otherwise = "whole inputs need no code (--as-text)."
+    trusted_code.check(own.code, path=own.path, use=use, otherwise=otherwise, trusted=trust_code)
+    return registry.from_code(own.code, file=facts.file)
 
 
 def as_they_stand() -> Asking:

@@ -9,10 +9,10 @@ RUN/metrics.jsonl, RUN/tensorboard/, RUN/checkpoints/
 """
 
 import dataclasses
-import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -62,6 +62,13 @@ TINY = ModelConfig(
 TINY_ENCODER = EncoderConfig(d_model=64, d_ff=128, num_layers=4, num_heads=4, max_positions=512)
 
 
+class TaskFile(NamedTuple):
+    """A run's copy of the user's own file that defines a task: its path and its bytes. It is code, and nothing ran it."""
+
+    path: str
+    code: bytes
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
     """Hold a model to use: its shape and weights, and where known its tokenizer and what it was trained on."""
@@ -73,7 +80,7 @@ class Model:
     manifests: tuple[Manifest, ...] = ()
     state: State | None = None
     adapter: Adapter | None = None  # already in the weights
-    own_tasks: tuple[bytes, ...] = ()  # a run's copies of the users' own files that define its tasks
+    own_tasks: Mapping[int, TaskFile] = dataclasses.field(default_factory=dict)  # by the number of the manifest
 
     @property
     def settings(self) -> Settings:
@@ -159,14 +166,14 @@ def open_model(name: str, *, which: str = "best") -> Model:
     manifests = manifests_of_run(name)
     if adapters.are_in(state):
         config, weights, adapter = adapters.read(path, state, *_base_of(name, state))
-        return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name))
+        return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name, manifests))
     config = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     if isinstance(config, ModelConfig):
         # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
         tied = not checkpoint_tensors.has_weight(path, "lm_head")
         config = dataclasses.replace(config, tie_word_embeddings=tied)
     kept: dict[str, Array] = {**checkpoint_tensors.read_weights(path, weight_layouts(config))}
-    return Model(path, config, kept, tokenizer, manifests, state, own_tasks=_own_tasks(name))
+    return Model(path, config, kept, tokenizer, manifests, state, own_tasks=_own_tasks(name, manifests))
 
 
 def _base_of(name: str, state: State) -> tuple[Config, dict[str, Array]]:
@@ -263,18 +270,19 @@ def manifests_of_run(place: str) -> tuple[Manifest, ...]:
 
 
 def _keep_tasks(out: str, places: Sequence[str], manifests: Sequence[Manifest]) -> None:
-    """Copy into a run each user's own task file that lies beside a dataset and is the one that made it."""
+    """Copy into a run each user's own task file that lies beside a dataset. Raises DatasetError for an altered one."""
     for number, (place, dataset) in enumerate(zip(places, manifests, strict=False)):
         path = f"{place.rstrip('/')}/{manifest.TASK_FILE}"
         if not dataset.task.file or not tf.io.gfile.exists(path):
             continue
         code = _read(path)
-        if hashlib.sha256(code).hexdigest() == dataset.task.sha256:
-            write_text(f"{out}/task-{number}.py", code.decode())
+        dataset.task.check_code(code, path=path)
+        write_text(f"{out}/task-{number}.py", code.decode())
 
 
-def _own_tasks(place: str) -> tuple[bytes, ...]:
-    return tuple(map(_read, sorted(tf.io.gfile.glob(f"{place.rstrip('/')}/task-*.py"))))
+def _own_tasks(place: str, manifests: Sequence[Manifest]) -> dict[int, TaskFile]:
+    paths = {number: f"{place.rstrip('/')}/task-{number}.py" for number, one in enumerate(manifests) if one.task.file}
+    return {number: TaskFile(path, _read(path)) for number, path in paths.items() if tf.io.gfile.exists(path)}
 
 
 def _read(path: str) -> bytes:

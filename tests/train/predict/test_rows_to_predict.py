@@ -1,17 +1,27 @@
 """A task of the user's own file: kept beside the dataset and in a run, so that raw rows are predicted by it."""
 
+import dataclasses
+import hashlib
+import shutil
 from pathlib import Path
 
 import answering
+import click.testing
 import preparing
 import pytest
 import training
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
+import t5prep
+from t5prep import cli
 from t5prep.dataset import manifest
+from t5prep.dataset.verify import verify
+from t5prep.errors import DatasetError, UsageError
+from t5prep.report import characters
+from t5prep.tokens import loading
 from t5prep.train.model.generation import Generation
-from t5prep.train.predict import predictions, predictor
+from t5prep.train.predict import predictions, predictor, rows
 from t5prep.train.run import run
 
 TASK = '''"""Headlines."""
@@ -49,11 +59,11 @@ def begun(dataset: Path, out: Path) -> run.Model:
 def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (dataset / "task.py").read_text() == TASK
     opened = begun(dataset, tmp_path / "run")
-    assert opened.own_tasks == (TASK.encode(),)
+    assert opened.own_tasks == {0: run.TaskFile(f"{tmp_path}/run/task-0.py", TASK.encode())}
     monkeypatch.setattr(run, "open_model", lambda name, which: opened)
     monkeypatch.setattr(predictor, "Device", answering.Copies)
     table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}, {"id": "b", "text": "one"}])
-    asking = predictions.Predictions("run", str(table), generation=Generation(max_length=16))
+    asking = predictions.Predictions("run", str(table), generation=Generation(max_length=16), trust_code=True)
     answers = list(asking)
     assert [(one.id, one.prediction, one.reason) for one in answers] == [
         ("a", "headline: two words", ""),
@@ -61,19 +71,79 @@ def test_the_file_is_kept_and_predicts(dataset: Path, tmp_path: Path, monkeypatc
     ]
 
 
-def test_another_file_in_its_place_is_not_run(dataset: Path, tmp_path: Path) -> None:
+def test_an_altered_file_is_named(dataset: Path, tmp_path: Path) -> None:
+    """An edited file with the old checksum is refused: beside a dataset, and in a run, also of a user who trusts it."""
     changed = tmp_path / "data"
-    changed.mkdir()
-    for path in dataset.iterdir():
-        (changed / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(dataset, changed)
     (changed / "task.py").write_text("raise SystemExit('ran')")
-    assert begun(changed, tmp_path / "run").own_tasks == ()
-    opened = begun(dataset, tmp_path / "other")
+    with pytest.raises(DatasetError, match=r"data/task\.py is altered: .*the file headlines\.py that made the dataset"):
+        begun(changed, tmp_path / "run")
+    with pytest.raises(DatasetError, match=r"data/task\.py is altered"):
+        verify(changed)
+    begun(dataset, tmp_path / "other")
     (tmp_path / "other" / "task-0.py").write_text("raise SystemExit('ran')")
-    from t5prep.train.predict import rows
+    opened = run.open_model(str(tmp_path / "other"))
+    with pytest.raises(DatasetError, match=r"other/task-0\.py is altered"):
+        rows.asking_of(opened, opened.manifests[0], trust_code=True)
+    (tmp_path / "other" / "task-0.py").unlink()
+    opened = run.open_model(str(tmp_path / "other"))
+    assert rows.asking_of(opened, opened.manifests[0]).name == ""  # rows are inputs unchanged
 
-    asking = rows.by_task(opened.manifests[0], run.open_model(str(tmp_path / "other")).own_tasks)
-    assert asking.name == ""  # rows are inputs unchanged
+
+def test_code_of_a_stranger_is_not_run_unasked(dataset: Path, tmp_path: Path) -> None:
+    """A run whose task was replaced, its checksum recomputed: `predict` and `serve` say what it is, and execute nothing."""
+    begun(dataset, tmp_path / "run")
+    ran = tmp_path / "ran"
+    code = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{TASK}"
+    (tmp_path / "run" / "task-0.py").write_text(code)
+    made = manifest.load(dataset)
+    facts = dataclasses.replace(made.task, sha256=hashlib.sha256(code.encode()).hexdigest())
+    (tmp_path / "run" / "manifest-0.json").write_text(dataclasses.replace(made, task=facts).sealed().dumps())
+    table = preparing.write_csv(tmp_path / "new.csv", [{"id": "a", "text": "two words"}])
+    for arguments in (["predict", str(table)], ["serve"]):
+        said = click.testing.CliRunner().invoke(cli.main, [*arguments, "--model", str(tmp_path / "run")])
+        assert said.exit_code == 1
+        (sentence,) = said.stderr.splitlines()
+        assert "run/task-0.py is Python code that came with the model and that you have not run" in sentence
+        assert "it would make the inputs of rows, for the task headlines" in sentence
+        assert "--trust-code" in sentence
+        assert not ran.exists()
+    opened = run.open_model(str(tmp_path / "run"))
+    assert rows.asking_of(opened, opened.manifests[0], trust_code=True).name == "headlines"
+    assert ran.exists()
+
+
+def test_what_this_user_prepared_by_is_run(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`prepare` remembers the file that it was given: a run on the dataset is opened without a word."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    begun(dataset, tmp_path / "run")
+    opened = run.open_model(str(tmp_path / "run"))
+    with pytest.raises(UsageError, match="trust-code"):
+        rows.asking_of(opened, opened.manifests[0])
+    (tmp_path / "headlines.py").write_text(TASK)
+    source = preparing.write_csv(tmp_path / "rows.csv", [{"id": "1", "text": "an article", "title": "a title"}])
+    t5prep.prepare(
+        str(tmp_path / "headlines.py"),
+        source=str(source),
+        tokenizer="sample:",
+        out=tmp_path / "data",
+        splits={"train": 1.0},
+        workers=0,
+    )
+    assert rows.asking_of(opened, opened.manifests[0]).name == "headlines"
+
+
+def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
+    """A dataset's manifest whose task is the path of a file: `report` executes nothing."""
+    altered = tmp_path / "data"
+    shutil.copytree(dataset, altered)
+    ran = tmp_path / "ran"
+    (altered / "task.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n{TASK}")
+    made = manifest.load(altered)
+    settings = dataclasses.replace(made.settings, task=str(altered / "task.py"))
+    made = dataclasses.replace(made, settings=settings, task=dataclasses.replace(made.task, file="", sha256=""))
+    assert characters.look(made, loading.load("sample:")) is None
+    assert not ran.exists()
 
 
 def test_it_belongs_to_the_dataset(dataset: Path, tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""Remember which Python files this user has run, so that code of a stranger's run or dataset is never executed unasked.
+
+The user's state folder ($XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep) has a file of SHA-256 checksums, one a line, which
+only the user may read and write.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from t5prep.errors import UsageError
+
+NAME = "code-that-was-run"
+
+
+def _file() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "t5prep" / NAME
+
+
+def remember(code: bytes) -> None:
+    """Remember a file that this user has named on the command line, or handed to `t5prep.prepare`.
+
+    Where nothing can be written, nothing is remembered: the code is then asked about later.
+    """
+    if is_known(code):
+        return
+    with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
+        _file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(_file(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, f"{_sha256(code)}\n".encode())  # one line by one write: runs side by side lose none
+        finally:
+            os.close(handle)
+
+
+def is_known(code: bytes) -> bool:
+    """Check whether this user has run exactly this code. A list that others may write is not believed."""
+    try:
+        with open(_file(), "rb") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o022:
+                return False
+            return _sha256(code).encode() in file.read().split()
+    except (OSError, RuntimeError):
+        return False
+
+
+def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool) -> None:
+    """Raise UsageError for code that this user has neither run nor trusts.
+
+    `path` is the file, `use` what the code would do, and `otherwise` what works without it.
+    """
+    if not trusted and not is_known(code):
+        raise UsageError(
+            f"{path} is Python code that came with the model and that you have not run: it would {use}. Read it, and say "
+            f"--trust-code (Python: trust_code=True) to execute it; {otherwise}"
+        )
+
+
+def _sha256(code: bytes) -> str:
+    return hashlib.sha256(code).hexdigest()
