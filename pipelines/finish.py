@@ -12,7 +12,7 @@ from pipelines import staging
 from pipelines.staging import Job
 from pipelines.steps import Hashed, RejectedPart
 from t5prep import sources
-from t5prep.dataset import card, croissant, manifest, rejected_rows, shard_files
+from t5prep.dataset import card, manifest, rejected_rows, shard_files
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths
@@ -81,7 +81,7 @@ class Finish:
 
 def write_cards(dataset: Manifest, out: str) -> None:
     """Write what people and catalogues read of a dataset; a README of the user's own stays. Raises OutputError."""
-    paths.write_pieces(paths.at(out, croissant.NAME), croissant.pieces(dataset))
+    paths.write_pieces(paths.at(out, card.CROISSANT), card.croissant(dataset))
     place = paths.at(out, card.NAME)
     try:
         ours = card.is_ours(paths.read(place))

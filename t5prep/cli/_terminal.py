@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import click
 
-from t5prep.io import interrupts
+from t5prep.io import signals
 
 # Characters that a terminal acts on or hides: control characters, marks of direction, tags. Newlines and tabs stay.
 _HIDDEN = (
@@ -82,14 +82,14 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         for again in (signal.SIGINT, signal.SIGTERM):
             signal.signal(again, lambda *_: os._exit(1))
-        interrupts.note(signal.Signals(number).name)
+        signals.note(signal.Signals(number).name)
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        interrupts.forget()
+        signals.forget()
         for number, handler in before.items():
             signal.signal(number, handler)
 

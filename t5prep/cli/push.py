@@ -31,7 +31,7 @@ def command(model: str | None, data: str | None, repo: str, private: bool, follo
 
 
 def _push_data(data: str, repo: str, private: bool) -> str:
-    from t5prep.dataset.push import push
+    from t5prep.dataset.upload import push
 
     return push(data, repo=repo, private=private)
 

@@ -1,15 +1,21 @@
-"""Write the card of a prepared dataset: README.md as the Hugging Face Hub reads it, from the manifest alone."""
+"""Describe a prepared dataset for others, from its manifest alone: README.md for the Hugging Face Hub, Croissant for catalogues.
+
+Croissant 1.0 is the format in which search engines and catalogues read about datasets.
+"""
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5prep.dataset.manifest import Manifest, Split
+from t5prep.dataset.manifest import NAME as MANIFEST
+from t5prep.dataset.manifest import Manifest, Shard, Split, json_pieces
 from t5prep.tasks.options import spelled
 
 NAME = "README.md"
+CROISSANT = "croissant.json"
 # A README with this line was written here, and is written again; any other belongs to the user and stays.
 MARK = "<!-- written by t5prep: it is written again when the dataset is -->"
 # Licences by the names that the Hub has for them (a part of its list).
@@ -29,6 +35,32 @@ _LICENCES = (
 )
 _TASKS = {"bleu": "translation", "rouge": "summarization", "squad": "question-answering"}
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+_MOST_FILES = 100
+_BECAME = ("read", "examples", "rejected", "duplicates", "blank")
+# The context of the specification (docs.mlcommons.org/croissant/docs/croissant-spec.html, appendix 1).
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "dct": "http://purl.org/dc/terms/",
+    "sc": "https://schema.org/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "samplingRate": "cr:samplingRate",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{
+        name: f"cr:{name}"
+        for name in (
+            *("citeAs", "column", "extract", "field", "fileProperty", "fileObject", "fileSet", "format", "includes"),
+            *("isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex"),
+            *("repeated", "replace", "separator", "source", "subField", "transform"),
+        )
+    },
+}
 
 
 def text(manifest: Manifest) -> str:
@@ -147,10 +179,6 @@ def _body(manifest: Manifest) -> Iterator[str]:
         yield f"\n> {warning}"
 
 
-_MOST_FILES = 100
-_BECAME = ("read", "examples", "rejected", "duplicates", "blank")
-
-
 def _bytes(split: Split) -> int:
     return sum(shard.bytes for shard in split.shards)
 
@@ -174,3 +202,53 @@ def _literal(text: str) -> str:
         f"&#{ord(character)};" if character in "\\`*[]<>|!~&" else character if character.isprintable() else " "
         for character in text
     )
+
+
+def croissant(manifest: Manifest) -> Iterator[bytes]:
+    """Yield the metadata as JSON-LD, in pieces: each shard with its checksum, and each split with its number of records."""
+    rows = place_of(manifest)
+    facts: dict[str, Any] = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": re.sub(r"[^A-Za-z0-9_-]", "_", f"{manifest.settings.task}-{manifest.digest[:12]}"),
+        "description": f"TFRecord shards of token ids for a T5, made by t5prep from {rows}. {MANIFEST} describes the records.",
+        "license": manifest.source.licence or "unknown",
+        "citeAs": manifest.source.citation,
+        "version": "1.0.0",
+        "keywords": ["t5", "tfrecord", manifest.settings.task],
+        "isBasedOn": [{"@type": "sc:CreativeWork", "name": rows, "version": manifest.source.revision}],
+        "distribution": [shard for split in manifest.splits.values() for shard in split.shards],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet",
+                "@id": "splits",
+                "name": "splits",
+                "dataType": "cr:Split",
+                "key": {"@id": "splits/name"},
+                "field": [_field("splits/name", "sc:Text"), _field("splits/records", "sc:Integer")],
+                "data": [
+                    {"splits/name": name, "splits/records": split.records} for name, split in manifest.splits.items()
+                ],
+            }
+        ],
+    }
+    yield from json_pieces(facts, fields=_file, indent=2, ensure_ascii=False)
+    yield b"\n"
+
+
+def _file(shard: Shard) -> dict[str, str]:
+    """Return what is said of one shard."""
+    return {
+        "@type": "cr:FileObject",
+        "@id": shard.name,
+        "name": shard.name,
+        "contentUrl": shard.name,
+        "contentSize": f"{shard.bytes} B",
+        "encodingFormat": "application/x-tfrecord",
+        "sha256": shard.sha256,
+    }
+
+
+def _field(name: str, kind: str) -> dict[str, str]:
+    return {"@type": "cr:Field", "@id": name, "name": name, "dataType": kind}

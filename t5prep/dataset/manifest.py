@@ -7,9 +7,10 @@ bytes and the shards themselves, so a manifest edited by hand is refused.
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from t5prep.dataset.rejected_rows import RejectedFile, Rows
 from t5prep.dataset.settings import Settings
 from t5prep.dataset.shard_files import Index, Lengths
 from t5prep.errors import DatasetError
-from t5prep.io import gcs, long_json, paths, suggestions
+from t5prep.io import gcs, paths
 
 # 2: the settings as they were given, in one place; the task's metrics and classes.
 SCHEMA = 2
 NAME = "manifest.json"
+# This many of the JSON encoder's pieces, a name or a number each, are joined into one.
+_TOGETHER = 4096
 TASK_FILE = "task.py"  # the user's own file of a task, kept beside the dataset that it made
 
 
@@ -192,8 +195,27 @@ class Manifest:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the bytes of `dumps` in pieces: a dataset of 100,000 shards has a manifest of 20 MB."""
-        yield from long_json.pieces(self, indent=2, ensure_ascii=False)
+        yield from json_pieces(self, indent=2, ensure_ascii=False)
         yield b"\n"
+
+
+def fields_of(described: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name, their values as they are."""
+    return {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
+
+
+def json_pieces(facts: Any, *, fields: Callable[[Any], Any] = fields_of, **how: Any) -> Iterator[bytes]:
+    """Yield the JSON of `facts` in UTF-8, some tens of kilobytes at a time.
+
+    `fields` returns the dict of an object that JSON does not know, when its turn comes. `how` are options of json.dumps.
+
+    >>> b"".join(json_pieces([1, {2}], fields=list, separators=(",", ":")))
+    b'[1,[2]]'
+    """
+    # In pieces, the encoder asks for each object when it reaches it.
+    encoded = json.JSONEncoder(default=fields, **how).iterencode(facts)
+    while part := "".join(itertools.islice(encoded, _TOGETHER)):
+        yield part.encode()
 
 
 _MANY = (Shard, SourceFile)  # parts of which there may be 100,000
@@ -204,8 +226,8 @@ def digest(manifest: Manifest) -> str:
 
     The number of shards that was asked for is left out too: the shards themselves are in it.
     """
-    facts = long_json.fields_of(manifest)
-    return _digest(facts | {name: long_json.fields_of(facts[name]) for name in ("source", "tokenizer", "settings")})
+    facts = fields_of(manifest)
+    return _digest(facts | {name: fields_of(facts[name]) for name in ("source", "tokenizer", "settings")})
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
@@ -216,7 +238,7 @@ def _digest(facts: Mapping[str, Any]) -> str:
         name: {key: value for key, value in facts[name].items() if key != key_out} for name, key_out in left_out.items()
     }
     sha256 = hashlib.sha256()
-    for piece in long_json.pieces(said, sort_keys=True, separators=(",", ":")):
+    for piece in json_pieces(said, sort_keys=True, separators=(",", ":")):
         sha256.update(piece)
     return sha256.hexdigest()
 
@@ -336,7 +358,7 @@ def load(data: str | Path) -> Manifest:
             else f"Prepare it (again): t5prep prepare TASK --out {folder} ..."
         )
         if not gcs.is_gs(folder) and folder and not Path(folder).exists():
-            raise DatasetError(f"{folder} does not exist.{suggestions.mistyped(folder)} {again}") from None
+            raise DatasetError(f"{folder} does not exist.{paths.mistyped(folder)} {again}") from None
         inside = "" if gcs.is_gs(folder) else _inside(Path(folder or "."))
         if inside:
             raise DatasetError(

@@ -1,15 +1,20 @@
 """Read tf.train.Example records and their TFRecord framing, without TensorFlow. (native/records.c writes them.)
 
+`read` reads a file from its beginning; `cut_records` finds the records in many blocks at once, the hot path of reading
+with an index.
+
 The bytes equal TensorFlow's own deterministic serialization (tests hold both against it). Formats:
 tensorflow/core/example/{example,feature}.proto and tensorflow/core/lib/io/record_writer.h.
 """
 
 import struct
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
+
+from t5prep._native import cut_blocks
 
 # Length (8), its checksum (4), the data's checksum (4): what framing adds to a record.
 _BEFORE_RECORD, _AFTER_RECORD = 12, 4
@@ -20,6 +25,8 @@ LONGEST_VARINT = 10
 _NO_EXAMPLE = "not a tf.train.Example"
 # Bytes that are read at a time: a length that is a lie takes no memory.
 _PIECE = 1 << 24
+# Where a record lies: its bytes are [begin, begin + size) of a block. native/records.h has the same fields.
+PLACE = np.dtype([("block", np.int64), ("begin", np.int64), ("size", np.int64)])
 
 
 def varint(value: int) -> bytes:
@@ -177,3 +184,51 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position + place + 1
     raise ValueError(_NO_EXAMPLE)
+
+
+class Records(NamedTuple):
+    """Name serialized records by their places in blocks of bytes: `places` is PLACE[...]. No record is copied."""
+
+    blocks: Sequence[bytes]
+    places: np.ndarray
+
+    def serialized(self) -> list[bytes]:
+        """Return the records, one after the other."""
+        places = self.places.ravel()
+        columns = (places[name].tolist() for name in ("block", "begin", "size"))
+        return [self.blocks[block][begin : begin + size] for block, begin, size in zip(*columns, strict=True)]
+
+
+class BrokenBlockError(ValueError):
+    """Say which block does not hold what it should: its number in what was given."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"block {number} is broken")
+        self.number = number
+
+
+def join_records(parts: Sequence[Records]) -> Records:
+    """Return the records of several parts, one after the other: PLACE[records]. Blocks that parts share stay one."""
+    blocks: list[bytes] = []
+    places, begins = [], {}
+    for part in parts:
+        if id(part.blocks) not in begins:
+            begins[id(part.blocks)] = len(blocks)
+            blocks += part.blocks
+        own = part.places.ravel().copy()
+        own["block"] += begins[id(part.blocks)]
+        places.append(own)
+    return Records(tuple(blocks), np.concatenate(places))
+
+
+def cut_records(blocks: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
+    """Return where the records of all blocks lie, one after the other, with their checksums checked: PLACE[records].
+
+    `counts` (int64[blocks]) are the records of each block. Raises BrokenBlockError for a block with other records than
+    that, or with a wrong checksum.
+    """
+    places = np.empty(int(counts.sum()), PLACE)
+    whole = cut_blocks(tuple(blocks), np.ascontiguousarray(counts, np.int64), places)
+    if whole < len(blocks):
+        raise BrokenBlockError(whole)
+    return places

@@ -1,4 +1,4 @@
-"""Upload a prepared dataset to a bucket: every object checked end to end, nothing sent twice, the manifest last."""
+"""Upload a prepared dataset: to a bucket, every object checked end to end and the manifest last; or to the Hugging Face Hub."""
 
 import concurrent.futures
 import dataclasses
@@ -7,11 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from t5prep.dataset import beside, manifest, shard_files
-from t5prep.dataset.verify import verify
+from t5prep.dataset import manifest, shard_files, verify
 from t5prep.errors import DatasetError, OutputError
-from t5prep.io import gcs, lock
-from t5prep.io.resumable_upload import Conflict, Upload
+from t5prep.io import gcs, uploads
+from t5prep.io.uploads import Conflict, Upload
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +47,9 @@ def upload(
     gcs.split(to)
     if gcs.is_gs(data):
         raise DatasetError(f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}")
-    dataset, folder = verify(data), Path(data)
+    dataset, folder = verify.verify(data), Path(data)
     shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
-    checksums = _checksums(folder, [*shards, *beside.names(dataset, folder), manifest.NAME])
+    checksums = _checksums(folder, [*shards, *verify.names_beside(dataset, folder), manifest.NAME])
     there = gcs.objects(to)
     sent = _missing(checksums, there)
     stale = shard_files.strays(there, shards)
@@ -68,8 +67,8 @@ def upload(
     if sent:
         _check(to, checksums)
         send([manifest.NAME], there={}, workers=1)
-    if sent or lock.MARKER in there:
-        lock.release(to)
+    if sent or gcs.MARKER in there:
+        gcs.release(to)
     return Uploaded(
         uri=to,
         digest=dataset.digest,
@@ -115,7 +114,7 @@ def _claim(to: str, dataset: manifest.Manifest, there: dict[str, gcs.Object], *,
                 f"{to} holds another dataset (task {other.settings.task}, {records:,} records, digest {other.digest[:12]}…). "
                 "Choose another prefix, or replace it: --overwrite"
             )
-    lock.claim(to, {"digest": dataset.digest, "task": dataset.settings.task})
+    gcs.claim(to, {"digest": dataset.digest, "task": dataset.settings.task})
 
 
 def _send(
@@ -160,3 +159,18 @@ def _check(to: str, checksums: Mapping[str, str]) -> None:
     for name, crc32c in checksums.items():
         if name != manifest.NAME and (name not in there or there[name].crc32c != crc32c):
             raise OutputError(f"{to}/{name} was removed or changed while others were uploaded. Run the upload again.")
+
+
+def push(data: str, *, repo: str, private: bool = False) -> str:
+    """Upload a dataset that verifies, all its files in one commit, and return the page's address.
+
+    Raises DatasetError for a dataset that does not verify, UsageError, OutputError.
+    """
+    folder = manifest.folder_of(data) or "."
+    if gcs.is_gs(folder):
+        raise DatasetError(f"{data} is in a bucket. Copy it here first: gcloud storage cp -r {data} FOLDER")
+    dataset = verify.verify(folder)
+    shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
+    names = [*shards, *verify.names_beside(dataset, Path(folder)), manifest.NAME]
+    message = f"Dataset prepared by {dataset.created_by}"
+    return uploads.upload_to_hub(folder, repo=repo, kind="dataset", private=private, message=message, names=names)

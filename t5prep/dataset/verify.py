@@ -1,4 +1,4 @@
-"""Verify every shard of a dataset against its manifest."""
+"""Verify every file of a dataset against its manifest."""
 
 import collections
 import concurrent.futures
@@ -7,13 +7,15 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from t5prep.dataset import manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset import card, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.shard_files import AGAIN
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
 # Hashing frees the interpreter's lock, and a bucket answers many at once.
 _SIDE_BY_SIDE = 8
+# Other files that a dataset may have, besides its shards and its rejected rows.
+BESIDE = ("report.html", shard_files.INDEX, shard_files.LENGTHS, card.NAME, card.CROISSANT, manifest.TASK_FILE)
 
 
 def verify(
@@ -140,3 +142,9 @@ def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int],
 
 def _unreadable(path: str, error: OSError) -> DatasetError:
     return DatasetError(f"{path} cannot be read ({error.strerror or 'not found'}), but the manifest names it. {AGAIN}")
+
+
+def names_beside(dataset: manifest.Manifest, folder: Path) -> list[str]:
+    """Return the names of those that are in the folder of a dataset, its rejected rows first."""
+    rejected = rejected_rows.names_of(dataset.rejected_file.name) if dataset.rejected_file else [rejected_rows.NAME]
+    return [name for name in (*rejected, *BESIDE) if (folder / name).is_file()]

@@ -1,4 +1,4 @@
-"""Access Google Cloud Storage: names, one client, small reads and writes, and each refusal as one sentence.
+"""Access Google Cloud Storage: names, one client, small reads and writes, locks, and each refusal as one sentence.
 
 STORAGE_EMULATOR_HOST points the client at an emulator. Without credentials the client is anonymous, so public buckets
 can be read from a machine without an account.
@@ -8,19 +8,23 @@ import base64
 import contextlib
 import functools
 import io
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 
 from t5prep.errors import OutputError, UsageError
+from t5prep.io import atomic_files
 
 SCHEME = "gs://"
 # The timeouts of one request: to connect, and between two reads. A stalled read is given up and tried again.
 TIMEOUT_SECONDS: float | tuple[float, float] = (10.0, 60.0)
 # A write that the server refuses because other bytes arrived (400) is sent so many times.
 _WRITES = 3
+# While this object exists, a dataset is being written there; its content says which.
+MARKER = f"{atomic_files.UNFINISHED}t5prep"
 # The least role that grants each permission.
 _ROLES = {
     "storage.objects.get": "roles/storage.objectViewer",
@@ -264,3 +268,27 @@ def objects(uri: str) -> dict[str, Object]:
             f"There is no bucket {bucket}. Make it: gcloud storage buckets create gs://{bucket} --location=REGION"
         ) from None
     return {item.name: item for item in objects if item.name}
+
+
+def claim(place: str, what: Mapping[str, str]) -> None:
+    """Lock a prefix for writing `what`. A lock that an interrupted run of the same `what` left is taken over.
+
+    Two runs of the same `what` write the same bytes, so they may overlap. Raises OutputError when the prefix is locked
+    for something else.
+    """
+    mark = json.dumps(what, sort_keys=True).encode()
+    try:
+        write(f"{place}/{MARKER}", mark, generation=0)
+    except FileExistsError:
+        if read(f"{place}/{MARKER}") != mark:
+            raise OutputError(
+                f"Another dataset is on its way to {place}, or was cut off. Let it finish, choose another prefix, or "
+                f"give it up: gcloud storage rm -r {place}"
+            ) from None
+    except FileNotFoundError:
+        raise OutputError(f"{place} cannot be written: there is no bucket {split(place)[0]}.") from None
+
+
+def release(place: str) -> None:
+    """Release the lock."""
+    delete(f"{place}/{MARKER}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.io import suggestions
+from t5prep.io import paths
 
 # The advice for a name that is not found.
 WANTED = "pass a directory with config.json and weights, or a name such as google-t5/t5-base."
@@ -42,7 +42,7 @@ def find(name: str | Path) -> ModelFiles:
     """
     if Path(name).is_dir():
         return in_directory(Path(name), name=str(name))
-    if "/" in str(name) and (meant := suggestions.mistyped(name)):
+    if "/" in str(name) and (meant := paths.mistyped(name)):
         raise UsageError(f"{name} does not exist.{meant} Pass a run, a directory with config.json, or a Hub name.")
     return _on_the_hub(str(name))
 

@@ -1,6 +1,7 @@
 """Read and write files of datasets and runs, in a directory or under `gs://bucket/prefix`. Files appear whole."""
 
 import contextlib
+import difflib
 import errno
 import io
 import os
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from t5prep.errors import OutputError
+from t5prep.errors import OutputError, did_you_mean
 from t5prep.io import atomic_files, gcs
 
 # The largest object that is collected in memory before it is sent; larger ones go to an unnamed file.
@@ -111,3 +112,24 @@ def _send(uri: str, file: BinaryIO) -> int:
             return int(blob.generation)
     except FileNotFoundError:
         raise OutputError(f"{uri} cannot be written: there is no bucket {gcs.split(uri)[0]}.") from None
+
+
+def nearby(path: Path) -> str:
+    """Return a suggestion as the rest of a sentence: the closest name in the folder, else the first names there."""
+    there = _beside(path)
+    some = f" {path.parent} has {', '.join(there[:5])}{', …' if len(there) > 5 else ''}." if there else ""
+    return did_you_mean(path.name, there) or some
+
+
+def mistyped(name: str | Path) -> str:
+    """Return ` Did you mean "runs/one"?` where the path is missing and another of nearly that name exists, else ""."""
+    path = Path(name)
+    close = difflib.get_close_matches(path.name, _beside(path), n=1) if path.name else []
+    return f' Did you mean "{path.parent / close[0]}"?' if close and not path.exists() else ""
+
+
+def _beside(path: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(path.parent) if not name.startswith("."))
+    except OSError:
+        return []

@@ -1,7 +1,9 @@
-"""Keep signals away from threads that compute: products in jaxlib put the stack pointer into the heap.
+"""Remember that a signal asked this process to stop, and keep signals away from threads that compute.
 
-A handler that runs there writes its frame over what lies below. The main thread has a stack of its own for signals
-(faulthandler); every other thread takes none.
+Python raises KeyboardInterrupt wherever it happens to be. Inside a callback that a library calls, such as jax's of the
+garbage collection, it is printed and ignored. So long loops call `check`.
+Products in jaxlib put the stack pointer into the heap: a signal handler that runs there writes its frame over what lies
+below. The main thread has a separate stack for signals (faulthandler); every other thread takes none.
 """
 
 import contextlib
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 
 # A crash is not put off: the thread that crashes says where.
 _OF_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
+_received: list[str] = []
 
 
 @contextlib.contextmanager
@@ -20,3 +23,24 @@ def kept_from_new_threads() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def note(name: str) -> None:
+    """Remember a signal by its name, such as "SIGINT"."""
+    _received.append(name)
+
+
+def received() -> str:
+    """Return the name of the first signal that came, or ""."""
+    return _received[0] if _received else ""
+
+
+def forget() -> None:
+    """Forget all signals: what they asked for is done."""
+    _received.clear()
+
+
+def check() -> None:
+    """Raise KeyboardInterrupt if a signal has come: the one that Python raised may have been ignored."""
+    if _received:
+        raise KeyboardInterrupt

@@ -61,7 +61,7 @@ typedef struct {
   int64_t count;
 } Wanted;
 
-/* Where a record lies: its bytes are [begin, begin + size) of a block. t5prep/dataset/record_blocks.py has the same fields. */
+/* Where a record lies: its bytes are [begin, begin + size) of a block. t5prep/dataset/tfrecord.py has the same fields. */
 typedef struct {
   int64_t block, begin, size;
 } Place;

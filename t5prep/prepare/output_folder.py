@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from t5prep.dataset import beside, card, manifest, rejected_rows, settings, shard_files
+from t5prep.dataset import card, manifest, rejected_rows, settings, shard_files, verify
 from t5prep.dataset.settings import Settings
 from t5prep.errors import DatasetError, OutputError
-from t5prep.io import atomic_files, gcs, lock
+from t5prep.io import atomic_files, gcs
 
 # While this file is there, a run has begun and not ended; while it is locked, that run is alive.
-MARKER = lock.MARKER
+MARKER = gcs.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
 
 
@@ -89,7 +89,7 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
     out = out.rstrip("/")
     there = gcs.objects(out)
     _refuse_foreign(out, set(there), same)
-    lock.claim(out, {"identity": _digest(same)})
+    gcs.claim(out, {"identity": _digest(same)})
     if manifest.NAME in there:
         gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
     yield
@@ -97,7 +97,7 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
     stale = shard_files.strays(gcs.objects(out), named)
     for name in [*stale, *(f"{SPOOL}/{name}" for name in gcs.objects(f"{out}/{SPOOL}"))]:
         gcs.delete(f"{out}/{name}")
-    lock.release(out)
+    gcs.release(out)
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ def _records(dataset: manifest.Manifest) -> int:
 
 def is_of_dataset(name: str) -> bool:
     """Return whether a file of this name is part of a dataset."""
-    return shard_files.is_shard(name) or rejected_rows.is_rejected(name) or name in (*beside.NAMES, manifest.NAME)
+    return shard_files.is_shard(name) or rejected_rows.is_rejected(name) or name in (*verify.BESIDE, manifest.NAME)
 
 
 def _sweep(out: Path) -> None:

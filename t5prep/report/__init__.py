@@ -4,7 +4,7 @@ from pathlib import Path
 
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, UsageError
-from t5prep.io import atomic_files, suggestions
+from t5prep.io import atomic_files, paths
 from t5prep.io.installation import install_command
 
 
@@ -32,9 +32,7 @@ def write(
     elif answers:
         raise UsageError(f"{data} is not a training run, and answers (--answers {answers}) are of one.")
     elif "://" not in str(data) and not Path(data).exists():
-        raise DatasetError(
-            f"{data} does not exist.{suggestions.mistyped(data)} Name a prepared dataset, or a training run."
-        )
+        raise DatasetError(f"{data} does not exist.{paths.mistyped(data)} Name a prepared dataset, or a training run.")
     else:
         page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from t5prep.errors import SourceError
-from t5prep.io import suggestions
+from t5prep.io import paths
 from t5prep.sources import archives
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
@@ -65,7 +65,7 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
         raise SourceError(f"{source} is neither a file nor a directory; what comes by a pipe must be saved to a file.")
     else:
         raise SourceError(
-            f"{source} does not exist. Name a file, a directory, or a glob in quotes.{suggestions.instead(path)}"
+            f"{source} does not exist. Name a file, a directory, or a glob in quotes.{paths.nearby(path)}"
         )
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from t5prep.errors import TokenizerError, UsageError
-from t5prep.io import model_files, suggestions
+from t5prep.io import model_files, paths
 from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import encoder_json, model_proto, unigram_json
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
@@ -65,7 +65,7 @@ def find(name: str) -> Path:
         raise TokenizerError(
             f'"{name}" is not a tokenizer. Did you mean "sample:"? It is the small one that is built in.'
         )
-    meant = suggestions.mistyped(path) if "/" in name else ""
+    meant = paths.mistyped(path) if "/" in name else ""
     if meant or path.suffix == ".model" or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TokenizerError(f"{name} does not exist.{meant} Pass a spiece.model file, its directory, or a Hub name.")
     try:

@@ -6,7 +6,7 @@ import signal
 import threading
 from typing import Any, Self
 
-from t5prep.io import interrupts
+from t5prep.io import signals
 from t5prep.train.runtime import hosts
 
 
@@ -24,8 +24,8 @@ class Signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._remember)
             # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
-            self.received = interrupts.received()
-            interrupts.forget()
+            self.received = signals.received()
+            signals.forget()
         return self
 
     def __exit__(self, *_: object) -> None:

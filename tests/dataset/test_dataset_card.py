@@ -9,7 +9,7 @@ from preparing import bytes_of, prepared, questions, write_csv
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 
 from t5prep.cli import main
-from t5prep.dataset import card, croissant, manifest
+from t5prep.dataset import card, manifest
 
 YAML = pytest.importorskip("yaml")
 
@@ -55,7 +55,7 @@ def test_a_licence_is_the_hubs_name_of_it_or_other(data: Path, licence: str, exp
 
 
 def test_croissant_names_each_shard_with_its_checksum(data: Path) -> None:
-    facts, made = json.loads((data / croissant.NAME).read_text()), manifest.load(data)
+    facts, made = json.loads((data / card.CROISSANT).read_text()), manifest.load(data)
     shards = {shard.name: shard.sha256 for split in made.splits.values() for shard in split.shards}
     assert {file["name"]: file["sha256"] for file in facts["distribution"]} == shards
     assert facts["conformsTo"] == "http://mlcommons.org/croissant/1.0"

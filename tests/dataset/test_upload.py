@@ -14,8 +14,8 @@ from toy_dataset import write
 
 from t5prep.dataset.upload import upload
 from t5prep.errors import OutputError, T5prepError
-from t5prep.io import gcs, resumable_upload
-from t5prep.io.lock import MARKER
+from t5prep.io import gcs, uploads
+from t5prep.io.gcs import MARKER
 
 
 @pytest.fixture
@@ -181,12 +181,12 @@ def test_a_token_that_expires_is_renewed(data, bucket, front, monkeypatch):
 
 
 def test_a_large_file_goes_on_at_the_byte_where_it_stood(bucket, front, tmp_path, monkeypatch):
-    monkeypatch.setattr(resumable_upload, "CHUNK_BYTES", 256 << 10)
+    monkeypatch.setattr(uploads, "CHUNK_BYTES", 256 << 10)
     data = tmp_path / "data"
     write(data, {"train": [1500]}, length=1000)
     name = "train.tfrecord-00000-of-00001"
     size = (data / name).stat().st_size
-    assert size > 4 * resumable_upload.CHUNK_BYTES
+    assert size > 4 * uploads.CHUNK_BYTES
     puts = []
 
     def third_fails(seen):
@@ -201,15 +201,15 @@ def test_a_large_file_goes_on_at_the_byte_where_it_stood(bucket, front, tmp_path
     front.fault = lambda seen: ""
     upload(data, bucket)
     sent = sum(seen.received for seen in front.seen if seen.kind == "put" and seen.name == name)
-    assert sent == size + resumable_upload.CHUNK_BYTES  # only the refused chunk was sent twice
+    assert sent == size + uploads.CHUNK_BYTES  # only the refused chunk was sent twice
     assert held(bucket) == local(data)
 
 
 KILLED = """
 import sys
-from t5prep.io import gcs, resumable_upload
+from t5prep.io import gcs, uploads
 gcs.TIMEOUT_SECONDS = (5.0, 5.0)
-resumable_upload.CHUNK_BYTES = 256 << 10
+uploads.CHUNK_BYTES = 256 << 10
 from t5prep.dataset.upload import upload
 upload(sys.argv[1], sys.argv[2], workers=2)
 """

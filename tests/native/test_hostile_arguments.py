@@ -12,7 +12,7 @@ import sentencepiece
 from seeds import field, model, piece, rule
 
 from t5prep import _native
-from t5prep.dataset import record_blocks, tfrecord
+from t5prep.dataset import tfrecord
 from t5prep.tokens.tokenizer import BlockEncoder
 
 
@@ -74,19 +74,19 @@ def test_numbers_that_are_broken_behind_the_last_one_are_refused(more: str, coun
     packed = bytes.fromhex("01020304" + more)
     entry = field(1, b"a") + field(2, field(3, field(1, packed)))
     record = field(1, field(1, entry))
-    places = np.array([(0, 0, len(record))], record_blocks.PLACE)
+    places = np.array([(0, 0, len(record))], tfrecord.PLACE)
     out = np.zeros((1, 4), np.int32)
     assert _native.decode_rows((record,), places, ((b"a", out, 4, 0, count),), None, 0) == 0
 
 
 def test_the_checksum_of_a_length_is_checked() -> None:
     frame = bytearray(framing.frame(b"hello"))
-    assert len(record_blocks.cut([bytes(frame)], np.array([1]))) == 1
+    assert len(tfrecord.cut_records([bytes(frame)], np.array([1]))) == 1
     frame[9] ^= 1
     with pytest.raises(ValueError, match="broken record header"):
         list(tfrecord.read(io.BytesIO(frame)))
-    with pytest.raises(record_blocks.BrokenBlockError):
-        record_blocks.cut([bytes(frame)], np.array([1]))
+    with pytest.raises(tfrecord.BrokenBlockError):
+        tfrecord.cut_records([bytes(frame)], np.array([1]))
 
 
 def test_numbers_that_are_not_whole_or_not_aligned_are_refused() -> None:

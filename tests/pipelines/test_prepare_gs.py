@@ -8,7 +8,7 @@ from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import OutputError
 from t5prep.io import gcs
-from t5prep.io.lock import MARKER
+from t5prep.io.gcs import MARKER
 
 CHOICES = {"tokenizer": "sample:", "shards": 3}
 

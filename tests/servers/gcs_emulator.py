@@ -376,13 +376,13 @@ def emulator() -> Iterator[int]:
 @pytest.fixture
 def front(emulator: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Front]:
     """A front that the Python client talks to, and waits short enough for tests."""
-    from t5prep.io import gcs, resumable_upload
+    from t5prep.io import gcs, uploads
 
     front = Front(emulator)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.port}")
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(gcs, "TIMEOUT_SECONDS", (5.0, 1.0))
-    monkeypatch.setattr(resumable_upload, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(uploads, "FIRST_WAIT_SECONDS", 0.01)
     forget = gcs.client_of.cache_clear
     forget()
     yield front

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from toy_dataset import INPUT, TARGET, write
 
-from t5prep.dataset import record_blocks, tfrecord
+from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
@@ -184,7 +184,7 @@ def test_a_block_with_a_record_too_few_or_many_or_altered_is_broken():
     framed = [framing.frame(bytes([n]) * n) for n in range(5)]
     counts = np.array([2, 3])
     blocks = [b"".join(framed[:2]), b"".join(framed[2:])]
-    read = record_blocks.Records(blocks, record_blocks.cut(blocks, counts))
+    read = tfrecord.Records(blocks, tfrecord.cut_records(blocks, counts))
     assert read.serialized() == [bytes([n]) * n for n in range(5)]
     altered = [
         blocks[1][:at] + bytes([blocks[1][at] ^ 1]) + blocks[1][at + 1 :] for at in (0, 13, 15, len(blocks[1]) - 1)
@@ -195,12 +195,12 @@ def test_a_block_with_a_record_too_few_or_many_or_altered_is_broken():
         ([b"", blocks[1]], 0),
         *(([blocks[0], block], 1) for block in altered),
     ):
-        with pytest.raises(record_blocks.BrokenBlockError) as error:
-            record_blocks.cut(wrong, counts)
+        with pytest.raises(tfrecord.BrokenBlockError) as error:
+            tfrecord.cut_records(wrong, counts)
         assert error.value.number == number
 
 
 def test_a_record_longer_than_any_block_is_broken():
     for length in (2**31, 2**63, 2**64 - 1):
-        with pytest.raises(record_blocks.BrokenBlockError):
-            record_blocks.cut([length.to_bytes(8, "little") + bytes(20)], np.array([1]))
+        with pytest.raises(tfrecord.BrokenBlockError):
+            tfrecord.cut_records([length.to_bytes(8, "little") + bytes(20)], np.array([1]))

@@ -7,7 +7,7 @@ from toy_dataset import write
 pytest.importorskip("tensorflow", reason="needs the extra train")
 import tensorflow as tf
 
-from t5prep.dataset.record_blocks import PLACE, Records
+from t5prep.dataset.tfrecord import PLACE, Records
 from t5prep.train.data import record_decoder, train_batches
 from t5prep.train.data.record_decoder import RecordDecoder
 

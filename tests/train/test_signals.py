@@ -15,7 +15,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 IGNORING = """
 import time
 from t5prep.cli import _terminal
-from t5prep.io import interrupts
+from t5prep.io import signals
 from t5prep.train.signals import Signals
 
 class Ignoring:
@@ -30,7 +30,7 @@ with _terminal.stoppable():
 """
 THEN = {
     "train": "with Signals() as signals: print(signals.stop(1), signals.received)",
-    "predict": "interrupts.check()",
+    "predict": "signals.check()",
 }
 
 

@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 
-from t5prep.dataset import record_blocks, shard_files
-from t5prep.dataset.record_blocks import Records
+from t5prep.dataset import shard_files, tfrecord
+from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError
 from t5prep.io import gcs
 from t5prep.train.data.opening import Opened
@@ -69,8 +69,8 @@ class BlockReader:
         data = list(self._pool.map(self._bytes_of, numbers) if self._pool else map(self._bytes_of, numbers))
         counts = self.sizes[numbers]
         try:
-            places = np.split(record_blocks.cut(data, counts), np.cumsum(counts)[:-1])
-        except record_blocks.BrokenBlockError as error:
+            places = np.split(tfrecord.cut_records(data, counts), np.cumsum(counts)[:-1])
+        except tfrecord.BrokenBlockError as error:
             block = numbers[error.number]
             raise DatasetError(
                 f"{self._paths[self._shard[block]]} was altered after byte {self._begin[block]:,}: its records are not what "

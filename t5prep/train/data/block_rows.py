@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.dataset import record_blocks
-from t5prep.dataset.record_blocks import Records
+from t5prep.dataset import tfrecord
+from t5prep.dataset.tfrecord import Records
 from t5prep.train.data.record_decoder import RecordDecoder
 from t5prep.train.data.windows import Batches, BucketBatches
 
@@ -58,7 +58,7 @@ def decoded(
 
     def decode(number: int) -> list[np.ndarray]:
         first = start_step + number * together
-        return decoder(record_blocks.joined([batches(step) for step in range(first, first + together)]))
+        return decoder(tfrecord.join_records([batches(step) for step in range(first, first + together)]))
 
     def read(number: Any) -> dict[str, Any]:
         arrays = tf.numpy_function(_from_tensorflow(decode), [number], [tf.int32] * len(decoder.names))

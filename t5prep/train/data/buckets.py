@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.dataset import shard_files
-from t5prep.dataset.record_blocks import Records
+from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError, UsageError
 from t5prep.train.data import features, lanes
 from t5prep.train.data.block_reader import BlockReader

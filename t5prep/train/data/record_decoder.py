@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from t5prep.dataset.record_blocks import Records
+from t5prep.dataset.tfrecord import Records
 
 try:
     from t5prep._native import decode_rows

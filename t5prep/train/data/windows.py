@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from t5prep.dataset.record_blocks import Records
+from t5prep.dataset.tfrecord import Records
 from t5prep.train.data import block_order, buckets, order
 from t5prep.train.data.block_order import BlockOrder
 from t5prep.train.data.block_reader import BlockReader

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from t5prep.dataset import manifest
 from t5prep.errors import T5prepError, UsageError
-from t5prep.io import suggestions
+from t5prep.io import paths
 from t5prep.train.evaluate import validation
 from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.train.model.generation import Generation
@@ -126,7 +126,7 @@ def datasets_of(model: str, *, which: str = "best") -> list[str]:
     if not run.is_run(model):
         if "://" not in model and not Path(model).exists():
             raise UsageError(
-                f"There is no run {model} here.{suggestions.mistyped(model)} Train it: t5prep train --out {model} ...; or, "
+                f"There is no run {model} here.{paths.mistyped(model)} Train it: t5prep train --out {model} ...; or, "
                 "for a model of the Hub, say which data to score it on: --data DIR"
             )
         raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR")

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from t5prep.errors import OutputError, UsageError
-from t5prep.io import gcs, hub_upload, suggestions
+from t5prep.io import gcs, paths, uploads
 from t5prep.train.log import say
 from t5prep.train.publish.export import export_hf
 from t5prep.train.run import checkpoint as checkpoints
@@ -24,7 +24,7 @@ def push(directory: str, *, repo: str, private: bool = False, message: str = "Mo
             f"{directory} is not an exported model (it has no model.safetensors). Export a run into a folder of its own, and push "
             "that: t5prep export --model RUN --out FOLDER"
         )
-    return hub_upload.upload(directory, repo=repo, kind="model", private=private, message=message)
+    return uploads.upload_to_hub(directory, repo=repo, kind="model", private=private, message=message)
 
 
 # Seconds between two checks of a run that is followed.
@@ -64,7 +64,7 @@ def _check_place(name: str) -> None:
     if gcs.is_gs(name):
         gcs.objects(checkpoints.folder(name))
     elif not (Path(name) / run.SETTINGS).is_file():
-        raise UsageError(f"{name} has no {run.SETTINGS}, so it is not a run.{suggestions.mistyped(name)}")
+        raise UsageError(f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}")
 
 
 def finished(name: str, state: State) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.io import interrupts
+from t5prep.io import signals
 from t5prep.train.model.architecture import Config
 from t5prep.train.runtime.kept_programs import compile_program
 from t5prep.train.runtime.layout import Layout
@@ -57,7 +57,7 @@ def each(
     """
     before: tuple[Rows, dict[str, Any]] | None = None
     for batch in batches:
-        interrupts.check()
+        signals.check()
         chosen = columns if columns is not None else [name for name, rows in batch.items() if rows.dtype == np.int32]
         begun = (batch, function(weights, {name: batch[name] for name in chosen}))
         if before:

@@ -1,7 +1,7 @@
-"""Upload one file to one object over a connection that may break, by Google's resumable upload protocol.
+"""Upload one file to a bucket over a connection that may break, or a folder to the Hugging Face Hub.
 
-The session's address is saved on disk, so that after a crash the next process continues at the server's offset. The
-library's own resumable upload ends with its process, so the bytes are sent here.
+For a bucket, this is Google's resumable upload protocol. The session's address is saved on disk, so that after a crash the
+next process continues at the server's offset. The library's own resumable upload ends with its process.
 https://cloud.google.com/storage/docs/performing-resumable-uploads
 """
 
@@ -11,11 +11,11 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from t5prep.errors import OutputError
+from t5prep.errors import OutputError, UsageError
 from t5prep.io import cache_folder, gcs
 
 # The protocol wants multiples of 256 KiB.
@@ -174,3 +174,37 @@ def _received(response: Any) -> int:
     """Return how many bytes the server has, from its header `Range: bytes=0-LAST` (no header: none)."""
     last = response.headers.get("Range", "").rpartition("-")[2]
     return int(last) + 1 if last else 0
+
+
+def upload_to_hub(
+    directory: str, *, repo: str, kind: str, private: bool, message: str, names: Sequence[str] | None = None
+) -> str:
+    """Upload a folder, or only the files of these names in it, and return the page's address.
+
+    `kind` is "model" or "dataset". Raises UsageError where the user is not logged in, OutputError where the Hub refuses.
+    """
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    api = huggingface_hub.HfApi()
+    try:
+        created = api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=created.repo_id,
+            repo_type=kind,
+            folder_path=directory,
+            commit_message=message,
+            allow_patterns=None if names is None else list(names),
+        )
+    except errors.LocalTokenNotFoundError as error:
+        raise UsageError("You are not logged in to the Hugging Face Hub: hf auth login") from error
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else 0
+        if status == 401:
+            raise UsageError("The Hugging Face Hub does not know you (401). Log in: hf auth login") from error
+        raise OutputError(
+            f"{repo} cannot be written on the Hub ({status}): your token needs write access there."
+        ) from error
+    except (errors.HFValidationError, OSError) as error:
+        raise OutputError(f"{repo} cannot be pushed: {str(error).splitlines()[0][:200]}") from error
+    return str(created)
