@@ -95,7 +95,7 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
         packed=asked["packed"],
         padding=Padding(**asked["padding"]),
     )
-    weights, slots, *_, copies = made.program.arguments
+    weights, slots, _, copies, *_ = made.program.arguments
     return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
 
 

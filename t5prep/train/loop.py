@@ -59,8 +59,8 @@ class Stepper:
         if not self._begun or self._begun[-1][1].is_ready():
             self._waited += time.monotonic() - since
         rate = np.float32(self._rate(self.number))
-        weights, slots, step, metrics = self._step(*self.variables, batch, rate)
-        self.variables = Variables(weights, slots, step)
+        *variables, metrics = self._step(*self.variables, batch, rate)
+        self.variables = Variables(*variables)
         self.number += 1
         self._begun.append((self.number, metrics))
 

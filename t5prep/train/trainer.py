@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import operator
 import time
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.kept_programs import place_of
 from t5prep.train.runtime.layout import Layout
-from t5prep.train.runtime.state import Variables, put_step, put_weights, variable_specs, zero_slots
+from t5prep.train.runtime.state import Variables, copies_of, put_step, put_weights, variable_specs, zero_slots
 from t5prep.train.settings import ineffective_settings, lengthening
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
@@ -101,9 +102,8 @@ def _train(
     # ───────────────────────────────────────────────────────────────────────────────────────────────────────── Step ──
     place = place_of(config.out)
     packed, masking = manifests[0].settings.layout == "packed", Padding.of_dataset(manifests[0])
-    step, layout = compiling.compile_shapes(
-        shape, config, layout, layouts, lengths, packed=packed, padding=masking, place=place
-    )
+    every = itertools.chain([layout], layouts)
+    step, layout = compiling.compile_step(shape, config, every, lengths, packed=packed, padding=masking, place=place)
     if newest:  # what is trained comes from the checkpoint alone; beside adapters, the rest from the model
         specs = variable_specs(step.slot_shapes, shape, layout)
         untrained = {name: array for name, array in initial.items() if name not in specs.slots}
@@ -113,6 +113,7 @@ def _train(
         variables = Variables(
             put_weights(initial, shape, layout), zero_slots(step.slot_shapes, shape, layout), put_step(0, layout)
         )
+    variables = variables._replace(copies=copies_of(variables.weights, step.copies))
     del initial
     run.begin(config.out, config=config, shape=shape, tokenizer=tokenizer, manifests=manifests, goes_on=bool(newest))
 

@@ -39,23 +39,18 @@ def tensorflow_step():
     from t5prep.train.model.weights import random_weights
     from t5prep.train.runtime.devices import open_layout
     from t5prep.train.runtime.kept_programs import compile_now
-    from t5prep.train.runtime.matrix_copies import StepWithCopies
     from t5prep.train.runtime.programs import step_program
-    from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots
+    from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_step, put_weights, zero_slots
     from t5prep.train.settings.config import TrainConfig
 
     shape, layout = ModelConfig.from_json({"model_type": "t5", **SHAPE}), open_layout()
     config = TrainConfig(batch=ROWS, optimizer="adamw", dropout=0.1, z_loss=0.0)
     made = step_program(shape, config, layout=layout, input_length=INPUT_LENGTH, target_length=TARGET_LENGTH)
-    step = StepWithCopies(compile_now(made.program), made.copies_from(compile_now))
+    step = compile_now(made.program)
     batch = put_rows({name: ids for name, ids in draw_batch().items() if name != "attention_mask"}, layout)
-    state = [
-        Variables(
-            put_weights(random_weights(shape), shape, layout),
-            zero_slots(made.slot_shapes, shape, layout),
-            put_step(0, layout),
-        )
-    ]
+    weights = put_weights(random_weights(shape), shape, layout)
+    slots, copies = zero_slots(made.slot_shapes, shape, layout), copies_of(weights, made.copies)
+    state = [Variables(weights, slots, put_step(0, layout), copies)]
 
     def run() -> float:
         *variables, metrics = step(*state[0], batch, np.float32(1e-4))

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,11 @@ def line(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     def stop(*_: object) -> None:
         raise UsageError("here the first step would be made")
 
-    def uncompiled(shape: ModelConfig, config: TrainConfig, layout: Layout, *_: object, **__: object) -> object:
+    def uncompiled(
+        shape: ModelConfig, config: TrainConfig, layouts: Iterable[Layout], *_: object, **__: object
+    ) -> object:
         slots = {name: optimizer_of(config).slot_shapes(own) for name, own in weight_layouts(shape).items()}
-        return CompiledStep(stop, stop, slots, ""), layout
+        return CompiledStep(stop, slots, {}), next(iter(layouts))
 
     monkeypatch.setattr(trainer, "Signals", stop)
     monkeypatch.setattr(trainer.compiling, "compile_step", uncompiled)  # minutes for hundreds of steps

@@ -26,7 +26,6 @@ from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
 from t5prep.train.runtime import kept_programs  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.layout import Layout  # noqa: E402
-from t5prep.train.runtime.matrix_copies import StepWithCopies  # noqa: E402
 from t5prep.train.runtime.programs import METRICS, step_program  # noqa: E402
 from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots  # noqa: E402
 from t5prep.train.settings import config as configs  # noqa: E402
@@ -102,8 +101,8 @@ def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> l
     shape = shape_of(config, base)
     initial = random_weights(base) | draw(adapter_layouts(shape), seed=0)
     made = step_program(base, config, layout=layout, input_length=12, target_length=6)
-    compiled = kept_programs.compile_program(made.program)
-    step = StepWithCopies(compiled, made.copies_from(kept_programs.compile_program))
+    step = kept_programs.compile_program(made.program)
+    assert not made.copies
     assert set(made.slot_shapes) == set(adapter_layouts(shape))
     variables = Variables(
         put_weights(initial, shape, layout), zero_slots(made.slot_shapes, shape, layout), put_step(0, layout)

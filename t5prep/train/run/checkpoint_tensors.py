@@ -49,7 +49,7 @@ def write(prefix: str, parts: Sequence[Part]) -> None:
 
 
 def restore(path: str, variables: Variables) -> Variables:
-    """Return a checkpoint's tensors, on the devices of `variables`: arrays, or shapes with a sharding.
+    """Return a checkpoint's tensors, on the devices of `variables`: arrays, or shapes with a sharding; no copies.
 
     Raises OutputError when names or shapes differ.
     """
@@ -61,12 +61,12 @@ def restore(path: str, variables: Variables) -> Variables:
 
 
 def restore_weights(path: str, variables: Variables) -> dict[str, Any]:
-    """Return a checkpoint's weights on the devices of `variables`, whose own trained values and slots are deleted first.
+    """Return a checkpoint's weights on the devices of `variables`, whose own trained values, slots and copies are deleted first.
 
     So one copy of the weights is on the devices. Raises OutputError when names or shapes differ.
     """
     _check(path, variables)
-    for _, array in _named(variables):
+    for array in (*(own for _, own in _named(variables)), *variables.copies.values()):
         array.delete()
     trained = {name: _read_array(path, _key("weights", name), variables.weights[name]) for name in variables.slots}
     return variables.weights | trained

@@ -2,16 +2,16 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t5prep.errors import T5prepError, UsageError
 from t5prep.train.log import duration, say
 from t5prep.train.model.architecture import Config
-from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_now, compile_program
+from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_program
 from t5prep.train.runtime.layout import Layout, arrange
-from t5prep.train.runtime.matrix_copies import StepWithCopies
 from t5prep.train.runtime.programs import step_program
+from t5prep.train.runtime.state import Variables
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
 from t5prep.train.step import memory
@@ -19,12 +19,11 @@ from t5prep.train.step import memory
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """Hold a step that can be run, the function that makes its first copies (`matrix_copies`), and its slots' shapes."""
+    """A step that can be run, the shapes of its slots, and what `state.copies_of` makes its first copies by."""
 
     run: Callable[..., tuple[Any, ...]]
-    copies: Callable[[Any], Any]
     slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
-    digest: str
+    copies: Mapping[str, Any]
 
 
 def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator[Layout]:
@@ -59,76 +58,46 @@ def check_batch(config: TrainConfig, replicas: int) -> None:
 def compile_step(
     shape: Config,
     config: TrainConfig,
-    layout: Layout,
-    wider: Iterator[Layout],
-    *,
-    input_length: int,
-    target_length: int,
-    packed: bool,
-    padding: Padding,
-    place: str,
-) -> tuple[CompiledStep, Layout]:
-    """Return the step compiled for `layout`, or for the first of the `wider` ones that fits. Raises T5prepError."""
-    while True:
-        since = time.monotonic()
-        lowered = step_program(
-            shape,
-            config,
-            layout=layout,
-            input_length=input_length,
-            target_length=target_length,
-            packed=packed,
-            padding=padding,
-        )
-        try:
-            run = compile_program(lowered.program, place=place, say=say)
-        except DoesNotFitError as error:
-            if (following := next(wider, None)) is None:
-                held = memory.Held.by(layout, shape, lowered.slot_shapes, batch=config.batch)
-                raise T5prepError(memory.sentence(error.reason, config, held)) from error
-            say(f"It does not fit {layout.words}: trying {following.words}.")
-            layout = following
-            del error
-            continue
-        say(f"The step is compiled ({duration(time.monotonic() - since)}).")
-        return CompiledStep(run, lowered.copies_from(compile_now), lowered.slot_shapes, lowered.program.digest), layout
-
-
-def compile_shapes(
-    shape: Config,
-    config: TrainConfig,
-    layout: Layout,
-    wider: Iterator[Layout],
+    layouts: Iterable[Layout],
     lengths: Sequence[tuple[int, int]],
     *,
     packed: bool,
     padding: Padding,
     place: str,
 ) -> tuple[CompiledStep, Layout]:
-    """Return a step for batches of several (input, target) lengths, the longest first: one program for each.
+    """Return a step for batches of several (input, target) lengths, the longest first, and the first layout that it fits.
 
-    The longest decides the layout. Raises T5prepError.
+    Each pair of lengths has a program of its own. Raises T5prepError where it fits none of the layouts.
     """
-    programs: dict[tuple[int, int], Callable[..., tuple[Any, ...]]] = {}
-    for inputs, targets in lengths:
-        step, layout = compile_step(
-            shape,
-            config,
-            layout,
-            wider,
-            input_length=inputs,
-            target_length=targets,
-            packed=packed,
-            padding=padding,
-            place=place,
-        )
-        if not programs:
-            longest, wider = step, iter(())
-        programs[inputs, targets] = step.run
+    refusal, narrower = "", None
+    for layout in layouts:
+        if narrower:
+            say(f"It does not fit {narrower.words}: trying {layout.words}.")
+        programs: dict[tuple[int, int], Callable[..., tuple[Any, ...]]] = {}
+        for inputs, targets in lengths:
+            since = time.monotonic()
+            lowered = step_program(
+                shape, config, layout=layout, input_length=inputs, target_length=targets, packed=packed, padding=padding
+            )
+            try:
+                programs[inputs, targets] = compile_program(lowered.program, place=place, say=say)
+            except DoesNotFitError as error:
+                held = memory.Held.by(layout, shape, lowered.slot_shapes, batch=config.batch)
+                refusal, narrower = memory.sentence(error.reason, config, held), layout
+                break
+            say(f"The step is compiled ({duration(time.monotonic() - since)}).")
+        else:
+            return CompiledStep(_by_length(programs), lowered.slot_shapes, lowered.copies), layout
+    raise T5prepError(refusal)
 
-    def run(weights: Any, slots: Any, number: Any, batch: Mapping[str, Any], rate: Any, copies: Any) -> tuple[Any, ...]:
-        program = programs[batch["input_ids"].shape[1], batch["labels"].shape[1]]
-        return program(weights, slots, number, batch, rate, copies)
 
-    with_copies = StepWithCopies(run if len(programs) > 1 else longest.run, longest.copies)
-    return dataclasses.replace(longest, run=with_copies), layout
+def _by_length(programs: Mapping[tuple[int, int], Callable[..., tuple[Any, ...]]]) -> Callable[..., tuple[Any, ...]]:
+    """Return a step that calls the program for the lengths of its batch."""
+    if len(programs) == 1:
+        return next(iter(programs.values()))
+
+    def run(*arguments: Any) -> tuple[Any, ...]:
+        batch = arguments[len(Variables._fields)]
+        return programs[batch["input_ids"].shape[1], batch["labels"].shape[1]](*arguments)
+
+    return run

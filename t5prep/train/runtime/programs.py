@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -54,21 +54,18 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class StepProgram:
-    """Hold a step: (weights, slots, step, batch, learning_rate, copies) → (weights, slots, step, `METRICS`, copies).
+    """A step: (*`state.Variables`, batch, learning_rate) → (*`state.Variables`, `METRICS`).
 
-    All but the batch and the rate are donated. `copies` makes the first step's copies of weights (`matrix_copies`).
+    All but the batch and the rate are donated. `copies`: shape, dtype and sharding of each matrix's copy.
     """
 
     program: Program
-    copies: Program | None
     slot_shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
 
-    def copies_from(self, compile_program: Callable[[Program], Any]) -> Callable[[Any], Any]:
-        """Return the function from weights to the first step's copies; `compile_program` is called where there are any."""
-        if self.copies is None:
-            return lambda weights: {}
-        make, names = compile_program(self.copies), list(self.copies.arguments[0])
-        return lambda weights: make({name: weights[name] for name in names})
+    @property
+    def copies(self) -> Mapping[str, Any]:
+        """Return the shape, dtype and sharding of each copy that a step takes: a jax.ShapeDtypeStruct by name."""
+        return cast(Mapping[str, Any], self.program.arguments[3])
 
 
 def step_program(
@@ -95,8 +92,7 @@ def step_program(
     rows = batch_specs(
         config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
     )
-    copied = {name: weights[name] for name in step.rounded}
-    copies = {name: tf.TensorSpec(spec.shape, step.options.dtype) for name, spec in copied.items()}
+    copies = {name: tf.TensorSpec(weights[name].shape, step.options.dtype) for name in step.rounded}
     lower_step = functools.partial(lower, dtype=options.dtype)
     gradients = lower_step(step.gradients, weights, rows, number, copies)
     # The gradients of several replicas are added up in float32; those of one replica keep their own dtype.
@@ -110,17 +106,13 @@ def step_program(
         _placed(weights, placed[0]),
         _placed(slots, placed[1]),
         _placed(number, layout.everywhere),
+        _placed(copies, of_copies := {name: placed[0][name] for name in copies}),
         _placed(whole, layout.by_rows),
         _placed(rate, layout.everywhere),
-        _placed(copies, sharding_of_copies := {name: placed[0][name] for name in copies}),
     )
-    function, results = _step(gradients, update, layout), (*placed, layout.everywhere, sharding_of_copies)
-    program = Program("train_step", layout, function, arguments, results, donated=(0, 1, 2, 5))
-    making = None
-    if copies:
-        make = _function(lower(step.copies_of, copied), layout)
-        making = Program("matrix_copies", layout, make, (_placed(copied, sharding_of_copies),), sharding_of_copies)
-    return StepProgram(program, making, slot_shapes)
+    function, results = _step(gradients, update, layout), (*placed, of_copies, layout.everywhere)
+    program = Program("train_step", layout, function, arguments, results, donated=(0, 1, 2, 3))
+    return StepProgram(program, slot_shapes)
 
 
 def rows_program(
@@ -157,27 +149,27 @@ def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., 
     gradients_of, updated = _function(gradients, layout), _function(update, layout)
     replicas = layout.replicas
 
-    def run(weights: Any, slots: Any, step: Any, batch: Any, rate: Any, copies: Any, replica: Any) -> tuple[Any, ...]:
+    def run(weights: Any, slots: Any, step: Any, copies: Any, batch: Any, rate: Any, replica: Any) -> tuple[Any, ...]:
         of_weights, sums = gradients_of(weights, batch, step * replicas + replica[0], copies)
         if replicas > 1:
             of_weights = {name: one.astype(jnp.float32) for name, one in of_weights.items()}
             of_weights, sums = jax.lax.psum((of_weights, sums), ROWS)
         weights, slots, metrics, copies = updated(weights, slots, of_weights, Sums(*sums), step, rate, copies)
-        return weights, slots, step + 1, jnp.stack([metrics[name] for name in METRICS]), copies
+        return weights, slots, step + 1, copies, jnp.stack([metrics[name] for name in METRICS])
 
     if replicas > 1:
         whole, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(
             run,
             mesh=layout.mesh,
-            in_specs=(whole, whole, whole, rows, whole, whole, rows),
+            in_specs=(whole, whole, whole, whole, rows, whole, rows),
             out_specs=whole,
             axis_names={ROWS},
             check_vma=False,
         )
 
-    def train_step(weights: Any, slots: Any, step: Any, batch: Any, rate: Any, copies: Any) -> tuple[Any, ...]:
-        return run(weights, slots, step, batch, rate, copies, jnp.arange(replicas, dtype=jnp.int32))
+    def train_step(weights: Any, slots: Any, step: Any, copies: Any, batch: Any, rate: Any) -> tuple[Any, ...]:
+        return run(weights, slots, step, copies, batch, rate, jnp.arange(replicas, dtype=jnp.int32))
 
     return train_step
 

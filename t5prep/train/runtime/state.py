@@ -15,11 +15,17 @@ Read = Callable[[Index], np.ndarray]  # returns the slice of one tensor that a d
 
 
 class Variables(NamedTuple):
-    """Hold the arguments that a step takes and returns: nested dicts of jax.Array, and an int32 scalar."""
+    """The arguments that a step takes and returns: nested dicts of jax.Array, and an int32 scalar.
+
+    `copies` are the matrices in the dtype of products, so that no step begins by rounding them: an update that writes a
+    weight writes its copy too, which costs half of what reading and rounding all weights costs. They are made by
+    `copies_of` when a run begins or goes on, and never saved.
+    """
 
     weights: dict[str, Any]
     slots: dict[str, dict[str, Any]]
     step: Any
+    copies: dict[str, Any] = {}  # noqa: RUF012 - a step returns new ones, and changes none
 
 
 def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
@@ -81,6 +87,17 @@ def zero_slots(
         name: {slot: place(_zeros(size), size, shardings[name][slot]) for slot, size in own.items()}
         for name, own in shapes.items()
     }
+
+
+def copies_of(weights: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of weights, rounded. `like`: the dtype and sharding of each (`programs.StepProgram.copies`)."""
+    shardings = {name: own.sharding for name, own in like.items()}
+
+    def rounded(whole: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: own.astype(like[name].dtype) for name, own in whole.items()}
+
+    copies: dict[str, Any] = jax.jit(rounded, out_shardings=shardings)({name: weights[name] for name in like})
+    return copies
 
 
 def put_step(step: int, layout: Layout) -> Any:
