@@ -27,6 +27,9 @@ def test_the_numbers_of_the_seeds() -> None:
     romanian = configs.build(configs.read_recipe("diacritics_ro"))
     assert (romanian.optimizer, romanian.learning_rate, romanian.parameter_scale) == ("adafactor", 1e-4, False)
     assert configs.build(configs.read_recipe("span_corruption")).warmup == 10_000
+    translation = configs.build(configs.read_recipe("translate_en_ro"))
+    assert (translation.batch, translation.epochs, translation.learning_rate, translation.seed) == (64, 6, 5e-5, 122)
+    assert (translation.schedule, translation.generate, translation.metric) == ("linear", True, "bleu")
 
 
 def test_later_settings_win_and_text_is_read_by_type() -> None:

@@ -39,7 +39,7 @@ def _prepare(internet: Internet, name: str, model: str, out: Path) -> None:
     options += ["--input-length", "96" if name == "diacritics_ro" else "32"]
     options += ["--source", source] if source else []
     options += ["--target-length", "96"] if name == "diacritics_ro" else []
-    options += ["--target-length", "16"] if name in ("causal_qa", "sst2") else []
+    options += ["--target-length", "16"] if name in ("causal_qa", "sst2", "translate_en_ro") else []
     options += ["--splits", "train=0.8,validation=0.2"] if name in ("span_corruption", "tiny") else []
     options += ["--limit", "100"] if name == "tiny" else []
     done = CliRunner().invoke(cli.main, ["prepare", task, *options], catch_exceptions=False)
