@@ -108,10 +108,8 @@ def publish(internet: Internet) -> None:
     files = {"train.csv": questions(30, 0), "valid.csv": questions(9, 30)}
     internet.kaggle.publish("imoore/60k-stack-overflow-questions-with-quality-rate", files, version=2)
     italian = [{"text": italian_like(n), "url": f"https://example.org/{n}"} for n in range(60)]
-    converted = {
-        "tiny/train/0000.parquet": parquet(italian[:50]),
-        "tiny/validation/0000.parquet": parquet(italian[50:]),
-    }
+    splits = {"train": parquet(italian[:50]), "validation": parquet(italian[50:])}
+    converted = {f"{size}/{name}/0000.parquet": rows for size in ("tiny", "full") for name, rows in splits.items()}
     hub("gsarti/clean_mc4_it", {"clean_mc4_it.py": b"# too"}, branches={"refs/convert/parquet": converted})
     model = sample.tokenizer_path().read_bytes()
     for name in TOKENIZERS:

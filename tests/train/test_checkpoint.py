@@ -192,6 +192,7 @@ def test_of_equal_scores_the_first_is_the_best_as_for_patience(tmp_path: Path) -
     for step in (1, 2, 3):
         checkpoints.save(str(tmp_path), _tensors(), state=_state(step, value=0.5), keep=1)
     assert checkpoints.best(str(tmp_path))[1].step == 1
+    assert _state(2, value=0.5, best=0.5, stale=4).judge(0.5) == (False, 5)
 
 
 def test_scores_of_other_evaluations_are_not_compared(tmp_path: Path) -> None:
