@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from t5prep.train.installed import need_tensorflow as need_tensorflow
+from t5prep.train import need_tensorflow as need_tensorflow
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from t5prep.plan.lengths import Choice
 from t5prep.plan.question import Answer, Question
 from t5prep.train.model.lora import parameters
 from t5prep.train.model.weight_layout import weight_layouts
-from t5prep.train.step import step_parts
+from t5prep.train.step.step import checkpoint_bytes, shape_of
 
 # Measured beside --exact: docs/notes.md.
 EXTENDED = (
@@ -68,7 +68,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "target_length": question.target_length,
         "packed": question.packed,
         "lora": question.settings.lora,
-        "checkpoint_bytes": step_parts.checkpoint_bytes(question.settings, question.shape),
+        "checkpoint_bytes": checkpoint_bytes(question.settings, question.shape),
     }
 
 
@@ -120,11 +120,11 @@ def lines(answer: Answer, *, model: str) -> list[str]:
 def lora_line(question: Question) -> str:
     """Return the line of what adapters save, next to training all weights by the same optimizer."""
     settings, whole = question.settings, dataclasses.replace(question.settings, lora=0)
-    with_adapters, without = (step_parts.checkpoint_bytes(one, question.shape) for one in (settings, whole))
+    with_adapters, without = (checkpoint_bytes(one, question.shape) for one in (settings, whole))
     weights = weight_layouts(question.shape).values()
     slots = without - 4 * sum(math.prod(layout.shape) for layout in weights)
     return (
-        f"  adapters      {parameters(step_parts.shape_of(settings, question.shape))}; a checkpoint is "
+        f"  adapters      {parameters(shape_of(settings, question.shape))}; a checkpoint is "
         f"{byte_sizes.text(with_adapters)} instead of {byte_sizes.text(without)}; all weights would have "
         f"{byte_sizes.text(slots)} of optimizer state"
     )

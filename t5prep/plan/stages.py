@@ -12,7 +12,7 @@ from t5prep.plan.extending import Say
 from t5prep.plan.question import Answer, Question
 from t5prep.plan.report import Epoch
 from t5prep.plan.search import Advice
-from t5prep.train.installed import need_tensorflow
+from t5prep.train import need_tensorflow
 from t5prep.train.settings import config as configs
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from t5prep.sources import memory
-from t5prep.train.installed import need_tensorflow
+from t5prep.train import need_tensorflow
 from t5prep.train.predict.rows import INPUT, STDIN
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig

@@ -1,17 +1,36 @@
-"""Run the inner training loop: start steps on the devices before earlier ones have ended; read their metrics later."""
+"""Make a run's steps, and log, save and evaluate when each is due, until the last step, a signal, or patience's end.
+
+Steps are started on the devices before earlier ones have ended, and their metrics are read later.
+"""
 
 import collections
+import contextlib
 import dataclasses
 import math
+import os
+import shutil
+import signal
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
+import jax
 import numpy as np
+import tensorflow as tf
 
-from t5prep.errors import T5prepError
+from t5prep.errors import OutputError, T5prepError
+from t5prep.io import signals as io_signals
+from t5prep.train.evaluate.validation import Validation
+from t5prep.train.log import RunLog, say
+from t5prep.train.run.checkpoint import State
+from t5prep.train.run.checkpoint_tensors import CheckpointWriter
+from t5prep.train.runtime import hosts
 from t5prep.train.runtime.programs import METRICS
 from t5prep.train.runtime.state import Variables
+from t5prep.train.settings.config import TrainConfig
 
 # Steps that are started on the devices and not yet waited for. One is being computed, the input of the next one is
 # being transferred; more would only keep more batches in memory.
@@ -92,3 +111,207 @@ class Stepper:
         losses = ((number, float(np.asarray(metrics)[0])) for number, metrics in self._not_checked)
         number, loss = next((number, loss) for number, loss in losses if not math.isfinite(loss))
         raise T5prepError(f"The loss of step {number:,} is {loss}: lower learning_rate, or set clip_norm.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Due:
+    """Hold after how many steps each thing happens; 0: never. After the last step each happens that is not 0."""
+
+    steps: int
+    evaluate_every: int
+    save_every: int
+    log_every: int
+
+    @classmethod
+    def by(cls, config: TrainConfig, *, steps: int, in_epoch: int, evaluates: bool) -> "Due":
+        """Return what the settings say. By default a run evaluates after each epoch, and saves when it evaluates."""
+        evaluate_every = (config.eval_every or min(in_epoch, steps)) if evaluates else 0
+        return cls(steps, evaluate_every, config.save_every or evaluate_every or min(in_epoch, steps), config.log_every)
+
+    def evaluate(self, step: int) -> bool:
+        """Check whether the run is evaluated after this step."""
+        return self._due(step, self.evaluate_every)
+
+    def save(self, step: int) -> bool:
+        """Check whether a checkpoint is saved after this step."""
+        return self._due(step, self.save_every)
+
+    def log(self, step: int) -> bool:
+        """Check whether the metrics of this step are logged."""
+        return self._due(step, self.log_every)
+
+    def _due(self, step: int, every: int) -> bool:
+        return bool(every) and (step % every == 0 or step == self.steps)
+
+
+class Signals:
+    """Remember SIGTERM and SIGINT while the loop runs, instead of ending the process at once."""
+
+    def __init__(self) -> None:
+        self.received = ""
+        self._asked = -1
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        # Several hosts end after the same step: jax tells all of them when one has received a signal.
+        if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._remember)
+            # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
+            self.received = io_signals.received()
+            io_signals.forget()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def stop(self, step: int) -> bool:
+        """Return whether the run ends after this step."""
+        if step > self._asked and hosts.count() > 1:
+            self._asked = step
+            self.received = self.received or ("SIGTERM" if hosts.stopping(step) else "")
+        return bool(self.received)
+
+    def _remember(self, number: int, _: object) -> None:
+        if self.received:  # asked twice: a checkpoint that is being written counts only when it is whole
+            os._exit(1)
+        self.received = signal.Signals(number).name
+        # Not by print, which a signal may have interrupted.
+        said = (
+            f"{self.received}: saving after the steps that are under way. A second one ends at once, without saving.\n"
+        )
+        with contextlib.suppress(OSError):
+            os.write(2, said.encode())
+
+
+WARM = 3  # steps before the first one that is recorded: they fill the queues between host and devices
+
+
+class StepProfile:
+    """Record `steps` steps of a run that begins after step `first`, and write them once; 0 records nothing."""
+
+    def __init__(self, run: str, *, steps: int, first: int) -> None:
+        self._place = f"{run.rstrip('/')}/tensorboard"
+        self._begin, self._end = (first + WARM, first + WARM + steps) if steps else (-1, -1)
+        self._folder = ""  # of the trace that is being recorded
+
+    def step(self, number: int, variables: Any) -> None:
+        """Begin or end the trace after step `number` was started, whose results are `variables`."""
+        if number == self._begin:
+            jax.block_until_ready(variables)
+            self._folder = tempfile.mkdtemp(prefix="t5prep-profile-")
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0  # it ends the process where other threads run Python, as the input does
+            jax.profiler.start_trace(self._folder, profiler_options=options)
+        if number == self._end:
+            self.finish(variables)
+
+    def finish(self, variables: Any) -> None:
+        """Write the trace, if one is being recorded. Raises OutputError."""
+        if not self._folder:
+            return
+        jax.block_until_ready(variables)
+        jax.profiler.stop_trace()
+        try:
+            _copy(Path(self._folder), self._place)
+        except (OSError, tf.errors.OpError) as error:
+            raise OutputError(f"The profile cannot be written to {self._place} ({error}).") from error
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = ""
+        say(f"The profile is written. See it: tensorboard --logdir {self._place} (it needs tensorboard-plugin-profile)")
+
+
+def _copy(folder: Path, place: str) -> None:
+    """Copy all files of a folder to a place that may be on gs://."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            target = f"{place}/{path.relative_to(folder).as_posix()}"
+            tf.io.gfile.makedirs(target.rpartition("/")[0])
+            tf.io.gfile.copy(str(path), target, overwrite=True)
+
+
+@dataclasses.dataclass
+class TrainingLoop:
+    """Hold a run while it trains. `state` is that of its newest checkpoint."""
+
+    state: State
+    due: Due
+    stepper: Stepper
+    evaluations: Validation
+    writer: CheckpointWriter
+    log: RunLog
+    profile: StepProfile
+    signals: Signals
+
+    def run(self) -> None:
+        """Make steps until the last one, until no evaluation is better for a while, or until a signal; then all is saved.
+
+        A signal that comes while a step is waited for is seen after the next step: a run never ends without saving.
+        """
+        stepper, due = self.stepper, self.due
+        if self.state.step and due.evaluate(self.state.step) and not self.state.metrics:
+            self._evaluate(saved_already=True)  # the run stopped between saving and evaluating
+        self.log.restart(stepper.number)
+        saved_and_stopping = False
+        while stepper.number < due.steps and not self.stopped_early and not saved_and_stopping:
+            stepper.begin()
+            now = stepper.number
+            self.profile.step(now, stepper.variables.step)
+            self.writer.check()
+            pausing = due.save(now) or due.evaluate(now) or now == due.steps or self.signals.stop(now)
+            self._log_ended(all_of_them=pausing)
+            if pausing:
+                saved_and_stopping = self._save_and_evaluate()
+                self.log.restart(now)
+        self.profile.finish(stepper.variables.step)
+
+    @property
+    def stopped_early(self) -> bool:
+        """Check whether patience is exhausted."""
+        return self.evaluations.exhausted(self.state)
+
+    @property
+    def complete(self) -> bool:
+        """Check whether the run has made all its steps, or stopped early, and its last evaluation."""
+        now = self.stepper.number
+        evaluated = not self.due.evaluate(now) or bool(self.state.metrics)
+        return evaluated and (now >= self.due.steps or self.stopped_early)
+
+    def _log_ended(self, *, all_of_them: bool) -> None:
+        """Log the steps that have ended; with `all_of_them`, wait until every one that was started has."""
+        for done in self.stepper.ended(ahead=0) if all_of_them else self.stepper.ended():
+            if done.metrics:
+                self.log.record(done.number, done.metrics, prefix="")
+                loss, learning_rate = done.metrics["loss"], done.metrics["learning_rate"]
+                self.log.line(done.number, loss=loss, learning_rate=learning_rate, waited=self.stepper.take_waited())
+
+    def _save_and_evaluate(self) -> bool:
+        """Save, and evaluate if it is due. Return whether all is saved and a signal has come, so that the run ends.
+
+        Saving comes first: an evaluation may take longer than a preemption allows.
+        """
+        now = self.stepper.number
+        self.state = dataclasses.replace(self.state, step=now, value=None, metrics={})
+        stopping = self.signals.stop(now)
+        saving = self.due.save(now) or stopping
+        if saving:
+            self._save()
+        if self.due.evaluate(now) and not stopping:
+            self._evaluate(saved_already=saving)
+        return saving and self.signals.stop(now)
+
+    def _save(self) -> None:
+        self.log.flush()
+        self.writer.save(self.stepper.variables, state=self.state)
+
+    def _evaluate(self, *, saved_already: bool) -> None:
+        """Evaluate, log it, and write it to this step's checkpoint, or to a new one if it is the best or the last."""
+        self.state, improved = self.evaluations.judge(self.state, self.stepper.variables.weights)
+        self.log.record(self.state.step, self.state.metrics, prefix=f"{self.evaluations.split}_")
+        if saved_already:
+            self.writer.describe(self.state)
+        elif improved or self.stopped_early:
+            self._save()
+        self.log.flush()

@@ -13,19 +13,17 @@ from t5prep.dataset.manifest import Manifest
 from t5prep.errors import T5prepError, TokenizerError, UsageError
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import device_feed, opening, steps_per_epoch
-from t5prep.train.due import Due
 from t5prep.train.evaluate.evaluator import Evaluation
 from t5prep.train.evaluate.validation import Validation
 from t5prep.train.log import RunLog, duration, say
-from t5prep.train.loop import Stepper
+from t5prep.train.loop import Due, Signals, Stepper, StepProfile, TrainingLoop
 from t5prep.train.model.architecture import Config, ModelConfig
 from t5prep.train.model.lora import adapter_layouts, parameters
 from t5prep.train.model.weights import Array, draw
-from t5prep.train.profiling import StepProfile
-from t5prep.train.run import adapters, checkpoint_tensors, run, run_lock
+from t5prep.train.run import adapters, checkpoint_tensors, run
 from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.run.checkpoint import State
-from t5prep.train.run.checkpoint_writer import CheckpointWriter
+from t5prep.train.run.checkpoint_tensors import CheckpointWriter
 from t5prep.train.runtime import compiling, hosts
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.kept_programs import place_of
@@ -34,10 +32,8 @@ from t5prep.train.runtime.state import Variables, copies_of, put_step, put_weigh
 from t5prep.train.settings import ineffective_settings, lengthening
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
-from t5prep.train.signals import Signals
 from t5prep.train.step import memory
-from t5prep.train.step.step_parts import checkpoint_bytes, dtype_of, schedule_of, shape_of
-from t5prep.train.training_loop import TrainingLoop
+from t5prep.train.step.step import checkpoint_bytes, dtype_of, schedule_of, shape_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +89,7 @@ def _train(
     base = adapters.digest(initial) if config.lora else ""
     initial |= draw(adapter_layouts(shape), seed=config.seed)
     run.check_begin(config.out)
-    until_the_end.enter_context(run_lock.held(config.out))
+    until_the_end.enter_context(run.held(config.out))
     newest = checkpoints.last(config.out)
     state = _state(config, opened, newest, tokenizer=tokenizer, base=base, in_epoch=in_epoch)
 
@@ -120,7 +116,7 @@ def _train(
     # ──────────────────────────────────────────────────────────────────────────────────────────────── What is said ──
     evaluations = Validation(opened, config, shape=shape, layout=layout, tokenizer=tokenizer, place=place)
     due = Due.by(config, steps=steps, in_epoch=in_epoch, evaluates=bool(evaluations))
-    shares = device_feed.rates(opened, config)
+    shares = device_feed.rates_of(opened, config)
     of_record = [sum(one.split.tokens.values()) / one.split.records for one in opened]  # mean tokens of a record
     tokens = config.batch * sum(map(operator.mul, of_record, shares))
     if padding := device_feed.cost_of_padding(opened, shares):

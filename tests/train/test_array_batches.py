@@ -15,7 +15,7 @@ from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train.data import array_batches, block_rows, opening, record_decoder, train_arrays, train_batches
+from t5prep.train.data import batches, features, opening, tensorflow_rows, train_arrays, train_batches
 
 STEPS = 30
 
@@ -61,7 +61,7 @@ def test_arrays_of_a_mixture_and_of_hosts(tmp_path):
 def test_without_c_they_are_the_same(tmp_path, monkeypatch):
     write(tmp_path, {"train": [41]}, every=4)
     by_c, _ = both([str(tmp_path)])
-    monkeypatch.setattr(record_decoder, "available", False)
+    monkeypatch.setattr(features, "available", False)
     same(both([str(tmp_path)])[0], by_c)
 
 
@@ -79,16 +79,16 @@ def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
 
 def test_a_reader_that_is_given_up_stops_reading():
     made = []
-    batches = array_batches.read_ahead(lambda step: made.append(step) or {}, start_step=7)
-    next(batches)
-    batches.close()
+    read = batches.read_ahead(lambda step: made.append(step) or {}, start_step=7)
+    next(read)
+    read.close()
     time.sleep(0.05)
     assert made == list(range(7, 7 + len(made)))
-    assert len(made) <= array_batches.AHEAD + 1
+    assert len(made) <= batches.AHEAD + 1
 
 
 def test_threads_of_tensorflow_stop_before_python_ends():
-    calls = block_rows._Calls()
+    calls = tensorflow_rows._Calls()
     call = calls(lambda number: number)
     answers, answered = [], threading.Event()
 

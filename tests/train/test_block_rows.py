@@ -13,8 +13,8 @@ from t5prep.errors import DatasetError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import block_reader, opening, train_batches
-from t5prep.train.data.read_errors import arrays
-from t5prep.train.data.record_decoder import RecordDecoder
+from t5prep.train.data.features import RecordDecoder
+from t5prep.train.data.tensorflow_rows import arrays
 
 COUNTS = [19, 23, 0, 17, 31, 11]
 

@@ -10,7 +10,7 @@ from t5prep.io import gcs
 pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.errors import DatasetError
 from t5prep.train.data import train_batches
-from t5prep.train.data.read_errors import arrays
+from t5prep.train.data.tensorflow_rows import arrays
 
 
 def ids(data, steps, **options):

@@ -11,9 +11,8 @@ from toy_dataset import write
 from t5prep.errors import T5prepError, UsageError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train.data import block_rows, buckets, device_feed, lanes, train_batches
+from t5prep.train.data import batches, device_feed, lanes, tensorflow_rows, train_batches
 from t5prep.train.data.opening import open_all
-from t5prep.train.settings import bucket_lengths
 from t5prep.train.settings import config as configs
 
 COUNTS = [61, 70, 55]
@@ -76,14 +75,14 @@ def test_a_run_resumed_at_any_step_goes_on_as_if_it_had_not_stopped(data):
 
 @pytest.mark.parametrize("records", [[300, 100], [33_674, 33_598, 77], [5], [1, 1000]])
 def test_buckets_take_turns_in_proportion(records):
-    whole = buckets.turns(records, 0, 2000)
+    whole = batches.turns_of(records, 0, 2000)
     for bucket, own in enumerate(records):
         turns = [step for step, (one, _) in enumerate(whole) if one == bucket]
         assert [turn for one, turn in whole if one == bucket] == list(range(len(turns)))
         expected = np.arange(1, 2001) * own / sum(records)
         assert np.abs(np.cumsum([one == bucket for one, _ in whole]) - expected).max() < len(records)
     for step in (1, 2, 57, 1300):
-        assert buckets.turns(records, step, 7) == whole[step : step + 7]
+        assert batches.turns_of(records, step, 7) == whole[step : step + 7]
 
 
 @pytest.mark.parametrize("start", [0, 1, 2, 1000])
@@ -92,7 +91,7 @@ def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch,
     made = write(tmp_path, {"train": [250] * 16}, every=8, length=64, measured=True)
     read, pread = [], os.pread
     monkeypatch.setattr(os, "pread", lambda *where: (read.append(where[1]), pread(*where))[1])
-    monkeypatch.setattr(block_rows, "AHEAD", 1)
+    monkeypatch.setattr(tensorflow_rows, "AHEAD", 1)
     monkeypatch.setattr(lanes, "share_of", None)  # reads a split from its beginning
     options = {"global_batch": 32, "seed": 0, "buckets": [(16, 4), (32, 4), (64, 4)]}
     next(iter(train_batches(str(tmp_path), start_step=start, **options).as_numpy_iterator()))
@@ -131,7 +130,7 @@ def test_a_mixture_has_no_buckets(tmp_path):
 
 
 def test_what_is_no_pair_of_lengths_is_refused():
-    assert bucket_lengths.parse(configs.build({"buckets": "512x64,128x16"}).buckets) == [(128, 16), (512, 64)]
+    assert configs.parse_buckets(configs.build({"buckets": "512x64,128x16"}).buckets) == [(128, 16), (512, 64)]
     for wrong in ("128", "128x", "0x5", "axb", "128x16x3"):
         with pytest.raises(UsageError, match="Write INPUTxTARGET"):
             configs.build({"buckets": wrong})

@@ -14,7 +14,7 @@ from t5prep.train.model.weight_layout import WeightLayout  # noqa: E402
 from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
 from t5prep.train.run import checkpoint_tensors  # noqa: E402
 from t5prep.train.run.checkpoint import State  # noqa: E402
-from t5prep.train.run.checkpoint_writer import CheckpointWriter  # noqa: E402
+from t5prep.train.run.checkpoint_tensors import CheckpointWriter  # noqa: E402
 from t5prep.train.runtime.state import Variables  # noqa: E402
 
 LAYOUTS = {"a": WeightLayout((4, 4), stacked_axes=0, stddev=1.0, tensors=("a",))}  # of `variables`

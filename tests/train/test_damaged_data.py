@@ -10,7 +10,7 @@ from t5prep.errors import DatasetError, UsageError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import eval_batches, train_batches
-from t5prep.train.data.read_errors import arrays
+from t5prep.train.data.tensorflow_rows import arrays
 from t5prep.train.model.architecture import ModelConfig
 
 

@@ -26,7 +26,7 @@ from t5prep.train.runtime.compiling import CompiledStep
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig
-from t5prep.train.step.step_parts import optimizer_of
+from t5prep.train.step.step import optimizer_of
 
 CASES = 60
 # Numbers that are one by their type, and not by their size. Beyond ODD, which has what is not a number at all.

@@ -30,7 +30,7 @@ from t5prep.train.runtime.programs import METRICS, step_program  # noqa: E402
 from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots  # noqa: E402
 from t5prep.train.settings import config as configs  # noqa: E402
 from t5prep.train.settings.config import TrainConfig  # noqa: E402
-from t5prep.train.step.step_parts import shape_of  # noqa: E402
+from t5prep.train.step.step import shape_of  # noqa: E402
 
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "scale_decoder_outputs": False}
 SMALL = {"vocab_size": 128, "d_model": 32, "d_kv": 4, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1}

@@ -3,7 +3,7 @@
 import pytest
 
 from t5prep.errors import UsageError
-from t5prep.train.data import mixing
+from t5prep.train.data import device_feed
 from t5prep.train.evaluate import validation
 from t5prep.train.settings import config as configs
 
@@ -16,14 +16,14 @@ def test_rates_are_those_of_seqio():
         return min(count, maximum) ** (1 / temperature)
 
     for temperature, cap in ((1.0, 0), (2.0, 0), (1.0, 65_536), (4.0, 65_536)):
-        ours = mixing.rates(GLUE, temperature=temperature, cap=cap)
+        ours = device_feed.rates(GLUE, temperature=temperature, cap=cap)
         theirs = [seqio(count, temperature, cap or max(GLUE)) for count in GLUE]
         assert ours == pytest.approx([rate / sum(theirs) for rate in theirs])
-    assert mixing.rates(GLUE[:2], given=(3, 1)) == [0.75, 0.25]
+    assert device_feed.rates(GLUE[:2], given=(3, 1)) == [0.75, 0.25]
 
 
 def test_a_high_temperature_draws_all_equally():
-    assert mixing.rates(GLUE, temperature=1e6) == pytest.approx([1 / 9] * 9, rel=1e-4)
+    assert device_feed.rates(GLUE, temperature=1e6) == pytest.approx([1 / 9] * 9, rel=1e-4)
 
 
 @pytest.mark.parametrize(

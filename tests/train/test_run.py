@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
+from t5prep.errors import OutputError
 from t5prep.tokens import loading
 from t5prep.train.run import run
 from t5prep.train.settings import config as configs
@@ -37,3 +38,39 @@ def test_a_file_that_a_killed_start_was_writing_is_no_strangers(tmp_path: Path) 
     (tmp_path / ".unfinished-config.json-x1y2").write_text("{")
     _begin(tmp_path, seed=1)
     assert run.is_run(str(tmp_path))
+
+
+def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "one"
+    with run.held(str(out)):
+        (out / "train.json").write_text("{}")
+        with (
+            pytest.raises(OutputError, match=r"one is being trained by another process\. Wait until it ends, or"),
+            run.held(str(out)),
+        ):
+            pass
+        with run.held(str(tmp_path / "runs" / "two")):
+            pass
+    with run.held(str(out)):
+        pass
+    assert [path.name for path in out.iterdir()] == ["train.json"]
+
+
+def test_what_never_began_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no"), run.held(str(tmp_path / "new")):
+        raise ValueError("no")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").mkdir()
+    with run.held(str(tmp_path / "empty")):
+        pass
+    assert (tmp_path / "empty").is_dir()
+
+
+def test_a_place_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/run"):
+        with (
+            pytest.raises(OutputError, match=r"cannot be written \(.+\)\. Choose another --out"),
+            run.held(str(tmp_path / out)),
+        ):
+            pass

@@ -22,7 +22,7 @@ from t5prep.train.model.layers import Dropout
 from t5prep.train.model.t5 import encode, forward, shift_right
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_weights, random_weights
-from t5prep.train.step.loss import summed_loss
+from t5prep.train.step.step import summed_loss
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "model" / "golden_t5.json").read_text())
 SMALL = ModelConfig(vocab_size=96, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_decoder_layers=2, num_heads=4)

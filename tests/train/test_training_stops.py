@@ -15,7 +15,7 @@ from t5prep.errors import OutputError, T5prepError
 from t5prep.train import log, trainer
 from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
 from t5prep.train.run import checkpoint as checkpoints
-from t5prep.train.run import run_lock
+from t5prep.train.run import run
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_a_second_process_does_not_train_into_the_same_run(
     whole = training.begun(toys / "begun", manifest.load(data))
     config = training.config(data, whole, toys / "held")
     with (
-        run_lock.held(config.out),
+        run.held(config.out),
         pytest.raises(OutputError, match="held is being trained by another process"),
     ):
         trainer.train(config)

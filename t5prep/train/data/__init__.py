@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.data import array_batches, block_rows, features, lanes, order, read_errors, record_decoder, windows
-from t5prep.train.data import buckets as bucketing
+from t5prep.train.data import batches as batching
+from t5prep.train.data import features, lanes, order, tensorflow_rows
 from t5prep.train.data.opening import Opened, open_all, open_split
-from t5prep.train.settings.bucket_lengths import Lengths
+from t5prep.train.settings.config import Lengths
 
 __all__ = ["eval_batches", "steps_per_epoch", "train_arrays", "train_batches"]
 
@@ -71,12 +71,12 @@ def train_batches(
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
     parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [], masks=masks)
-    own = windows.Host(host, hosts)
+    own = batching.Host(host, hosts)
     if buckets:
-        bucketing.check(opened, buckets)
-        of_buckets = windows.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
+        batching.check_buckets(opened, buckets)
+        of_buckets = batching.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
         return _served(
-            block_rows.serialized_in_buckets(of_buckets, rows=global_batch // hosts, start_step=start_step).map(
+            tensorflow_rows.serialized_in_buckets(of_buckets, rows=global_batch // hosts, start_step=start_step).map(
                 lambda records, shape: features.shortened(parse(records), shape),
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
@@ -86,10 +86,10 @@ def train_batches(
     if _indexed(opened):
         decoder = None if with_ids else features.decoder(opened, masks=masks)
         finish = features.finisher(opened[0], masks=masks)
-        batches = windows.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own)
+        batches = batching.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own)
         if decoder:
-            return _served(block_rows.decoded(batches, decoder, finish, start_step=start_step))
-        records, batch = block_rows.serialized(batches, start_step=start_step), parse
+            return _served(tensorflow_rows.decoded(batches, decoder, finish, start_step=start_step))
+        records, batch = tensorflow_rows.serialized(batches, start_step=start_step), parse
     else:
         records = lanes.rows(
             opened,
@@ -125,8 +125,8 @@ def train_arrays(
     DatasetError and UsageError.
     """
     opened = open_all(data, split=split)
-    if not (_indexed(opened) and record_decoder.available):
-        return read_errors.arrays(
+    if not (_indexed(opened) and features.available):
+        return tensorflow_rows.arrays(
             train_batches(
                 opened,
                 split=split,
@@ -141,19 +141,19 @@ def train_arrays(
             )
         )
     _check_rows(global_batch, host=host, hosts=hosts)
-    own = windows.Host(host, hosts)
+    own = batching.Host(host, hosts)
     if buckets:
-        bucketing.check(opened, buckets)
-        of_buckets = windows.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
-        batch = array_batches.decoded_in_buckets(of_buckets, opened[0], buckets)
+        batching.check_buckets(opened, buckets)
+        of_buckets = batching.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
+        batch = batching.decoded_in_buckets(of_buckets, opened[0], buckets)
     else:
         decoder = features.decoder(opened, masks=False)
         assert decoder is not None
         shares = _shares(opened, rates, global_batch)
-        batch = array_batches.decoded(
-            windows.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own), decoder
+        batch = batching.decoded(
+            batching.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own), decoder
         )
-    return read_errors.explained(array_batches.read_ahead(batch, start_step=start_step))
+    return tensorflow_rows.explained(batching.read_ahead(batch, start_step=start_step))
 
 
 def eval_batches(
@@ -204,7 +204,7 @@ def _indexed(opened: Sequence[Opened]) -> bool:
 def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, global_batch: int) -> list[int]:
     """Return how many rows each dataset gives to a lane's window."""
     table = (
-        windows.table(opened, global_batch)
+        batching.table(opened, global_batch)
         if _indexed(opened)
         else order.table(global_batch, min(len(one.counts) for one in opened))
     )

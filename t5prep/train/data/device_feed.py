@@ -1,30 +1,30 @@
-"""Move training batches from the shards to the devices."""
+"""Move training batches from the shards to the devices, and decide how often each dataset of a mixture is drawn."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from t5prep.train.data import buckets, mixing, train_arrays
+from t5prep.train.data import batches, train_arrays
 from t5prep.train.data.opening import Opened
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import put_rows
-from t5prep.train.settings import bucket_lengths
-from t5prep.train.settings.config import TrainConfig
+from t5prep.train.settings.config import TrainConfig, parse_buckets
 
 
-def rates(opened: Sequence[Opened], config: TrainConfig) -> list[float]:
+def rates_of(opened: Sequence[Opened], config: TrainConfig) -> list[float]:
     """Return how often each dataset of a run is drawn, adding up to 1."""
     records = [one.split.records for one in opened]
-    return mixing.rates(records, given=config.rates, temperature=config.temperature, cap=config.cap)
+    return rates(records, given=config.rates, temperature=config.temperature, cap=config.cap)
 
 
 def shapes(opened: Sequence[Opened], config: TrainConfig) -> list[tuple[int, int]]:
     """Return the (input, target) lengths that a run's batches have, the longest first. Raises UsageError, DatasetError."""
     if not config.buckets:
         return [(max(one.input_length for one in opened), max(one.target_length for one in opened))]
-    of_buckets = bucket_lengths.parse(config.buckets)
-    buckets.check(opened, of_buckets)
-    if buckets.lengths_kept(opened[0]):  # a record that fits nowhere is found before the step is compiled
-        buckets.assign(buckets.lengths(opened[0]), of_buckets)
+    of_buckets = parse_buckets(config.buckets)
+    batches.check_buckets(opened, of_buckets)
+    if batches.lengths_kept(opened[0]):  # a record that fits nowhere is found before the step is compiled
+        batches.assign_buckets(batches.lengths_of(opened[0]), of_buckets)
     return of_buckets[::-1]
 
 
@@ -33,7 +33,7 @@ def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
     lengths = [(one.input_length, one.target_length) for one in opened]
     if len(set(lengths)) == 1:
         return ""
-    factor = mixing.padding_factor([sum(pair) for pair in lengths], shares)
+    factor = padding_factor([sum(pair) for pair in lengths], shares)
     longest = " + ".join(str(max(side)) for side in zip(*lengths, strict=True))
     return (
         f"The datasets have rows of {', '.join(f'{a} + {b}' for a, b in lengths)} tokens, and all are padded to {longest}: "
@@ -52,10 +52,42 @@ def device_batches(
         global_batch=config.batch,
         seed=config.seed,
         start_step=start_step,
-        rates=rates(opened, config),
+        rates=rates_of(opened, config),
         host=host,
         hosts=hosts,
-        buckets=bucket_lengths.parse(config.buckets),
+        buckets=parse_buckets(config.buckets),
     )
     for batch in rows:
         yield put_rows(batch, layout)
+
+
+def rates(
+    records: Sequence[int], *, given: Sequence[float] = (), temperature: float = 1.0, cap: int = 0
+) -> list[float]:
+    """Return how often each dataset is drawn, adding up to 1: as `given`, else by its number of records.
+
+    `cap` counts at most so many records of a dataset (0: all), and a `temperature` above 1 makes rates more equal: they are
+    records^(1 / temperature). The paper of T5 trains with both (Raffel 2020 §3.5.2: "examples-proportional mixing" with a
+    limit, "temperature-scaled mixing"); seqio calls them `maximum` and `temperature`.
+
+    >>> rates([900, 100])
+    [0.9, 0.1]
+    >>> rates([900, 100], cap=300)
+    [0.75, 0.25]
+    >>> rates([900, 100], temperature=2)
+    [0.75, 0.25]
+    """
+    weights = list(given) or [min(count, cap or count) ** (1 / temperature) for count in records]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def padding_factor(lengths: Sequence[int], shares: Sequence[float]) -> float:
+    """Return how many times the tokens a mixture's rows have when each is as long as the longest dataset's.
+
+    `lengths` are the tokens of a row of each dataset, inputs and targets together.
+
+    >>> padding_factor([512, 128], [0.5, 0.5])
+    1.6
+    """
+    return max(lengths) / math.fsum(length * share for length, share in zip(lengths, shares, strict=True))

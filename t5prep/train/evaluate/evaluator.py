@@ -20,8 +20,8 @@ from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.tokens import newlines
 from t5prep.tokens.tokenizer import Tokenizer
-from t5prep.train.data import buckets, eval_batches, opening
-from t5prep.train.data.read_errors import arrays
+from t5prep.train.data import batches, eval_batches, opening
+from t5prep.train.data.tensorflow_rows import arrays
 from t5prep.train.evaluate import metrics
 from t5prep.train.model.architecture import Config, ModelConfig
 from t5prep.train.model.forward import forward, with_mask
@@ -30,7 +30,7 @@ from t5prep.train.predict.device import answers_on_rows, uniform
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows
 from t5prep.train.settings.padding import Padding
-from t5prep.train.step.loss import token_losses
+from t5prep.train.step.step import token_losses
 
 MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
 
@@ -117,9 +117,9 @@ class Evaluator:
         self._wanted = self._given or of_task or list(metrics.DEFAULT_METRICS)
         has_answers = bool(self._given or of_task)  # a task such as span corruption has none to score
         self.kind = _kind(self._opened, limit=limit, generating=generating and has_answers)
-        batches = functools.partial(eval_batches, self._opened, split=split, batch=batch, limit=limit, masks=False)
+        read = functools.partial(eval_batches, self._opened, split=split, batch=batch, limit=limit, masks=False)
         padding = Padding.of_dataset(dataset)
-        self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(batches(with_ids=True, with_references=True))
+        self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(read(with_ids=True, with_references=True))
         order = logits_order(config, self._names, data=self._opened.data)
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
@@ -221,7 +221,7 @@ def _kind(opened: opening.Opened, *, limit: int, generating: bool) -> Kind:
         return Kind.NONE
     single = opened.target_length <= 2
     if not single and (limit or metrics.may_be_single_tokens(opened.manifest, split=opened.name)):
-        single = bool((buckets.lengths(opened)[: limit or None, 1] <= 2).all())
+        single = bool((batches.lengths_of(opened)[: limit or None, 1] <= 2).all())
     return Kind.ONE_TOKEN if single else Kind.TEXTS if generating else Kind.NONE
 
 

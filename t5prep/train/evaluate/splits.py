@@ -15,7 +15,7 @@ from t5prep.train.run import checkpoint, run
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import put_weights
-from t5prep.train.step.step_parts import dtype_of
+from t5prep.train.step.step import dtype_of
 
 
 class Loaded(NamedTuple):

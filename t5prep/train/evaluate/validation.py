@@ -15,7 +15,7 @@ from t5prep.train.model.generation import Generation
 from t5prep.train.run.checkpoint import State
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.settings.config import TrainConfig
-from t5prep.train.step.step_parts import dtype_of
+from t5prep.train.step.step import dtype_of
 
 
 class Validation:

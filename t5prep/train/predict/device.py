@@ -22,7 +22,7 @@ from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import OnRows, on_rows
 from t5prep.train.runtime.state import put_weights
 from t5prep.train.settings.padding import OF_T5, Padding
-from t5prep.train.step.step_parts import dtype_of
+from t5prep.train.step.step import dtype_of
 
 
 class Device:

@@ -3,8 +3,10 @@
 They are TensorFlow's own checkpoint (`tf.train.load_checkpoint` reads it), whose tensors may be stored in slices.
 """
 
+import concurrent.futures
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -13,7 +15,8 @@ import tensorflow as tf
 from t5prep.errors import OutputError
 from t5prep.train.model.weight_layout import WeightLayout
 from t5prep.train.published.stored import LazyArray
-from t5prep.train.run.checkpoint import TENSORS, reason
+from t5prep.train.run import checkpoint as checkpoints
+from t5prep.train.run.checkpoint import TENSORS, State, reason
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.state import Index, Variables, place
 
@@ -179,3 +182,58 @@ def _key(*names: str) -> str:
 
 def _plain(key: str) -> str:
     return key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE").replace("..", ".")
+
+
+class CheckpointWriter:
+    """Write the checkpoints of one run, one after the other. Used as a context: its end waits for the last one.
+
+    A run of several hosts writes at once and waits, because its hosts meet at the beginning and end of each checkpoint
+    by a computation on their devices, which must come in the same order on all of them.
+    """
+
+    def __init__(self, run: str, *, keep: int) -> None:
+        self._run, self._keep = run, keep
+        self._thread = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._writing: concurrent.futures.Future[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        """Wait for the checkpoint that is being written; its error is raised unless another one is on its way."""
+        try:
+            self.wait()
+        except Exception:
+            if kind is None:
+                raise
+        finally:
+            self._thread.shutdown()
+
+    def save(self, variables: Variables, *, state: State) -> None:
+        """Copy the variables and begin to write them as a checkpoint, after an earlier one is complete.
+
+        Raises OutputError where that one could not be written.
+        """
+        self.wait()
+        tensors = functools.partial(write, parts=copied(variables))
+        save = functools.partial(checkpoints.save, self._run, tensors, state=state, keep=self._keep)
+        if hosts.count() > 1:
+            save()
+        else:
+            self._writing = self._thread.submit(save)
+
+    def describe(self, state: State) -> None:
+        """Add an evaluation to the checkpoint of its step, which is complete then. Raises OutputError."""
+        self.wait()
+        checkpoints.describe(self._run, state=state, keep=self._keep)
+
+    def check(self) -> None:
+        """Raise OutputError where the last checkpoint could not be written; wait for nothing."""
+        if self._writing and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is complete. Raises OutputError where it could not be written."""
+        writing, self._writing = self._writing, None
+        if writing:
+            writing.result()

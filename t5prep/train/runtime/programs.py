@@ -18,9 +18,7 @@ from t5prep.train.runtime.layout import ROWS, Layout
 from t5prep.train.runtime.lowered import Lowered, lower, specs
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
-from t5prep.train.step.loss import Sums
-from t5prep.train.step.step import TrainStep, batch_specs
-from t5prep.train.step.step_parts import dtype_of, optimizer_of, options_of, shape_of
+from t5prep.train.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, options_of, shape_of
 
 METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step returns
 

@@ -8,16 +8,17 @@ import dataclasses
 import importlib.resources
 import json
 import math
+import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.train.evaluate.metrics import NUMBERS
-from t5prep.train.settings import bucket_lengths, ineffective_settings, other_names
+from t5prep.train.settings import ineffective_settings, other_names
 from t5prep.train.step.schedules import NAMES as SCHEDULES
 
 
@@ -256,7 +257,7 @@ def _check(config: TrainConfig) -> None:
         raise UsageError(f"end_rate is {config.end_rate}, above the learning_rate of {config.learning_rate}.")
     if config.batch % config.accumulate:
         raise UsageError(f"A batch of {config.batch} cannot be accumulated in {config.accumulate} equal parts.")
-    bucket_lengths.parse(config.buckets)
+    parse_buckets(config.buckets)
     if config.rates and len(config.rates) != len(config.data):
         raise UsageError(f"There are {len(config.rates)} rates for {len(config.data)} datasets; give one for each.")
     if config.rates and min(config.rates) <= 0:
@@ -283,3 +284,19 @@ def differing(ours: TrainConfig, theirs: Mapping[str, Any]) -> dict[str, tuple[A
     before = json.loads(dumps(TrainConfig())) | dict(theirs)
     free = FREE | _LENGTH  # `lengthening` checks the length
     return {key: (before[key], value) for key, value in now.items() if key not in free and before[key] != value}
+
+
+# (input length, target length) of the rows of a bucket, in tokens.
+Lengths = tuple[int, int]
+
+
+def parse_buckets(texts: Sequence[str]) -> list[Lengths]:
+    """Return the lengths of buckets as they are typed, the shortest first. Raises UsageError.
+
+    >>> parse_buckets(["512x64", "128x16"])
+    [(128, 16), (512, 64)]
+    """
+    for text in texts:
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
+            raise UsageError(f'buckets has "{text}". Write INPUTxTARGET tokens for each: --set buckets=128x16,512x64')
+    return sorted({(int(inputs), int(targets)) for inputs, _, targets in (text.partition("x") for text in texts)})

@@ -8,7 +8,7 @@ from typing import Any
 from t5prep.errors import UsageError
 from t5prep.train.run.checkpoint import start_anew
 from t5prep.train.settings.config import TrainConfig
-from t5prep.train.step.step_parts import schedule_of
+from t5prep.train.step.step import schedule_of
 
 
 def steps_of(config: TrainConfig, *, in_epoch: int) -> int:

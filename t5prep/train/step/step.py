@@ -1,12 +1,14 @@
-"""Compute the two halves of a training step: gradients of the summed loss of a replica's rows, and one update.
+"""Compute the cross-entropy over target tokens, with label smoothing and z-loss, as a sum and not as a mean.
 
-The update takes the sum of all replicas' gradients. Both halves are pure functions of tensors; `runtime.programs`
-lowers them and joins them.
+The sum and the number of targets stay separate until all replicas and all micro-batches are added up; only then is the
+sum divided. So the loss does not depend on how a batch is split, and a part without targets adds nothing.
 """
 
 import dataclasses
+import math
 import types
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -16,9 +18,66 @@ from t5prep.train.model.forward import forward, with_mask
 from t5prep.train.model.layers import row_sums
 from t5prep.train.model.lora import merged, trained_layouts
 from t5prep.train.model.switches import is_on
+from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import OF_T5, Padding
-from t5prep.train.step.loss import Sums, summed_loss
-from t5prep.train.step.optimizer import Optimizer
+from t5prep.train.step.optimizer import Adafactor, AdamW, Optimizer
+from t5prep.train.step.schedules import Schedule, schedule
+
+
+class Sums(NamedTuple):
+    """Hold the values that are added up over replicas and micro-batches: float32 scalars."""
+
+    loss: tf.Tensor  # the loss that is minimised, summed over targets
+    targets: tf.Tensor  # how many labels are not -100
+    correct: tf.Tensor  # how many of them have the highest logit
+
+
+def summed_loss(logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float = 0.0, z_loss: float = 0.0) -> Sums:
+    """Return the loss of float32[batch, length, vocab_size] logits on int32[batch, length] labels, -100 = no target.
+
+    label_smoothing: this share of each target's weight is spread over the whole vocabulary (as in PyTorch).
+    z_loss: this times log(Z)**2 is added for each target, which keeps logits near log-probabilities (T5X uses 1e-4).
+    """
+    losses, correct = token_losses(logits, labels, label_smoothing=label_smoothing, z_loss=z_loss)
+    is_target = labels >= 0
+    return Sums(
+        loss=tf.reduce_sum(tf.where(is_target, losses, 0.0)),
+        targets=tf.reduce_sum(tf.cast(is_target, tf.float32)),
+        correct=tf.reduce_sum(tf.cast(is_target & correct, tf.float32)),
+    )
+
+
+def token_losses(
+    logits: tf.Tensor, labels: tf.Tensor, *, label_smoothing: float = 0.0, z_loss: float = 0.0
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return each position's loss and whether its highest logit is its label: float32 and bool[batch, length].
+
+    The gradient is written by hand because it is one expression of the logits: no other tensor of their size is kept.
+    """
+    vocabulary = logits.shape[-1]
+    is_label = tf.range(vocabulary) == labels[..., None]
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def run(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
+        highest = tf.reduce_max(logits, axis=-1, keepdims=True)
+        log_z = highest[..., 0] + tf.math.log(tf.reduce_sum(tf.exp(logits - highest), axis=-1))
+        of_label = tf.reduce_sum(tf.where(is_label, logits, 0.0), axis=-1)
+        target = of_label
+        if label_smoothing:
+            target = (1.0 - label_smoothing) * of_label + label_smoothing * tf.reduce_mean(logits, axis=-1)
+        losses = log_z - target + z_loss * tf.square(log_z)
+
+        def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            probabilities = tf.exp(logits - log_z[..., None])
+            wanted = (1.0 - label_smoothing) * tf.cast(is_label, tf.float32) + label_smoothing / vocabulary
+            of_logits = probabilities * (1.0 + 2.0 * z_loss * log_z)[..., None] - wanted
+            return upstream[..., None] * of_logits
+
+        return (losses, of_label >= highest[..., 0]), gradient
+
+    losses, correct = run(logits)
+    return losses, correct
+
 
 Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
@@ -168,3 +227,61 @@ def batch_specs(rows: int, *, input_length: int, target_length: int, packed: boo
         names |= {"input_segment_ids": input_length, "input_positions": input_length}
         names |= {"label_segment_ids": target_length, "label_positions": target_length}
     return {name: tf.TensorSpec([rows, length], tf.int32, name=name) for name, length in names.items()}
+
+
+def shape_of(config: TrainConfig, shape: Config) -> Config:
+    """Return a model's shape with the dropout and the adapters of a run."""
+    alpha = config.lora_alpha if config.lora else 0.0
+    return dataclasses.replace(shape, dropout_rate=config.dropout, lora_rank=config.lora, lora_alpha=alpha)
+
+
+def optimizer_of(config: TrainConfig) -> Optimizer:
+    """Return the optimizer with its settings.
+
+    Adapters begin at zero, so a rate relative to their size would never move them: with them the rate is absolute.
+    """
+    if config.optimizer == "adafactor":
+        scaled = config.parameter_scale and not config.lora
+        return Adafactor(decay_rate=config.decay_rate, multiply_by_parameter_scale=scaled)
+    return AdamW(beta_1=config.beta1, beta_2=config.beta2, epsilon=config.epsilon, weight_decay=config.weight_decay)
+
+
+def checkpoint_bytes(config: TrainConfig, shape: Config) -> int:
+    """Return the size of a checkpoint of a run: what is trained and the optimizer's slots, in float32."""
+    optimizer, layouts = optimizer_of(config), trained_layouts(shape_of(config, shape)).values()
+    shapes = [size for own in layouts for size in (own.shape, *optimizer.slot_shapes(own).values())]
+    return 4 * sum(map(math.prod, shapes))
+
+
+def schedule_of(config: TrainConfig, *, steps: int) -> Schedule:
+    """Return the learning rate schedule over `steps`; a warmup below 1 is a share of them."""
+    warmup = round(config.warmup if config.warmup >= 1 else config.warmup * steps)
+    return schedule(
+        config.schedule,
+        learning_rate=config.learning_rate,
+        total_steps=steps,
+        warmup_steps=warmup,
+        power=config.power,
+        end_rate=config.end_rate,
+    )
+
+
+def dtype_of(name: str, *, platform: str) -> tf.DType:
+    """Return the dtype of matrix products: `auto` is float32 on a CPU, bfloat16 on a TPU ("tpu") or GPU ("cuda")."""
+    if name == "auto":
+        return tf.float32 if platform == "cpu" else tf.bfloat16
+    return tf.as_dtype(name)
+
+
+def options_of(config: TrainConfig, *, dtype: tf.DType) -> StepOptions:
+    """Return the options of a step, without model and optimizer."""
+    return StepOptions(
+        dtype=dtype,
+        label_smoothing=config.label_smoothing,
+        z_loss=config.z_loss,
+        clip_norm=config.clip_norm or None,
+        accumulation=config.accumulate,
+        remat=config.remat,
+        dropout=config.dropout > 0,
+        seed=config.seed,
+    )

@@ -1,8 +1,9 @@
 """Give the rows of datasets with an index to TensorFlow: each host's rows of every global batch, from any step on."""
 
 import atexit
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import tensorflow as tf
 
 from t5prep.dataset import tfrecord
 from t5prep.dataset.tfrecord import Records
-from t5prep.train.data.record_decoder import RecordDecoder
-from t5prep.train.data.windows import Batches, BucketBatches
+from t5prep.errors import DatasetError
+from t5prep.train.data.batches import Batches, BucketBatches
+from t5prep.train.data.features import RecordDecoder
 
 # Batches that are read ahead, and that one call from TensorFlow into Python makes: a call takes as long as 20 rows.
 AHEAD = TOGETHER = 8
@@ -102,3 +104,26 @@ def _strings(records: Records) -> np.ndarray:
     array = np.empty(len(records.places), object)
     array[:] = records.serialized()
     return array
+
+
+# TensorFlow hands on the traceback of an exception as text; the exception itself is its last line.
+_OURS = re.compile(r"^t5prep\.errors\.\w+: (.+)$", re.MULTILINE)
+# The names of nodes of the graph, before and after a message.
+_NODES = re.compile(r"^\{\{.*?\}\} |\s*\[(\[|Op:).*$")
+
+
+def arrays(batches: tf.data.Dataset) -> Iterator[dict[str, Any]]:
+    """Yield batches as numpy arrays. Raises DatasetError where a shard cannot be read or was altered."""
+    return explained(batches.as_numpy_iterator())
+
+
+def explained(batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield batches. Raises DatasetError where TensorFlow cannot read one."""
+    try:
+        yield from batches
+    except tf.errors.OpError as error:
+        ours = _OURS.findall(error.message)
+        why = _NODES.sub("", error.message.partition("\n")[0])
+        raise DatasetError(
+            ours[-1] if ours else f"The data cannot be read ({why}). Check it: t5prep verify DATA"
+        ) from error

@@ -1,0 +1,305 @@
+"""Compute the rows of each step from datasets with an index: windows of lanes, buckets, each host's part of a batch.
+
+A bucket has the records that fit into rows of its shape, and a batch in buckets has the rows of one of them.
+"""
+
+import collections
+import concurrent.futures
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.dataset import shard_files
+from t5prep.dataset.tfrecord import Records
+from t5prep.errors import DatasetError, UsageError
+from t5prep.train.data import block_order, features, lanes, order
+from t5prep.train.data.block_order import BlockOrder
+from t5prep.train.data.block_reader import BlockReader
+from t5prep.train.data.features import RecordDecoder
+from t5prep.train.data.opening import Opened
+from t5prep.train.settings.config import Lengths
+
+# Records that are parsed at once to learn their lengths.
+_SCANNED = 1024
+
+
+def check_buckets(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
+    """Raise UsageError where these datasets cannot be trained on in buckets."""
+    if len(opened) > 1:
+        raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
+    one = opened[0]
+    if one.manifest.settings.layout == "packed":
+        raise UsageError(
+            f"buckets do nothing for {one.data}: its rows are packed, and all are full. Leave buckets out."
+        )
+    if not one.manifest.index:
+        raise DatasetError(f"{one.data} has no index, which buckets need. Prepare it again, into another --out.")
+    longest = tuple(max(side) for side in zip(*buckets, strict=True))
+    if longest[0] > one.input_length or longest[1] > one.target_length:
+        raise UsageError(
+            f"buckets go up to {longest[0]}x{longest[1]}, and the rows of {one.data} have {one.input_length}x"
+            f"{one.target_length} at most. Look for some that fit: t5prep plan --model MODEL --data {one.data} --lengths"
+        )
+
+
+def lengths_kept(opened: Opened) -> bool:
+    """Check whether the lengths of a split's records stand beside the index, where they are read at once."""
+    kept = opened.manifest.lengths
+    return kept is not None and opened.name in kept.records
+
+
+def lengths_of(opened: Opened) -> np.ndarray:
+    """Return the input and target tokens of each record of a split, `int32[records, 2]`.
+
+    They stand beside the index; where they do not, all of the split is read. Raises DatasetError.
+    """
+    kept = opened.manifest.lengths
+    if kept and lengths_kept(opened):
+        return shard_files.read_lengths(opened.data, kept, split=opened.name, counts=opened.counts)
+    records = sum(opened.counts)
+    batches = lanes.share_of(opened, begin=0, end=records).batch(_SCANNED)
+    measure = features.measurer(opened)
+    measured = batches.map(measure, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return np.concatenate(list(measured.as_numpy_iterator()))
+
+
+def assign_buckets(lengths: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarray:
+    """Return the number of the first bucket that holds each record: int64[records], from `int[records, 2]`.
+
+    Raises UsageError for records that no bucket holds.
+
+    >>> assign_buckets(np.array([[5, 2], [5, 9], [20, 1]]), [(8, 4), (32, 16)]).tolist()
+    [0, 1, 1]
+    """
+    fits = np.all(lengths[:, np.newaxis] <= np.array(buckets), axis=2)
+    if not fits.any(axis=1).all():
+        longest = lengths.max(axis=0)
+        raise UsageError(
+            f"{int((~fits.any(axis=1)).sum()):,} records fit into no bucket: the longest input has {longest[0]} tokens and the "
+            f"longest target {longest[1]}. Add a bucket of that size: --set buckets=...,{longest[0]}x{longest[1]}"
+        )
+    return fits.argmax(axis=1)
+
+
+def turns_of(records: Sequence[int], step: int, steps: int) -> list[tuple[int, int]]:
+    """Return the bucket of each of some steps from `step` on, and which of that bucket's batches it is, from 0.
+
+    Buckets take turns in proportion to their records, as evenly as they can: the batch j of a bucket with n of all N
+    records stands at the place (2 j + 1) / 2 n.
+
+    >>> turns_of([300, 100], 0, 8)
+    [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (0, 4), (1, 1), (0, 5)]
+    """
+    total = sum(records)
+    # A place that is surely before this step: all batches before it are counted, and the rest are gone through.
+    sure = max(0, step - 2 * len(records))
+    taken = [max(0, -((total - 2 * own * sure) // (2 * total))) for own in records]
+    order: list[tuple[int, int]] = []
+    while len(order) < step + steps - sure:
+        ahead = sum(taken)
+        bucket = min(range(len(records)), key=lambda b: ((2 * taken[b] + 1) * _over(records, b), b))
+        if ahead >= step:
+            order.append((bucket, taken[bucket]))
+        taken[bucket] += 1
+        if len(order) == steps:
+            break
+    return order
+
+
+def _over(records: Sequence[int], bucket: int) -> Any:
+    """Return the product of the other buckets' records, to compare fractions as whole numbers."""
+    product = 1
+    for number, own in enumerate(records):
+        product *= own if number != bucket else 1
+    return product
+
+
+class Part:
+    """Read the records of one bucket: blocks and places are counted among its own records.
+
+    `sizes` are the bucket's records of each block that has any, int64[blocks].
+    """
+
+    def __init__(self, reader: BlockReader, numbers: np.ndarray) -> None:
+        """Take the records of these numbers, int64[n] in rising order, counted over the whole split."""
+        self._reader = reader
+        block = np.repeat(np.arange(len(reader.sizes)), reader.sizes)[numbers]
+        self._places = numbers - (np.cumsum(reader.sizes) - reader.sizes)[block]
+        self._blocks, self.sizes = np.unique(block, return_counts=True)
+        self._first = np.cumsum(self.sizes) - self.sizes
+
+    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+        """Return the records at some places of some blocks, in the same shape."""
+        return self._reader.records(self._blocks[blocks], self._places[self._first[blocks] + places])
+
+
+# A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
+_FINENESS = 512
+
+
+class Reader(Protocol):
+    """Read records by their block and their place in it; `sizes` are the records of each block."""
+
+    sizes: np.ndarray
+
+    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+        """Return records in the shape of the arguments."""
+
+
+class Host(NamedTuple):
+    """Say which rows of a global batch this host reads: part `number` of `hosts` equal ones."""
+
+    number: int
+    hosts: int
+
+
+class Windows:
+    """Compute the rows of the steps of a window, on one host, from one dataset or from several that are mixed."""
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        *,
+        table: order.Table,
+        seed: int,
+        shares: Sequence[int],
+        host: Host,
+        stream: int = 0,
+    ) -> None:
+        """Take `shares` rows of a lane's window from each reader; `stream` is the number of the first one's order."""
+        self.table, self._readers, self._seed, self._shares = table, readers, seed, shares
+        self.local = table.lanes * table.width // host.hosts
+        first = host.number * self.local // table.width
+        last = ((host.number + 1) * self.local - 1) // table.width
+        self._begin = host.number * self.local - first * table.width
+        self._lanes = np.arange(first, last + 1)[:, np.newaxis]
+        widths = shares if len(readers) > 1 else [table.width]
+        self._orders = [
+            BlockOrder(reader.sizes, seed, table.lanes, width, stream + number)
+            for number, (reader, width) in enumerate(zip(readers, widths, strict=True))
+        ]
+
+    def __call__(self, number: int) -> Records:
+        """Return the rows of all steps of a window: [steps, local]. Raises DatasetError."""
+        blocks: list[bytes] = []
+        parts = []
+        for reader, own, share in zip(self._readers, self._orders, self._shares, strict=True):
+            index = number * share + np.arange(share)[np.newaxis]
+            read = reader.records(*own.records(self._lanes, index))
+            read.places["block"] += len(blocks)
+            blocks += read.blocks
+            parts.append(read.places)
+        table = self.table
+        index = number * table.lane_rows + np.arange(table.lane_rows)[np.newaxis]
+        # Only a single dataset has epochs that end at a row; in a mixture, each dataset has its own epochs.
+        epoch = self._orders[0].deal.epoch(self._lanes, index) if len(parts) == 1 else np.zeros_like(index)
+        permuted = order.shuffled(np, self._seed, self._lanes, index, epoch)
+        places = np.take_along_axis(np.concatenate(parts, axis=1), permuted, axis=1)
+        steps = places.reshape(len(self._lanes), table.steps, table.width).swapaxes(0, 1).reshape(table.steps, -1)
+        return Records(tuple(blocks), np.ascontiguousarray(steps[:, self._begin : self._begin + self.local]))
+
+
+def table(opened: Sequence[Opened], global_batch: int) -> order.Table:
+    """Return the layout of a global batch of datasets that all have an index."""
+    every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
+    least = _FINENESS if len(opened) > 1 else 1
+    return block_order.table(global_batch, records=sum(sum(one.counts) for one in opened), every=every, least=least)
+
+
+class Batches:
+    """Give the records of one step after the other: a window's are kept, and the next one's are read meanwhile."""
+
+    def __init__(self, windows: Windows) -> None:
+        """Take the windows. `rows` are the rows of a batch on this host, and `steps` the batches of a window."""
+        self.rows, self.steps, self._windows = windows.local, windows.table.steps, windows
+        self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="window")
+        self._reading: dict[int, concurrent.futures.Future[Records]] = {}
+
+    def __call__(self, step: int) -> Records:
+        """Return the records of a step's batch. Raises DatasetError."""
+        number, place = divmod(step, self.steps)
+        for old in [one for one in self._reading if one < number]:
+            del self._reading[old]
+        window = self._window(number).result()
+        self._window(number + 1)  # begun now, so that the first batch waits for its own window alone
+        return Records(window.blocks, window.places[place])
+
+    def _window(self, number: int) -> "concurrent.futures.Future[Records]":
+        return self._reading.get(number) or self._reading.setdefault(number, self._pool.submit(self._windows, number))
+
+
+class BucketBatches:
+    """Give the records of one step after the other, each batch from one bucket; the buckets take turns.
+
+    Each bucket has an order of its own, as a dataset has. A bucket that holds no record has no turn.
+    """
+
+    def __init__(self, opened: Opened, buckets: Sequence[Lengths], *, seed: int, global_batch: int, host: Host) -> None:
+        """Part the records. Raises UsageError where one fits into no bucket, and DatasetError."""
+        of_record = assign_buckets(lengths_of(opened), buckets)
+        self._batches, self._shapes, self._sizes = [], [], []
+        for number, shape in enumerate(buckets):
+            own = np.flatnonzero(of_record == number)
+            if not len(own):
+                continue
+            part = Part(BlockReader(opened), own)
+            laid = block_order.table(global_batch, records=len(own), every=int(part.sizes.max()))
+            windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
+            self._batches.append(Batches(windows))
+            self._shapes.append(shape)
+            self._sizes.append(len(own))
+
+    def __call__(self, step: int) -> tuple[Records, Lengths]:
+        """Return the records of a step's batch, and the lengths of its bucket. Raises DatasetError."""
+        ((bucket, turn),) = turns_of(self._sizes, step, 1)
+        return self._batches[bucket](turn), self._shapes[bucket]
+
+
+def of_datasets(
+    opened: Sequence[Opened], *, seed: int, global_batch: int, shares: Sequence[int], host: Host
+) -> Batches:
+    """Return this host's batches of datasets that all have an index.
+
+    Each dataset of a mixture gives its share of a lane's rows in a window, and the permutation mixes them.
+    """
+    readers, laid = [BlockReader(one) for one in opened], table(opened, global_batch)
+    return Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))
+
+
+# Batches that are read ahead.
+AHEAD = 8
+
+
+def read_ahead(batch: Callable[[int], dict[str, np.ndarray]], *, start_step: int) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the batches of all steps from `start_step` on, without end; some are made ahead. Raises what `batch` raises."""
+    pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="batch")
+    try:
+        ahead = collections.deque(pool.submit(batch, start_step + number) for number in range(AHEAD))
+        while True:
+            start_step += 1
+            ahead.append(pool.submit(batch, start_step + AHEAD - 1))
+            yield ahead.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def decoded(batches: Batches, decoder: RecordDecoder) -> Callable[[int], dict[str, np.ndarray]]:
+    """Return a function from a step to the ids of its batch by name, int32[rows, length]."""
+    return lambda step: dict(zip(decoder.names, decoder(batches(step)), strict=True))
+
+
+def decoded_in_buckets(
+    batches: BucketBatches, opened: Opened, buckets: Sequence[Lengths]
+) -> Callable[[int], dict[str, np.ndarray]]:
+    """Return a function from a step to the ids of its batch by name, as long as its bucket is."""
+    decoders = {lengths: features.decoder([opened], masks=False, bucket=lengths) for lengths in buckets}
+
+    def batch(step: int) -> dict[str, np.ndarray]:
+        records, lengths = batches(step)
+        decoder = decoders[lengths]
+        assert decoder is not None
+        return dict(zip(decoder.names, decoder(records), strict=True))
+
+    return batch

@@ -1,0 +1,215 @@
+"""The loop around a run's steps: when each thing is due, and a signal, which is never lost, ends it after a checkpoint."""
+
+import dataclasses
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from t5prep.train.log import RunLog
+from t5prep.train.loop import Due, FinishedStep, Signals, StepProfile, TrainingLoop
+from t5prep.train.run.checkpoint import State
+from t5prep.train.runtime.state import Variables
+from t5prep.train.settings import config as configs
+
+
+class _Stepper:
+    """Count steps; a signal comes while the step `at` is waited for."""
+
+    variables = Variables({}, {}, 0)
+
+    def __init__(self, *, at: int) -> None:
+        self.number, self._at = 0, at
+
+    def begin(self) -> None:
+        self.number += 1
+
+    def ended(self, **_: int) -> Iterator[FinishedStep]:
+        if self.number == self._at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        yield FinishedStep(self.number, None)
+
+
+class _Writer:
+    """Remember the steps that were saved."""
+
+    def __init__(self) -> None:
+        self.saved: list[int] = []
+
+    def save(self, _: Variables, *, state: State) -> None:
+        self.saved.append(state.step)
+
+    def describe(self, state: State) -> None:
+        assert state.step == self.saved[-1]
+
+    def check(self) -> None:
+        """Find nothing wrong."""
+
+
+class _Evaluations:
+    """Find every evaluation as good as the others; a signal comes in that of step `at`."""
+
+    split = "validation"
+
+    def __init__(self, *, at: int = 0) -> None:
+        self._at = at
+
+    def judge(self, state: State, _: object) -> tuple[State, bool]:
+        if state.step == self._at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return dataclasses.replace(state, metrics={"loss": 1.0}), False
+
+    def exhausted(self, _: State) -> bool:
+        return False
+
+
+def _run(out: Path, *parts: Any, evaluate_every: int = 0) -> tuple[TrainingLoop, str]:
+    """Run twelve steps that are saved after each five; return the loop, and the signal that has come."""
+    state = State(step=0, config={}, data=[], tokenizer="", metric="loss", versions={})
+    due = Due(steps=12, evaluate_every=evaluate_every, save_every=5, log_every=0)
+    log = RunLog(str(out), step=0, steps=12, tokens_per_step=1, tensorboard=False)
+    stepper, evaluations, writer = parts
+    with Signals() as signals:
+        profile = StepProfile(str(out), steps=0, first=0)
+        loop = TrainingLoop(state, due, stepper, evaluations, writer, log, profile, signals)
+        loop.run()
+    return loop, signals.received
+
+
+@pytest.mark.parametrize(
+    ("at", "ends"),
+    [
+        pytest.param(3, 4, id="between two steps"),
+        pytest.param(5, 5, id="while the steps before a checkpoint are waited for"),
+        pytest.param(12, 12, id="in the last step"),
+    ],
+)
+def test_a_signal_while_a_step_is_waited_for_ends_the_run_after_a_checkpoint(
+    tmp_path: Path, at: int, ends: int
+) -> None:
+    stepper, writer = _Stepper(at=at), _Writer()
+    loop, received = _run(tmp_path, stepper, _Evaluations(), writer)
+    assert (received, stepper.number, writer.saved[-1]) == ("SIGTERM", ends, ends)
+    assert loop.complete == (ends == 12)
+
+
+def test_a_signal_in_an_evaluation_ends_the_run_at_the_checkpoint_before_it(tmp_path: Path) -> None:
+    stepper, writer = _Stepper(at=0), _Writer()
+    loop, _ = _run(tmp_path, stepper, _Evaluations(at=5), writer, evaluate_every=5)
+    assert (stepper.number, writer.saved, loop.complete) == (5, [5], False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "evaluates", "expected"),
+    [
+        ({}, True, (5, 5)),  # after each epoch
+        ({}, False, (0, 5)),
+        ({"eval_every": 3}, True, (3, 3)),
+        ({"eval_every": 3}, False, (0, 5)),
+        ({"eval_every": 3, "save_every": 2}, True, (3, 2)),
+    ],
+)
+def test_a_run_evaluates_after_each_epoch_and_saves_when_it_evaluates(
+    settings: dict[str, int], evaluates: bool, expected: tuple[int, int]
+) -> None:
+    due = Due.by(configs.build(settings), steps=12, in_epoch=5, evaluates=evaluates)
+    assert (due.evaluate_every, due.save_every) == expected
+
+
+def test_an_epoch_longer_than_the_run_ends_with_it() -> None:
+    due = Due.by(configs.build({}), steps=12, in_epoch=100, evaluates=True)
+    assert [step for step in range(1, 13) if due.evaluate(step)] == [12]
+
+
+def test_everything_happens_after_the_last_step() -> None:
+    due = Due(steps=10, evaluate_every=4, save_every=3, log_every=7)
+    assert [step for step in range(1, 11) if due.evaluate(step)] == [4, 8, 10]
+    assert [step for step in range(1, 11) if due.save(step)] == [3, 6, 9, 10]
+    assert [step for step in range(1, 11) if due.log(step)] == [7, 10]
+    assert not Due(steps=10, evaluate_every=0, save_every=3, log_every=7).evaluate(10)
+
+
+# A process that spends all its time where exceptions are ignored, as in a callback of jax's of the garbage collection.
+IGNORING = """
+import time
+from t5prep.cli import _terminal
+from t5prep.io import signals
+from t5prep.train.loop import Signals
+
+class Ignoring:
+    def __del__(self):
+        print("begun", flush=True)
+        time.sleep(60)
+
+with _terminal.stoppable():
+    one = Ignoring()
+    del one
+    {then}
+"""
+THEN = {
+    "train": "with Signals() as signals: print(signals.stop(1), signals.received)",
+    "predict": "signals.check()",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("then", THEN)
+def test_a_signal_that_was_ignored_is_seen_by_the_loop(then: str, number: signal.Signals) -> None:
+    code = IGNORING.format(then=THEN[then])
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"begun\n"
+        process.send_signal(number)
+        said, error = process.communicate(timeout=60)
+    if then == "train":
+        assert said.decode() == f"True {number.name}\n"
+    else:
+        assert error.rstrip().endswith(b"KeyboardInterrupt")
+
+
+LOOP = """
+from t5prep.cli import _terminal
+from t5prep.train.runtime import hosts
+from t5prep.train.loop import Signals
+hosts.count()  # opens the devices, which takes longer than all the rest
+with _terminal.stoppable():
+    print("begun", flush=True)
+    with Signals() as signals:
+        step = 0
+        while not signals.stop(step):
+            step += 1
+    print("saved")
+"""
+
+
+def test_signals_at_random_moments_end_the_loop() -> None:
+    random_moment = random.Random(0)
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", LOOP], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()
+            time.sleep(random_moment.random() * 0.02)
+            process.send_signal(signal.SIGINT)
+            said, error = process.communicate(timeout=60)
+        # Before the loop, nothing is to be saved.
+        assert said == b"saved\n" or b"KeyboardInterrupt" in error, (said, error[-2000:])
+
+
+def test_a_second_signal_ends_at_once() -> None:
+    code = (
+        "import os, signal\nfrom t5prep.train.loop import Signals\n"
+        "with Signals():\n    for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n    print('still here')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=dict(os.environ), check=False)
+    assert done.returncode == 1
+    assert not done.stdout
+    assert b"A second one ends at once" in done.stderr
