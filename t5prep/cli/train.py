@@ -16,12 +16,11 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
         import dataclasses
 
         from t5prep.train.settings.config import TrainConfig, recipes
-        from t5prep.train.settings.settings_help import HELP
 
         for field in dataclasses.fields(TrainConfig):
             value = field.default
             setting = f"{field.name} = {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
-            click.echo(f"{setting:<28}{HELP[field.name]}")
+            click.echo(f"{setting:<28}{field.metadata['help']}")
         click.echo("\nRecipes")
         for name, description in recipes().items():
             click.echo(f"  {name:<16} {description}")

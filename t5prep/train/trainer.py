@@ -29,7 +29,7 @@ from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.kept_programs import place_of
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import Variables, copies_of, put_step, put_weights, variable_specs, zero_slots
-from t5prep.train.settings import ineffective_settings, lengthening
+from t5prep.train.settings import checks
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
 from t5prep.train.step import memory
@@ -76,11 +76,11 @@ def _train(
     hosts.check_places(config.out, *config.data)
     opened = opening.open_all(config.data, split=config.split)
     manifests = [one.manifest for one in opened]
-    ineffective_settings.check_data(config, manifests)
+    checks.check_data(config, manifests)
     lengths = device_feed.shapes(opened, config)
     tokenizer = run.open_tokenizer(manifests[0], name=config.tokenizer)
     in_epoch = steps_per_epoch(opened, split=config.split, global_batch=config.batch)
-    steps = lengthening.steps_of(config, in_epoch=in_epoch)
+    steps = checks.steps_of(config, in_epoch=in_epoch)
     rate = schedule_of(config, steps=steps)
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
@@ -200,7 +200,7 @@ def _state(
         return state
     path, saved = newest
     checkpoints.check(path, saved, config=config, **identity)
-    other_length = lengthening.check(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
+    other_length = checks.other_length(config, saved.config, made=saved.step, in_epoch=in_epoch, where=path)
     say(f"Going on with {config.out} at step {saved.step:,}. {other_length}".rstrip())
     if anew := checkpoints.judged_anew(saved, config):
         say(anew)

@@ -5,10 +5,12 @@ import json
 
 import pytest
 import toy_dataset
+from click.testing import CliRunner
 
+from t5prep.cli import main
 from t5prep.errors import UsageError
+from t5prep.train.settings import checks
 from t5prep.train.settings import config as configs
-from t5prep.train.settings import ineffective_settings, other_names
 
 
 def test_every_recipe_is_a_configuration_with_a_header() -> None:
@@ -96,11 +98,18 @@ def test_mistakes(values: dict, said: str) -> None:
 
 def test_every_name_of_other_trainers_is_answered_with_a_setting_of_ours() -> None:
     ours = {field.name for field in dataclasses.fields(configs.TrainConfig)}
-    assert {name for name, _ in other_names.NAMES.values()} <= ours
-    assert not ours & other_names.NAMES.keys()
-    for key, values in other_names.VALUES.items():
-        for theirs, value in values.items():
+    assert not ours & configs.OTHER_NAMES.keys()
+    assert len(configs.OTHER_NAMES) == 58
+    for key, field in configs.FIELDS.items():
+        for theirs, value in field.metadata["values"].items():
             assert getattr(configs.build({key: value}), key) == value, theirs
+
+
+def test_the_command_line_lists_each_setting_with_its_help() -> None:
+    said = CliRunner().invoke(main, ["train", "--settings"], catch_exceptions=False).output
+    assert [line.split()[0] for line in said.splitlines()[: len(configs.FIELDS)]] == list(configs.FIELDS)
+    assert "batch = 128                 rows of one step, over all devices" in said
+    assert all(len(field.metadata["help"]) > 8 for field in configs.FIELDS.values())
 
 
 def test_unknown_recipes_files_and_settings(tmp_path) -> None:
@@ -125,7 +134,7 @@ def test_unknown_recipes_files_and_settings(tmp_path) -> None:
 def test_what_may_change_between_two_starts() -> None:
     stored = json.loads(configs.dumps(configs.build({"steps": 10, "schedule": "linear", "out": "a"})))
     changed = configs.build({"steps": 20, "schedule": "linear", "out": "b", "keep": 9, "seed": 1})
-    assert configs.differing(changed, stored) == {"seed": (0, 1)}  # `lengthening` checks the length
+    assert configs.differing(changed, stored) == {"seed": (0, 1)}  # `checks.other_length` compares the length
     of_an_older_version = {name: value for name, value in stored.items() if name not in ("cap", "buckets", "lora")}
     assert configs.differing(changed, of_an_older_version) == {"seed": (0, 1)}
     assert configs.differing(configs.build({"steps": 20, "cap": 7}), of_an_older_version)["cap"] == (0, 7)
@@ -192,10 +201,10 @@ def test_settings_that_do_nothing_with_the_data_are_refused(
     made = dataclasses.replace(made, settings=dataclasses.replace(made.settings, **change))
     config = configs.build(values)
     if not said:
-        ineffective_settings.check_data(config, [made])
+        checks.check_data(config, [made])
         return
     with pytest.raises(UsageError, match=said):
-        ineffective_settings.check_data(config, [made])
+        checks.check_data(config, [made])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +241,7 @@ def test_a_metric_that_no_evaluation_will_have_is_refused(
     )
     config = configs.build({"metric": metric, "generate": generate})
     if not said:
-        ineffective_settings.check_data(config, [made])
+        checks.check_data(config, [made])
         return
     with pytest.raises(UsageError, match=said):
-        ineffective_settings.check_data(config, [made])
+        checks.check_data(config, [made])

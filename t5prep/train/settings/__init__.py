@@ -1,1 +1,1 @@
-"""Settings of a training: their checks, other names, recipes."""
+"""Settings of a training: their fields, their checks, recipes."""

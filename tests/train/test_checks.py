@@ -7,14 +7,14 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import UsageError
+from t5prep.train.settings import checks
 from t5prep.train.settings import config as configs
-from t5prep.train.settings import lengthening
 
 
 def check(settings: dict, *, now: dict, made: int) -> str:
     stored = dataclasses.asdict(configs.build({"steps": 2000, **settings}))
     config = configs.build({"steps": 2000, **settings}, now)
-    return lengthening.check(config, stored, made=made, in_epoch=100, where="RUN/checkpoints/2")
+    return checks.other_length(config, stored, made=made, in_epoch=100, where="RUN/checkpoints/2")
 
 
 @pytest.mark.parametrize(
