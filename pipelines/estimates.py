@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines import staging
+from pipelines import steps
 from pipelines.steps import PrepareBlock
 from t5prep.errors import OutputError, UsageError
 from t5prep.io import byte_sizes, gcs
@@ -20,7 +20,7 @@ from t5prep.sources import Resolved
 # Reading, shuffling, writing and starting workers, beside tokenizing.
 OVERHEAD = 2.0
 SAMPLED_BYTES = 1 << 20
-# Records travel twice: into ranges of positions, and from there into shards (t5prep.prepare.spill_pieces).
+# Records travel twice: into ranges of positions, and from there into shards (t5prep.prepare.shards).
 SHUFFLES = 2
 _PRICE = re.compile(r"(\d*\.?\d+)(?:\+(\d*\.?\d+))?")
 
@@ -87,7 +87,7 @@ def parse_price(text: str) -> Price:
 def estimate(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES) -> Estimate:
     """Return an estimate from timing the first block of the source. Raises SourceError."""
     work = dataclasses.replace(work, kept="", spool="")
-    settings, task = work.job.settings, staging.of(work.job).task
+    settings, task = work.job.settings, steps.staged_of(work.job).task
     wanted = next(iter(row_limit.limited_files(source.files, dataclasses.replace(settings, limit=None), task)))
     block = next(row_limit.scan(wanted, settings, task.task.corpus, block_bytes=sampled_bytes), None)
     total = sum(file.bytes for file in source.files)

@@ -20,12 +20,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 from pipelines import steps
 from pipelines.stages import Prepared
 from pipelines.steps import Hashed, Piece, PrepareBlock, WriteShard
-from t5prep.prepare import spill_pieces, spills
-from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.near_duplicates.sketch import Sketch
-from t5prep.prepare.shards import ShardSpec, ShardTotals
+from t5prep.prepare import shards, spills
+from t5prep.prepare.near_duplicates.clusters import Repeats
+from t5prep.prepare.near_duplicates.sketches import Sketch
+from t5prep.prepare.shards import ShardSpec, ShardTotals, ShufflePlan
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
-from t5prep.prepare.spill_pieces import ShufflePlan
 from t5prep.prepare.spills import Spill
 
 # So many bytes of one shard are held in memory; more are written to the worker's own disk.
@@ -217,7 +216,7 @@ class CutRanges(beam.DoFn):
         if self._spills:
             merged = spills.merged_in_memory(self._spills)
             self._spills, self._held = [], 0
-            for number, piece in spill_pieces.cut_ranges(merged, self._plan.groups):
+            for number, piece in shards.cut_ranges(merged, self._plan.groups):
                 self._sent.update(len(piece.data))
                 yield PieceOfRange(number * self._plan.lanes + self._lane, piece)
 
@@ -230,8 +229,8 @@ def cut_shards(
     for spec in specs:
         of_split.setdefault(spec.split, []).append(spec)
     sent = Metrics.distribution("t5prep", "shard_bytes")
-    for some in _batches(group[1], spill_pieces.recut_bytes(len(specs), groups=groups)):
-        for name, piece in spill_pieces.cut_shards(spills.merged_in_memory(some), of_split):
+    for some in _batches(group[1], shards.recut_bytes(len(specs), groups=groups)):
+        for name, piece in shards.cut_shards(spills.merged_in_memory(some), of_split):
             sent.update(len(piece.data))
             yield name, piece
 

@@ -24,8 +24,8 @@ from t5prep.errors import OutputError
 from t5prep.io import atomic_files, cache_folder
 from t5prep.io.progress import Progress
 from t5prep.prepare import spills, token_cache
-from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.near_duplicates.sketch import Sketch
+from t5prep.prepare.near_duplicates.clusters import Repeats
+from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill

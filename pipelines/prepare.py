@@ -3,38 +3,30 @@
 import contextlib
 import dataclasses
 import functools
+import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines import engines, estimates, pool, stages, staging
+from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
-from pipelines.finish import Finish
 from pipelines.local import Local, LocalProgress
+from pipelines.stages import Finish
 from pipelines.steps import PrepareBlock, WriteShard, preload
+from t5prep import sources
 from t5prep.dataset import manifest
+from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.settings import Settings
-from t5prep.errors import UsageError
-from t5prep.io import byte_sizes, paths
-from t5prep.prepare import (
-    earlier_records,
-    earlier_texts,
-    evaluation_leaks,
-    evaluation_sets,
-    memory_budget,
-    output_folder,
-    overwriting,
-    source_check,
-    spill_pieces,
-    split_counts,
-    task_settings,
-)
-from t5prep.prepare.earlier_texts import EarlierTexts
-from t5prep.prepare.memory_budget import Budget
+from t5prep.errors import UsageError, did_you_mean
+from t5prep.io import byte_sizes, cache_folder, paths, trusted_code
+from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
+from t5prep.prepare.earlier_datasets import EarlierTexts
+from t5prep.prepare.memory_budget import DEFAULT, Budget
 from t5prep.sources import Resolved
 from t5prep.tasks import registry
+from t5prep.tasks.options import typed
 from t5prep.tasks.registry import Definition
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
@@ -43,7 +35,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 SMALL = 4 << 20
 
 
-def prepare(
+def prepare_resolved(
     settings: Settings,
     *,
     source: Resolved,
@@ -79,16 +71,16 @@ def prepare(
     if loaded.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
     if runner == "dataflow" and settings.dedup == "near":
-        staging.refuse_local(settings.dedup_against)
+        steps.refuse_local(settings.dedup_against)
     against = _compared(settings, loaded)
     output_folder.refuse_inside(out, source=source.uri)
     same = _identity(settings, task, source, loaded)
-    with overwriting.claimed(out, same=same, overwrite=overwrite) as out:
+    with output_folder.claimed(out, same=same, overwrite=overwrite) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
-            source = staging.shared(source, folder=folder)
+            source = steps.shared(source, folder=folder)
         aside: dict[str, Any] = {"against": against.leaks, "earlier": against.earlier}
-        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder, **aside)
+        job = steps.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder, **aside)
         finish = Finish(job, dataclasses.replace(source, files=()), out, against.digests)
         if runner == "local":
             _run_here(finish, source=source, kept=kept, fresh=fresh, workers=workers, memory=memory)
@@ -110,18 +102,18 @@ def _completed(
     """
     chosen = task.choose(settings.options)
     settings = task_settings.complete(settings, chosen)
-    source = source_check.without_documents(source, kind=settings.format or chosen.task.corpus.format)
-    settings = source_check.with_label_names(settings, source=source)
+    source = task_settings.without_documents(source, kind=settings.format or chosen.task.corpus.format)
+    settings = task_settings.with_label_names(settings, source=source)
     chosen = task.choose(settings.options)
     settings = task_settings.with_tokenizer(settings, chosen, tokenizer)
-    source_check.check(settings, chosen, source=source, tokenizer=tokenizer)
-    return split_counts.resolved(settings, chosen, source=source), source
+    task_settings.check_source(settings, chosen, source=source, tokenizer=tokenizer)
+    return task_settings.with_counted_splits(settings, chosen, source=source), source
 
 
 class _Compared(NamedTuple):
     """Hold what rows are compared with: evaluation sets, the texts of earlier datasets, and those datasets' digests."""
 
-    leaks: evaluation_leaks.Leaks | None
+    leaks: evaluation_sets.Leaks | None
     earlier: EarlierTexts | None
     digests: dict[str, str]
 
@@ -131,11 +123,11 @@ def _compared(settings: Settings, tokenizer: Tokenizer) -> _Compared:
     leaks = texts = None
     if settings.decontaminate:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
-        leaks = evaluation_leaks.collect(sets, words=settings.decontaminate_words)
-    datasets = {data: earlier_records.open_dataset(data, settings, tokenizer) for data in settings.dedup_against}
-    earlier = {data: earlier_records.all_of(data, dataset, tokenizer) for data, dataset in datasets.items()}
+        leaks = evaluation_sets.collect(sets, words=settings.decontaminate_words)
+    datasets = {data: earlier_datasets.open_dataset(data, settings, tokenizer) for data in settings.dedup_against}
+    earlier = {data: earlier_datasets.all_of(data, dataset, tokenizer) for data, dataset in datasets.items()}
     if earlier and settings.dedup == "exact":
-        texts = earlier_texts.collect(earlier)
+        texts = earlier_datasets.collect(earlier)
     return _Compared(leaks, texts, {data: dataset.digest for data, dataset in datasets.items()})
 
 
@@ -193,7 +185,7 @@ def wired(
     """
     from pipelines.graph import Graph
 
-    executor = Graph(pipeline, spill_pieces.for_source(source_bytes))
+    executor = Graph(pipeline, shards.for_source(source_bytes))
     write = WriteShard(work.job, finish.out, shared.range_bytes)
     stages.run(executor, work, write, finish, block_bytes=shared.block_bytes)
     return pipeline
@@ -219,3 +211,121 @@ def _identity(settings: Settings, task: Definition, source: Resolved, tokenizer:
     """Return the identity of the dataset that these would make."""
     files = sorted((file.name, file.bytes) for file in source.files)
     return output_folder.Identity(settings, tokenizer.sha256, task.sha256 if task.file else "", files)
+
+
+# Offer preparing as a public function with plain arguments: `t5prep.prepare`.
+
+
+@contextlib.contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Let libraries log nothing while a function runs: what goes wrong is raised. Then the program's own level is set again."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+
+
+@_quiet_libraries()
+def prepare(
+    task: str,
+    *,
+    tokenizer: str,
+    out: str | Path,
+    source: str | None = None,
+    runner: str = "local",
+    beam_options: Sequence[str] = (),
+    workers: int | None = None,
+    memory: str | int = DEFAULT,
+    fresh: bool = False,
+    overwrite: bool = False,
+    price: str | None = None,
+    **choices: Any,
+) -> Manifest:
+    """Prepare a corpus: its rows become tokenized, shuffled, verified TFRecord shards and a manifest.
+
+    A run that was killed goes on where it stopped, and the same call on any runner, with any number of workers, makes the
+    same bytes. A directory that holds another dataset is left alone.
+
+    Args:
+        task: What a row becomes: a name that `t5prep tasks` lists, such as "text2text" or "so_quality", or the path of a file
+            of your own, such as "./headlines.py".
+        tokenizer: A SentencePiece model file, a directory in Hugging Face layout, a Hub name, or "sample:".
+        out: The dataset's directory, or a gs:// prefix.
+        source: Where the rows are: "sample:", a path or glob, "gs://...", "https://...", "kaggle:owner/slug",
+            "zenodo:RECORD" or "hf:owner/name". May be left out for a task that has its own.
+        runner: What runs the pipeline: "local", "prism", "flink" or "dataflow".
+        beam_options: Beam's own options for the runner, such as `["--project=PROJECT"]`.
+        workers: Processes on this machine, 0 for the calling process alone; all cores by default, none for a small source.
+        memory: What all processes may use together, such as "2GiB" or a number of bytes.
+        fresh: Whether to tokenize anew what an earlier run has tokenized.
+        overwrite: Whether another dataset in `out` is replaced: it is moved to `OUT.replaced` when the new one is whole.
+        price: What an engine costs, for the estimate that is printed before it begins: of a vCPU-hour, and after a `+` of
+            a gigabyte shuffled, as in "0.07+0.011".
+        **choices: The options of `t5prep prepare TASK`, with underscores: `input_length=256`, `splits={"train": 1.0}`,
+            `inputs_column="question"`. What is left out is the task's default.
+
+    Returns:
+        The manifest, as `t5prep.load(out)` returns it.
+
+    Raises:
+        T5prepError: In one sentence: a source that cannot be read, a column that is not there, a choice that the task does
+            not have, a directory that holds another dataset.
+
+    Example:
+        manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
+        print(manifest.splits["train"].records, manifest.rejected)
+    """
+    from pipelines import estimates
+
+    definition = registry.get(task)
+    if definition.file:
+        trusted_code.remember(definition.code)
+    settings, options = _parted(definition, choices)
+    place = source or definition.task.corpus.source
+    if not place:
+        raise UsageError(f"{task} has no source of its own. Say where the rows are: --source mine.csv")
+    chosen = definition.choose(options)
+    kind = settings.get("format") or definition.task.corpus.format
+    resolved = task_settings.without_documents(sources.resolve(place, include=chosen.files), kind=kind)
+    return prepare_resolved(
+        task_settings.choose(definition, options=options, source=resolved, **settings),
+        source=resolved,
+        tokenizer=tokenizer,
+        out=str(out),
+        runner=runner,
+        arguments=list(beam_options),
+        workers=workers,
+        memory=memory if isinstance(memory, int) else byte_sizes.parse(memory, name="--memory"),
+        kept=cache_folder.tokenized(),
+        fresh=fresh,
+        overwrite=overwrite,
+        price=estimates.parse_price(price) if price else None,
+        task=definition,
+    )
+
+
+def _parted(definition: Definition, choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the choices that every task has, and those of the task, checked as the command line does. Raises UsageError."""
+    common = {field.name: field for field in dataclasses.fields(Settings) if field.metadata.get("help")}
+    own = {field.name: field for field in dataclasses.fields(definition.task.options)}
+    settings, options = {}, {}
+    for name, value in choices.items():
+        if name in common:
+            parse = common[name].metadata["parse"]
+            settings[name] = parse(_spelled(value)) if parse and value is not None else typed(common[name], value)
+        elif name in own:
+            options[name] = typed(own[name], value)
+        else:
+            known = [*own, *common]
+            raise UsageError(
+                f"{definition.name} has no option {name}.{did_you_mean(name, known)} It has {', '.join(known)}."
+            )
+    return settings, options
+
+
+def _spelled(value: Any) -> str:
+    """Return a value as it is typed: `train=0.9,validation=0.1` for a dict."""
+    return ",".join(f"{name}={part}" for name, part in value.items()) if isinstance(value, Mapping) else str(value)

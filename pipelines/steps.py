@@ -1,8 +1,15 @@
-"""The steps of a preparation that workers take, as functions of plain values: whatever executes them, they never import Beam."""
+"""The steps of a preparation that workers take, as functions of plain values: whatever executes them, they never import Beam.
 
+What workers need besides their elements lies beside the shards: the list of files, the tokenizer, a user's own task. A
+graph that carried them would grow with the corpus, and engines limit its size (10 MB on Dataflow).
+"""
+
+import base64
 import dataclasses
+import functools
 import hashlib
 import itertools
+import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,29 +19,195 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipelines import staging
-from pipelines.staging import Job
 from t5prep import sources
 from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.rejected_rows import RejectedFile
+from t5prep.dataset.settings import Settings
+from t5prep.errors import TaskError, UsageError
 from t5prep.io import atomic_files, paths
-from t5prep.prepare import code_digest, earlier_records, records, row_limit, shards, token_cache
+from t5prep.prepare import earlier_datasets, records, row_limit, shards, token_cache
+from t5prep.prepare import evaluation_sets as evaluation_leaks
 from t5prep.prepare.block_tokenizer import BlockTokenizer
+from t5prep.prepare.earlier_datasets import EarlierTexts
+from t5prep.prepare.evaluation_sets import Leaks
+from t5prep.prepare.filters import rules
 from t5prep.prepare.filters.chain import Chain
-from t5prep.prepare.near_duplicates import search
-from t5prep.prepare.near_duplicates.clusters import Joined
-from t5prep.prepare.near_duplicates.repeats import EARLIER, Repeats
-from t5prep.prepare.near_duplicates.search import Group, Plan, Search
-from t5prep.prepare.near_duplicates.shingles import shingles
-from t5prep.prepare.near_duplicates.sketch import ROWS, RowsOfSketch, Sketch, sketch
+from t5prep.prepare.near_duplicates import clusters as search
+from t5prep.prepare.near_duplicates.clusters import EARLIER, Group, Joined, Plan, Repeats, Search
+from t5prep.prepare.near_duplicates.sketches import ROWS, RowsOfSketch, Sketch, shingles, sketch
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.shards import ShardSpec, WrittenShard
 from t5prep.prepare.sort_blocks import BlockSorter, BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
 from t5prep.prepare.token_cache import TokenCache
-from t5prep.reading import parallel_files, split_files
+from t5prep.reading import blocks as parallel_files
+from t5prep.reading import formats
 from t5prep.reading.blocks import Block
-from t5prep.sources import RawFile
+from t5prep.sources import RawFile, Resolved
+from t5prep.tasks import registry
+from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask
+from t5prep.tokens import loading
+from t5prep.tokens.tokenizer import Tokenizer
+
+FILES, MODEL, TASK, LEAKS, FILTERS = "files.jsonl", "tokenizer.model", "task.py", "leaks.npz", "filters.json"
+EARLIER_TEXTS = "earlier.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One preparation as it travels to workers: its settings, and the folder where the rest of it lies.
+
+    `tokenizer` is what the user calls it, `task_file` the user's own file that defines the task ("": it is installed),
+    `files` are the names of what lies in the folder, and `digest` is that of all of it.
+    """
+
+    settings: Settings
+    folder: str
+    tokenizer: str
+    task_file: str
+    digest: str
+    files: tuple[str, ...] = ()
+
+
+def stage(
+    settings: Settings,
+    *,
+    task: Definition,
+    source: Resolved,
+    tokenizer: Tokenizer,
+    folder: str,
+    against: Leaks | None = None,
+    earlier: EarlierTexts | None = None,
+) -> Job:
+    """Write what workers need into a folder that every one of them can read, and return the job. Raises OutputError."""
+    filters = {path: base64.b64encode(rules.read(path)).decode() for path in Chain(settings.filter).files()}
+    contents = {
+        FILES: "".join(json.dumps(dataclasses.astuple(file)) + "\n" for file in source.files).encode(),
+        MODEL: tokenizer.model,
+        TASK: task.code if task.file else b"",
+        LEAKS: against.dumps() if against else b"",
+        EARLIER_TEXTS: earlier.dumps() if earlier else b"",
+        FILTERS: json.dumps(filters).encode() if filters else b"",
+    }
+    laid = {name: content for name, content in contents.items() if content}
+    digest = hashlib.sha256(task.code)
+    for name, content in laid.items():
+        paths.write(paths.at(folder, name), content)
+        digest.update(content)
+    return Job(settings, folder, tokenizer.name, task.file, digest.hexdigest(), tuple(laid))
+
+
+class Staged:
+    """What lies in a job's folder, each part loaded when it is first asked for."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def _read(self, name: str) -> bytes:
+        """Return a file of the folder; nothing where the job has no such file."""
+        return paths.read(paths.at(self.job.folder, name)) if name in self.job.files else b""
+
+    def source_files(self) -> Iterator[RawFile]:
+        """Yield the files of the source, in order of their names."""
+        for line in self._read(FILES).splitlines():
+            yield RawFile(*json.loads(line))
+
+    @functools.cached_property
+    def names(self) -> Sequence[str]:
+        """The names of the source's files, in order."""
+        return [file.name for file in self.source_files()]
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, under the name the user gave it."""
+        return loading.of_content(self._read(MODEL), name=self.job.tokenizer)
+
+    @functools.cached_property
+    def definition(self) -> Definition:
+        """The definition of the task: of the user's own file, or of what is installed here.
+
+        Raises TaskError where this machine has no such task.
+        """
+        if self.job.task_file:
+            return registry.from_code(self._read(TASK), file=self.job.task_file)
+        try:
+            return registry.get(self.job.settings.task)
+        except UsageError as error:
+            raise TaskError(
+                f"a worker has no task {self.job.settings.task}: the package that offers it is not installed there. Hand it over "
+                "behind the other options: -- --extra_package=PACKAGE.whl"
+            ) from error
+
+    @functools.cached_property
+    def task(self) -> ChosenTask:
+        """The task with its options."""
+        return self.definition.choose(self.job.settings.options)
+
+    @functools.cached_property
+    def evaluation_sets(self) -> Leaks | None:
+        """The evaluation sets that no row may share a text with, or None where there are none."""
+        content = self._read(LEAKS)
+        return evaluation_leaks.loads(content) if content else None
+
+    @functools.cached_property
+    def earlier(self) -> EarlierTexts | None:
+        """The texts of earlier datasets that no row may repeat, or None where there are none."""
+        content = self._read(EARLIER_TEXTS)
+        return earlier_datasets.loads(content) if content else None
+
+    def bring_filter_files(self) -> None:
+        """Let filters read the user's files on this machine, wherever it is."""
+        if content := self._read(FILTERS):
+            own = json.loads(content)
+            rules.bring({path: base64.b64decode(encoded) for path, encoded in own.items()})
+
+
+# What this process has loaded, of the last job: a worker serves one preparation, a test many.
+_LAST: list[Staged] = []
+
+
+def staged_of(job: Job) -> Staged:
+    """Return what lies in a job's folder; a process loads it once."""
+    if not (_LAST and _LAST[0].job == job):
+        _LAST[:] = [Staged(job)]
+    return _LAST[0]
+
+
+def limited_files(job: Job) -> Iterator[LimitedFile]:
+    """Yield the files and pairs of files that are to be read, and how far."""
+    staged = staged_of(job)
+    yield from row_limit.limited_files(list(staged.source_files()), job.settings, staged.task)
+
+
+def shared(source: Resolved, *, folder: str) -> Resolved:
+    """Return the source with every file where a cloud's workers can read it; files of this machine are copied there.
+
+    Raises SourceError or OutputError.
+    """
+    there: dict[str, str] = {}
+    moved = []
+    for file in source.files:
+        if "://" in file.path:
+            moved.append(file)
+            continue
+        if file.path not in there:
+            there[file.path] = paths.copy(file.path, paths.at(folder, f"source-{len(there):06d}"))
+        sha256 = file.sha256 or sources.sha256(file)
+        sources.check_unchanged(file)
+        moved.append(dataclasses.replace(file, path=there[file.path], sha256=sha256, modified=0))
+    return dataclasses.replace(source, files=tuple(moved))
+
+
+def refuse_local(datasets: Sequence[str]) -> None:
+    """Raise UsageError for a dataset on this machine, where a cloud's workers have to read it."""
+    for data in datasets:
+        if "://" not in data:
+            raise UsageError(
+                f"--dedup-against {data}: Dataflow's workers cannot read this machine's disk. Upload it first: "
+                f"t5prep upload {data} gs://BUCKET/PREFIX"
+            )
+
 
 # So many records of an earlier dataset are in one sketch.
 ROWS_OF_SKETCH = 4096
@@ -96,7 +269,7 @@ def file_name(file: LimitedFile) -> str:
 def scan(file: LimitedFile, *, job: Job, block_bytes: int) -> Iterator[RawFile | Block]:
     """Yield a file, or both of a pair, and their blocks: what PrepareBlock is applied to."""
     yield from parallel_files.files(file.element)
-    yield from row_limit.scan(file, job.settings, staging.of(job).definition.task.corpus, block_bytes=block_bytes)
+    yield from row_limit.scan(file, job.settings, staged_of(job).definition.task.corpus, block_bytes=block_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,18 +317,18 @@ def _loaded(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
 
 
 def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
-    staged, settings = staging.of(work.job), work.job.settings
+    staged, settings = staged_of(work.job), work.job.settings
     task, tokenizer, cache = staged.task, staged.tokenizer, None
     leaks, earlier = staged.evaluation_sets, staged.earlier
     staged.bring_filter_files()
     if work.kept:
         filters = Chain(settings.filter)
-        code = code_digest.kept_of_task(Path(work.kept), staged.definition.code, *filters.modules)
+        code = token_cache.kept_of_task(Path(work.kept), staged.definition.code, *filters.modules)
         code += "".join([*filters.files().values(), *(leaks.digests().values() if leaks else ())])
         code += work.job.digest if earlier else ""
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
         cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)
-    own_splits = {} if settings.splits else split_files.of_files(staged.names)
+    own_splits = {} if settings.splits else formats.of_files(staged.names)
     sorter = BlockSorter(settings, task.task, tokenizer, files=staged.names, own_splits=own_splits)
     return BlockTokenizer(settings, task, tokenizer, cache=cache, leaks=leaks, earlier=earlier), sorter
 
@@ -191,7 +364,7 @@ class WriteShard:
 
     def __call__(self, spec: ShardSpec, spilled: Sequence[Spill], repeats: Sequence[Repeats]) -> WrittenShard:
         """Return the written shard. Raises OutputError where the place cannot be written."""
-        settings, staged = self.job.settings, staging.of(self.job)
+        settings, staged = self.job.settings, staged_of(self.job)
         task, tokenizer = staged.task, staged.tokenizer
         return shards.write(
             spec,
@@ -221,7 +394,7 @@ class EarlierShard(NamedTuple):
 def earlier_shards(job: Job) -> Iterator[EarlierShard]:
     """Yield the shards of the earlier datasets that a job compares with. Raises DatasetError."""
     for data in job.settings.dedup_against:
-        for name in earlier_records.shards(manifest.load(data)):
+        for name in earlier_datasets.shards(manifest.load(data)):
             yield EarlierShard(data, name)
 
 
@@ -230,7 +403,7 @@ def sketch_shard(shard: EarlierShard, *, job: Job, spool: str) -> Iterator[Sketc
     wanted = search.of_settings(job.settings)
     assert wanted is not None
     prefix = hashlib.blake2b("\0".join(shard).encode(), digest_size=12).hexdigest()
-    records = earlier_records.records(shard.data, shard.name, staging.of(job).tokenizer)
+    records = earlier_datasets.records(shard.data, shard.name, staged_of(job).tokenizer)
     while batch := list(itertools.islice(records, ROWS_OF_SKETCH)):
         hashed = shingles([record.text for record in batch], words=job.settings.near_words)
         columns = {

@@ -16,7 +16,8 @@ from pipelines import engines, pool
 from t5prep.errors import OutputError, SourceError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
-from t5prep.reading import blocks, split_files, text_columns
+from t5prep.reading import blocks, formats
+from t5prep.reading import columns as text_columns
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
@@ -168,7 +169,7 @@ def of_split(source: Resolved, split: str = "") -> Resolved:
 
     Which files are read is said on stderr. Raises UsageError for a split that is not there.
     """
-    own = split_files.of_files([file.name for file in source.files])
+    own = formats.of_files([file.name for file in source.files])
     there = sorted(set(own.values()))
     if split == "all" or not (split or "train" in there):
         return source

@@ -17,7 +17,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.interface import prepare as prepare
+    from pipelines.prepare import prepare as prepare
     from t5prep.dataset.manifest import load as load
     from t5prep.errors import T5prepError as T5prepError
     from t5prep.plan.interface import plan as plan
@@ -43,7 +43,7 @@ _DEFINED_IN = {
     "plan_lengths": "t5prep.plan.interface",
     "plan_sweep": "t5prep.plan.interface",
     "predict": "t5prep.train.api",
-    "prepare": "pipelines.interface",
+    "prepare": "pipelines.prepare",
     "train": "t5prep.train.api",
     "train_batches": "t5prep.train.data",
 }

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from t5prep.dataset import tfrecord
-from t5prep.tokens.packing import first_fit
+from t5prep.tokens.ragged import first_fit
 
 # The inputs and targets of one example, without padding, both `int32[length]`.
 Pair = tuple[NDArray[np.int32], NDArray[np.int32]]

@@ -9,13 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from t5prep.prepare import placement
-from t5prep.prepare.near_duplicates import minhash, repeats
-from t5prep.prepare.near_duplicates import search as searching
-from t5prep.prepare.near_duplicates.clusters import Joined
-from t5prep.prepare.near_duplicates.repeats import Repeats
-from t5prep.prepare.near_duplicates.search import Search
-from t5prep.prepare.near_duplicates.shingles import shingles
-from t5prep.prepare.near_duplicates.sketch import ROWS, Sketch, sketch
+from t5prep.prepare.near_duplicates import clusters
+from t5prep.prepare.near_duplicates import clusters as searching
+from t5prep.prepare.near_duplicates import sketches as minhash
+from t5prep.prepare.near_duplicates.clusters import Joined, Repeats, Search
+from t5prep.prepare.near_duplicates.sketches import ROWS, Sketch, shingles, sketch
 
 BANDS = minhash.choose_bands(112, 0.8)
 
@@ -69,6 +67,6 @@ def search(
         how.find([(of[number].file, of[number].part(places).read()) for number, places in group.places.items()])
         for group in how.groups(joined, sketches, group_bytes=group_bytes)
     ]
-    rows = pa.concat_tables([repeats.none().dropped, *(part.dropped for part in parts)])
+    rows = pa.concat_tables([clusters.none().dropped, *(part.dropped for part in parts)])
     order = [(name, "ascending") for name in ("split", "high", "low", "file", "row")]
-    return dataclasses.replace(functools.reduce(Repeats.merge, parts, repeats.none()), dropped=rows.sort_by(order))
+    return dataclasses.replace(functools.reduce(Repeats.merge, parts, clusters.none()), dropped=rows.sort_by(order))

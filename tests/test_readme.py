@@ -43,12 +43,12 @@ def _trains(code: Code) -> bool:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty directory with the files that the README speaks of; this process prepares, with nothing kept."""
-    from pipelines import prepare
+    from pipelines import prepare as prepare
 
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(prepare, "prepare", functools.partial(_in_this_process, prepare.prepare))
+    monkeypatch.setattr(prepare, "prepare_resolved", functools.partial(_in_this_process, prepare.prepare_resolved))
     rows = [
         {"question": f"Why does part {i} fail?", "context": "It is broken. " * 60, "label": ["low", "high"][i % 2]}
         for i in range(30)

@@ -99,9 +99,9 @@ def _system(error: OSError) -> click.ClickException | None:
 
 
 def _without_passwords(message: str) -> str:
-    from t5prep.sources import redact
+    from t5prep.sources import raw
 
-    return redact.passwords(message)
+    return raw.passwords(message)
 
 
 def _text(path: object) -> str:

@@ -27,15 +27,15 @@ def command(filters: tuple[str, ...], source: str | None, as_json: bool, **given
     """
     from t5prep import sources
     from t5prep.errors import UsageError
-    from t5prep.prepare.filters import grammar, trial
-    from t5prep.reading import text_columns
+    from t5prep.prepare.filters import chain
+    from t5prep.reading import columns
 
     if source is None:
-        _list([text.partition(":")[0] for text in filters] or grammar.names(), as_json=as_json)
+        _list([text.partition(":")[0] for text in filters] or chain.names(), as_json=as_json)
         return
     if not filters:
         raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
-    done = trial.attempt(text_columns.texts(sources.resolve(source), **given), filters)
+    done = chain.attempt(columns.texts(sources.resolve(source), **given), filters)
     if as_json:
         _output.print_json({"source": source, **done.to_json()})
     else:
@@ -44,12 +44,10 @@ def command(filters: tuple[str, ...], source: str | None, as_json: bool, **given
 
 def _list(names: list[str], *, as_json: bool) -> None:
     """Print what each filter does, its source, and its settings with their defaults."""
-    import sys
+    from t5prep.prepare.filters import chain
 
-    from t5prep.prepare.filters import grammar
-
-    kinds = {name: grammar.cls(name) for name in names}
-    about = {name: " ".join((sys.modules[kind.__module__].__doc__ or "").split()) for name, kind in kinds.items()}
+    kinds = {name: chain.cls(name) for name in names}
+    about = {name: " ".join((kind.__doc__ or "").split()) for name, kind in kinds.items()}
     settings = {
         name: {
             field.name: {"default": field.default, "help": field.metadata["help"]} for field in dataclasses.fields(kind)

@@ -176,7 +176,7 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
     """
     from t5prep import sources
     from t5prep.errors import UsageError
-    from t5prep.reading import text_columns
+    from t5prep.reading import columns as text_columns
     from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)

@@ -12,7 +12,8 @@ from t5prep.dataset import manifest, targets, tfrecord
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, TokenizerError, UsageError, did_you_mean
 from t5prep.io import paths
-from t5prep.tokens import loading, newlines
+from t5prep.tokens import loading
+from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 

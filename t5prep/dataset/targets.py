@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from t5prep.dataset.settings import Settings
-from t5prep.tokens import newlines
+from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import Featurizer
 from t5prep.tokens.tokenizer import Tokenizer
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Find the row of each example by first-fit (t5prep/tokens/packing.py): `lengths` are pairs of inputs and targets, each at most as long
+/* Find the row of each example by first-fit (t5prep/tokens/ragged.py): `lengths` are pairs of inputs and targets, each at most as long
    as `room`. Return OK, NO_MEMORY or BAD_OFFSETS. */
 int first_fit_rows(const int64_t *lengths, size_t examples, const int64_t room[2], int64_t *rows);
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from t5prep.dataset.manifest import Split
 from t5prep.errors import DatasetError
-from t5prep.tokens.packing import first_fit
+from t5prep.tokens.ragged import first_fit
 
 # A TPU stores a sequence in tiles of 8 rows: a finer step saves nothing.
 STEP = 8

@@ -1,13 +1,15 @@
 """Tokenize a block of rows into an Arrow table that can be cached across seeds, splits and layouts.
 
-All rows of a block go one way, whatever the task and the options: they become one table of examples (block_examples.py,
-tasks/example_table.py), and what follows works on its columns, each step for all rows:
+All rows of a block go one way, whatever the task and the options: they become one table of examples
+(tasks/example_table.py), and what follows works on its columns, each step for all rows. A template fills that table from
+the block's columns (reading/columns.py); rows that it does not describe, and all rows of a task without one, are made
+examples one by one by the task's own function: this is the only loop over rows. Then
 
 1. filters change texts, or give the reason why a row is rejected (filters/chain.py);
-2. rows with a text of an evaluation set are rejected (evaluation_leaks.py);
+2. rows with a text of an evaluation set are rejected (evaluation_sets.py);
 3. texts become ids, cut to their lengths, and targets ids or numbers of classes (tokens/featurizer.py);
 4. what is too long and not to be cut, filters that count tokens, and earlier datasets reject more rows;
-5. digests and shingles are made of what is compared, and all of it is the table of features (feature_table.py).
+5. digests and shingles are made of what is compared, and all of it is the table of features (SCHEMA).
 
 A new option is a field of Settings and one step here.
 """
@@ -21,23 +23,129 @@ import pyarrow.compute as pc
 
 from t5prep.dataset import targets
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import earlier_texts
-from t5prep.prepare.block_examples import BlockExamples
-from t5prep.prepare.earlier_records import text_of_ids
-from t5prep.prepare.earlier_texts import EarlierTexts
-from t5prep.prepare.evaluation_leaks import Leaks
-from t5prep.prepare.feature_table import SCHEMA
+from t5prep.errors import Reject, SourceError, T5prepError, TaskError
+from t5prep.prepare import earlier_datasets
+from t5prep.prepare.earlier_datasets import EarlierTexts, text_of_ids
+from t5prep.prepare.evaluation_sets import Leaks
 from t5prep.prepare.filters.chain import Chain
-from t5prep.prepare.near_duplicates.shingles import shingles
+from t5prep.prepare.near_duplicates.sketches import shingles
 from t5prep.prepare.token_cache import TokenCache
-from t5prep.reading import blocks
+from t5prep.reading import blocks, columns, rows
 from t5prep.reading.blocks import Block
-from t5prep.tasks import example_table
+from t5prep.reading.rows import Row
+from t5prep.tasks import example_table, registry
+from t5prep.tasks import task as task_columns
+from t5prep.tasks.example import Example, problem
 from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.featurizer import Features
 from t5prep.tokens.ragged import Ragged
 from t5prep.tokens.tokenizer import Tokenizer
+
+
+class BlockExamples:
+    """Make the examples of blocks of one task; threads may share it. `columns` are the names of those that are read."""
+
+    def __init__(self, settings: Settings, task: ChosenTask) -> None:
+        self._task, self._columns, self._template = task, task.columns, task.template
+        self._group = settings.group_column
+        self._wanted = [*self._columns.all, *([self._group] if self._group else [])]
+        self.columns = tuple(dict.fromkeys(task_columns.names(self._wanted)))
+
+    def __call__(self, block: Block) -> pa.Table:
+        """Return the examples of all rows but blank ones (example_table.SCHEMA), numbered from the block's first row on.
+
+        Those that the template describes come first. Raises SourceError for a missing column, TaskError where the task
+        fails at a row.
+        """
+        if block.columns and (lacks := task_columns.missing(self._wanted, block.columns)):
+            raise SourceError(f"{block.file.name} has no column {lacks}")
+        read = columns.read(block, names=self.columns)
+        tables, left = [], np.ones(len(read.numbers), bool)
+        if self._template is not None:
+            read = columns.gathered(read, self.columns, there=block.columns)
+            names = self._columns.found_in(read.table.column_names)
+            left = np.ones(len(read.numbers), bool)
+            if names is not None and set(self._template.columns) <= names.keys():
+                text = {name: columns.text_of(read.table[name]) for name in read.table.column_names}
+                filled = example_table.fill(
+                    self._template,
+                    {first: text[name] for first, name in names.items()},
+                    read.numbers - block.first_row,
+                    record_id=text.get(self._columns.id_name),
+                    group=text.get(self._group),
+                )
+                tables, left = [filled.examples], ~filled.described
+        if not tables or left.any() or read.others:
+            tables.append(self._by_task(read.rows(left), block))
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
+
+    def _by_task(self, rest: list[Row], block: Block) -> pa.Table:
+        """Return the examples of some rows, made one by one by the task's own function."""
+        records = [row.record or {} for row in rest]
+        ids, groups = ([record.get(name) for record in records] for name in (self._columns.id_name, self._group))
+        return example_table.made_of(
+            [row.number - block.first_row for row in rest],
+            [self._example(row, block) for row in rest],
+            record_id=[None if id is None else str(id) for id in ids],
+            group=[None if group in (None, "") else str(group) for group in groups],
+        )
+
+    def _example(self, row: Row, block: Block) -> Example | str:
+        """Return the example of a row, or why it makes none. Raises TaskError where the task fails."""
+        if row.record is None:
+            return row.reason
+        try:
+            example = self._task.to_example(row.record)
+            if self._group:
+                rows.text(row.record, self._group, "")  # raises Reject for a list
+        except Reject as reject:
+            return str(reject)
+        except KeyError as error:
+            if error.args[0] in self._columns.names:
+                return f"missing field: {error.args[0]}"
+            raise self._failed(row, block, error) from error
+        except T5prepError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._failed(row, block, error) from error
+        if wrong := problem(example):
+            raise self._failed(row, block, TypeError(wrong))
+        return example
+
+    def _failed(self, row: Row, block: Block, error: BaseException) -> TaskError:
+        """Return the error of a task that fails at a row, as a sentence that names the line of its code."""
+        code = getattr(self._task.task.to_example, "__code__", None)
+        where = registry.line_of(error, code.co_filename) if code else ""
+        unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
+        return TaskError(
+            f"the task {self._task.name} fails at {block.file.name}, row {row.number}: {registry.said(error)}"
+            f"{f' ({where})' if where else ''}. Mend its to_example, or let it raise Reject for such rows.{unread}"
+        )
+
+
+# One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
+# input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are. `group`
+# decides its split, where it has one, instead of its id.
+# `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
+SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("reason", pa.string()),
+        ("split", pa.string()),
+        ("inputs", pa.list_(pa.int32())),
+        ("labels", pa.list_(pa.int32())),
+        ("references", pa.list_(pa.string())),
+        ("tokens", pa.int32()),
+        ("target_tokens", pa.int32()),
+        ("markup", pa.bool_()),
+        ("same", pa.string()),
+        ("group", pa.string()),
+        ("shingles", pa.list_(pa.uint64())),
+        ("changed", pa.list_(pa.string())),
+    ]
+)
 
 
 class TokenizedBlock(NamedTuple):
@@ -105,7 +213,7 @@ class BlockTokenizer:
             reasons = {row: why for row, why in judged.items() if why} | reasons
         compared = self._compared(inputs, made.inputs)
         if self._earlier is not None and compared is not None:
-            repeated = self._earlier.find([earlier_texts.digest(text) for text in compared.to_pylist()])
+            repeated = self._earlier.find([earlier_datasets.digest(text) for text in compared.to_pylist()])
             reasons = dict(filter(lambda one: one[1], enumerate(repeated))) | reasons
         rejected = np.zeros(len(examples), bool)
         rejected[list(reasons)] = True
@@ -141,7 +249,7 @@ class BlockTokenizer:
 
     def _digests(self, inputs: Inputs) -> list[str] | None:
         """Return the digest of each text, None where no equal texts are looked for."""
-        return list(map(earlier_texts.digest, inputs.lines().to_pylist())) if self._dedup == "exact" else None
+        return list(map(earlier_datasets.digest, inputs.lines().to_pylist())) if self._dedup == "exact" else None
 
     def _shingles(self, texts: pa.LargeStringArray | None) -> pa.Array | None:
         """Return the shingles of each text, as lists of uint64; None where no near-duplicates are looked for."""

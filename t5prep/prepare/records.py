@@ -16,7 +16,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts
 from t5prep.prepare.spills import ENTRY, Columns, Rows
 from t5prep.tasks.task import ChosenTask, Spans, Task
-from t5prep.tokens import packing, span_corruption
+from t5prep.tokens import ragged, span_corruption
 from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -143,7 +143,7 @@ class PackedRows:
         for rows in ranges:
             entries = rows.entries
             sizes = np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.int64)
-            row_of = packing.first_fit(sizes, room=self.frame.lengths)
+            row_of = ragged.first_fit(sizes, room=self.frame.lengths)
             filled = [np.bincount(row_of, weights=side).astype(np.int64) for side in sizes.T]
             counts = _counts(rows, self.marked)
             counts = dataclasses.replace(counts, records=len(filled[0]), joint=record_counts.joint(*filled))

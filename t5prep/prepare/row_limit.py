@@ -4,9 +4,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from t5prep.dataset.settings import Settings
-from t5prep.reading import parallel_files, split_files
-from t5prep.reading.blocks import BLOCK_BYTES, Block
-from t5prep.reading.parallel_files import Pair
+from t5prep.reading import blocks, formats
+from t5prep.reading.blocks import BLOCK_BYTES, Block, Pair
 from t5prep.sources import RawFile
 from t5prep.tasks.task import ChosenTask, Corpus
 
@@ -24,14 +23,14 @@ def limited_files(files: Sequence[RawFile], settings: Settings, task: ChosenTask
 
     Raises SourceError for a file that cannot be read or has no partner.
     """
-    elements = parallel_files.match(files, task.pairs)
+    elements = blocks.match(files, task.pairs)
     if settings.limit is None:
         yield from map(LimitedFile, elements)
         return
-    own = {} if settings.splits else split_files.of_files([file.name for file in files])
+    own = {} if settings.splits else formats.of_files([file.name for file in files])
     left = dict.fromkeys(own.values(), settings.limit) or {"": settings.limit}
     for element in elements:
-        split = own.get(parallel_files.files(element)[0].name, "")
+        split = own.get(blocks.files(element)[0].name, "")
         rows = 0
         for block in scan(LimitedFile(element, left[split]), settings, task.task.corpus):
             rows += block.rows
@@ -51,7 +50,7 @@ def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: 
         "records": settings.records,
         "delimiter": settings.delimiter,
     }
-    for block in parallel_files.scan(file.element, **how, block_bytes=block_bytes):
+    for block in blocks.scan_element(file.element, **how, block_bytes=block_bytes):
         if left is None:
             yield block
             continue

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from t5prep.dataset import rejected_rows
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import placement, records, spills
-from t5prep.prepare.near_duplicates import search, sketch
-from t5prep.prepare.near_duplicates.sketch import Sketch
+from t5prep.prepare.near_duplicates import clusters
+from t5prep.prepare.near_duplicates import sketches as sketch
+from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.placement import SplitDraw
 from t5prep.prepare.spills import ENTRY, TOKENS, Columns, Spill
 from t5prep.reading.blocks import Block
@@ -107,7 +108,7 @@ class BlockSorter:
         self._draw = SplitDraw(settings, own_splits=own_splits)
         self._numbers = {name: number for number, name in enumerate(files)}
         self._unk_id, self._type = tokenizer.unk_id, TOKENS[2 if tokenizer.padded_size <= 1 << 16 else 4]
-        self._search = search.of_settings(settings)
+        self._search = clusters.of_settings(settings)
         self._several = task.several_answers
         self._frame = records.frame_of_rows(settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
 

@@ -1,18 +1,29 @@
-"""Complete and check settings by the task that they are for."""
+"""Complete and check the settings of a preparation: by its task, by the beginning of its source, and by its tokenizer."""
 
 import dataclasses
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t5prep.dataset.settings import Settings
-from t5prep.errors import UsageError
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.dataset.settings import Settings, row_counts
+from t5prep.errors import SourceError, TokenizerError, UsageError
+from t5prep.prepare import earlier_datasets, placement, row_limit
+from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.prepare.filters.chain import Chain
-from t5prep.reading import json_documents, split_files
-from t5prep.sources import Resolved
+from t5prep.reading import blocks, formats, json_documents
+from t5prep.reading.blocks import Block
+from t5prep.sources import RawFile, Resolved
+from t5prep.tasks import example_table
 from t5prep.tasks import options as task_options
+from t5prep.tasks import task as task_columns
 from t5prep.tasks.registry import Definition
 from t5prep.tasks.task import ChosenTask
-from t5prep.tokens import newlines, span_corruption
+from t5prep.tokens import span_corruption
+from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
@@ -58,7 +69,7 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
 
 def default_splits(source: Resolved) -> dict[str, float] | None:
     """Return the shares to draw where none were given: none where the source's files are splits themselves."""
-    return None if split_files.of_files([file.name for file in source.files]) else dict(DEFAULT_SPLITS)
+    return None if formats.of_files([file.name for file in source.files]) else dict(DEFAULT_SPLITS)
 
 
 def complete(settings: Settings, task: ChosenTask) -> Settings:
@@ -97,3 +108,160 @@ def _target_length(task: ChosenTask, input_length: int) -> int:
     """Return how many tokens a target has where the spans of texts are hidden."""
     assert task.spans is not None
     return span_corruption.lengths(input_length, **task.spans._asdict())[1]
+
+
+# Look at the beginning of a source before any work: what would make all of it vain, and what it says of its labels.
+
+
+def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer) -> None:
+    """Check for a missing column, and a class word that does not fit. Raises SourceError, UsageError or TokenizerError."""
+    wanted = [*task.columns.all, *([settings.group_column] if settings.group_column else [])]
+    if not source.files:
+        raise SourceError(f"{source.uri} has no files that {settings.task} can read.")
+    for word in task.classes if settings.target == "text" else ():
+        pieces = tokenizer.encode(word)
+        if len(pieces) + 1 > settings.target_length:
+            raise TokenizerError(
+                f'the class word "{word}" is {len(pieces)} tokens in {tokenizer.name}, and with EOS does not fit '
+                f"--target-length {settings.target_length}. Ask for --target-length {len(pieces) + 1}"
+            )
+    elements = blocks.match(source.files, task.pairs)
+    if not settings.format and not task.task.corpus.format:
+        formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
+    first = elements[0]
+    parts = blocks.scan_element(
+        first,
+        kind=settings.format,
+        encoding=settings.encoding,
+        otherwise=task.task.corpus.format,
+        records=settings.records,
+        delimiter=settings.delimiter,
+    )
+    block = next(parts, None)
+    record = _first_record(block)
+    columns: Sequence[str] = (block.columns if block else ()) or tuple(record)
+    if columns and (missing := task_columns.missing(wanted, columns)):
+        name = blocks.files(first)[0].name
+        if not settings.records and (path := json_documents.suggest(record)):
+            raise SourceError(
+                f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
+            )
+        raise SourceError(f"{name} has no column {missing}")
+
+
+def _first_record(block: Block | None) -> Mapping[str, Any]:
+    """Return the first row of a block whose format names no columns before the rows; {} for any other."""
+    if block is None or block.columns:
+        return {}
+    return next((row.record for row in blocks.read(block) if row.record), {})
+
+
+def with_label_names(settings: Settings, *, source: Resolved) -> Settings:
+    """Return the settings with the words that the source gives its numbered classes, where the user gave none.
+
+    A task takes part that has the options `label_map` and `targets_column`.
+    """
+    options = settings.options
+    column = options.get("targets_column")
+    if not source.files or not column or options.get("label_map", "given") != "" or options.get("targets"):
+        return settings
+    names = formats.of_source(source, column)
+    if not names:
+        return settings
+    label_map = formats.label_map(names)
+    if not label_map:
+        print(f"{column} has names with a comma or =, so its numbers stay: {', '.join(names)}", file=sys.stderr)
+        return settings
+    return dataclasses.replace(settings, options={**options, "label_map": label_map})
+
+
+def without_documents(source: Resolved, *, kind: str = "") -> Resolved:
+    """Return a source without the files beside its data that hold no rows: a licence, a README. They are named on stderr."""
+    rows, documents = formats.without_documents([file.name for file in source.files], kind=kind)
+    if not documents:
+        return source
+    print(f"not read, because they are about the data: {', '.join(documents)}", file=sys.stderr)
+    return dataclasses.replace(source, files=tuple(file for file in source.files if file.name in set(rows)))
+
+
+# Turn splits that are given as numbers of rows into the shares that draw exactly so many.
+
+
+def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolved) -> Settings:
+    """Return the settings with shares where they have numbers of rows; unchanged where they have none.
+
+    All rows are read once, and made into examples but not tokenized, because a share that draws exactly so many rows
+    depends on the ids of all of them. Near-duplicates, leaks and what a filter of tokens rejects are counted too.
+    Raises UsageError where there are too few rows.
+    """
+    held_out = settings.held_out is not None and settings.held_out > 1
+    asked = {"validation": settings.held_out} if held_out else settings.splits or {}
+    if not row_counts(asked):  # type: ignore[arg-type]
+        return settings
+    own = formats.of_files([file.name for file in source.files]) if held_out else {}
+    if held_out and "validation" in own.values():
+        return dataclasses.replace(settings, held_out=None)
+    draws = _draws(settings, task, source=source, own_splits=own)
+    if held_out:
+        shares = exact_shares({**asked, "train": 1.0}, draws)  # type: ignore[dict-item]
+        return dataclasses.replace(settings, held_out=shares["validation"])
+    return dataclasses.replace(settings, splits=exact_shares(asked, draws))  # type: ignore[arg-type]
+
+
+def exact_shares(splits: Mapping[str, float], draws: np.ndarray) -> dict[str, float]:
+    """Return shares that add up to 1 and by which these numbers (float64[rows], in 0..1) are drawn as asked.
+
+    A split that is a number of rows gets exactly so many of different draws; equal draws, those of one group, stay
+    together, and then it gets at least so many. The shares that were asked for divide the rest. Without any row the shares
+    are equal: preparing then rejects each row with its reason. Raises UsageError.
+
+    >>> exact_shares({"validation": 2, "train": 1.0}, np.array([0.9, 0.5, 0.1, 0.3]))
+    {'validation': 0.4, 'train': 0.6}
+    """
+    if not len(draws):
+        return {name: 1 / len(splits) for name in splits}
+    different, numbers = np.unique(draws, return_counts=True)
+    reached, edge, edges, total = np.cumsum(numbers), 0, [0.0], 0
+    counts = row_counts(splits)
+    for name, count in counts.items():
+        total += count
+        edge = int(np.searchsorted(reached, total)) + 1
+        if edge >= len(different):
+            raise UsageError(
+                f"--splits {name}={count}: there are {len(draws):,} rows that make an example, and others need some too. "
+                "Ask for fewer"
+            )
+        edges.append(float((different[edge - 1] + different[edge]) / 2))
+        total = int(reached[edge - 1])
+    rest = 1 - edges[-1]
+    exact = {name: edges[place + 1] - edges[place] for place, name in enumerate(counts)}
+    return exact | {name: share * rest for name, share in splits.items() if name not in counts}
+
+
+def _draws(settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str]) -> np.ndarray:
+    """Return the number in 0..1 by which each different row is drawn: float64[rows]."""
+    draws: dict[bytes, float] = {}
+    examples_of, filters = BlockExamples(settings, task), Chain(settings.filter)
+    for file in row_limit.limited_files(source.files, settings, task):
+        if own_splits.get(blocks.files(file.element)[0].name, "train") != "train":
+            continue
+        for block in row_limit.scan(file, settings, task.task.corpus):
+            keys, groups = _keys(examples_of(block), filters, block=block, by_text=settings.dedup == "exact")
+            digests = placement.digests(keys, seed=settings.seed)
+            drawn = placement.uniform(placement.by_group(groups, digests, seed=settings.seed))
+            draws.update(zip((digest.tobytes() for digest in digests), drawn.tolist(), strict=True))
+    return np.array(list(draws.values()), np.float64)
+
+
+def _keys(examples: pa.Table, filters: Chain, *, block: Block, by_text: bool) -> tuple[list[str], list[str | None]]:
+    """Return what decides the place of each example of a block (its id, or its text), and the groups of all."""
+    examples, reasons, _ = filters.of_table(examples)
+    left = np.ones(len(examples), bool)
+    left[list(reasons)] = False
+    examples = examples.filter(pc.and_(pa.array(left), examples["split"].is_null())).combine_chunks()
+    groups = examples["group"].to_pylist()
+    if by_text:
+        return list(map(earlier_datasets.digest, example_table.inputs_of(examples).lines().to_pylist())), groups
+    places = (examples["row"].to_numpy() + block.first_row).tolist()
+    named = zip(examples["id"].to_pylist(), places, strict=True)
+    return [f"{block.file.name}:{place}" if id is None else id for id, place in named], groups

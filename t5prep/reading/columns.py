@@ -1,7 +1,8 @@
 """Read the rows of a block as columns, without a Python object for each row where Arrow can read them."""
 
 import codecs
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep import sources
-from t5prep.reading import blocks, csv_rows, json_lines, parquet_rows, text_block
+from t5prep.errors import SourceError
+from t5prep.reading import blocks, formats, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.parquet_rows import Part
 from t5prep.reading.rows import Record, Row, root
+from t5prep.sources import RawFile, Resolved
 
 
 class Columns(NamedTuple):
@@ -110,7 +113,7 @@ def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
         return None if inside else _parquet(block, there)
     if not block.regular:
         return None
-    table = csv_rows.table(
+    table = text_rows.csv_table(
         blocks.content(block),
         block.format.encoding,
         columns=block.columns,
@@ -124,7 +127,7 @@ def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
 
 def _json(block: Block, names: Sequence[str]) -> Columns | None:
     data = blocks.content(block)
-    plain = json_lines.table(data, wanted=names)
+    plain = text_rows.json_table(data, wanted=names)
     if plain is None or len(plain.lines) < block.rows:
         return None
     which = plain.lines[: block.rows]
@@ -134,7 +137,7 @@ def _json(block: Block, names: Sequence[str]) -> Columns | None:
     left = np.flatnonzero(~which)
     lines = data.split(b"\n")
     some = b"\n".join([lines[place] for place in left.tolist()]) + b"\n"
-    rows = text_block.read(some, block.format, columns=(), first=1, wanted=names)
+    rows = text_rows.read(some, block.format, columns=(), first=1, wanted=names)
     others = [row._replace(number=number) for row, number in zip(rows, numbers[left].tolist(), strict=True)]
     return Columns(table, numbers[which], others, plain.unread)
 
@@ -187,3 +190,58 @@ def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
 
 def _numbers(block: Block) -> np.ndarray:
     return np.arange(block.first_row, block.first_row + block.rows)
+
+
+# Read the plain texts of a corpus, for work that needs no examples: training a tokenizer, auditing one.
+
+
+def texts_of(record: Record, *, columns: Sequence[str]) -> Iterator[str]:
+    """Yield the texts of a row: those of the columns named, else of its column `text`, where it has them.
+
+    >>> list(texts_of({"text": "a", "n": 1}, columns=()))
+    ['a']
+    """
+    for column in columns or ("text",):
+        if isinstance(value := record.get(column), str) and value:
+            yield value
+
+
+def texts(
+    source: Resolved,
+    *,
+    columns: Sequence[str] = (),
+    limit: int | None = None,
+    format: str = "",
+    encoding: str = "utf-8",
+) -> Iterator[str]:
+    """Yield the texts of the first `limit` rows of a source, in order; rows that cannot be read are skipped.
+
+    Raises SourceError for a missing column.
+    """
+    check(source, columns=columns, format=format, encoding=encoding)
+    scanned = (block for file in source.files for block in scan(file, format=format, encoding=encoding))
+    rows = (row for block in scanned for row in blocks.read(block, columns=tuple(columns) or ("text",)))
+    for row in itertools.islice(rows, limit):
+        yield from texts_of(row.record or {}, columns=columns)
+
+
+def scan(file: RawFile, *, format: str, encoding: str) -> Iterator[Block]:
+    """Yield the blocks of a file. Raises UsageError where neither its name nor the user tells its format."""
+    return blocks.scan(file, formats.detect(file.name, kind=format, encoding=encoding))
+
+
+def check(source: Resolved, *, columns: Sequence[str], format: str, encoding: str) -> None:
+    """Check that a source has these columns, before any work. Raises SourceError."""
+    if not source.files:
+        raise SourceError(f"{source.uri} has no files.")
+    first = source.files[0]
+    block = next(scan(first, format=format, encoding=encoding), None)
+    if block is None:
+        raise SourceError(f"{first.name} is empty.")
+    names = block.columns or tuple(next((row.record for row in blocks.read(block) if row.record), {}))
+    for column in columns or ("text",):
+        if column not in names:
+            raise SourceError(
+                f'{first.name} has no column "{column}"; it has {", ".join(names)}. '
+                "Say which hold the text: --column NAME"
+            )

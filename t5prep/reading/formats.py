@@ -1,10 +1,17 @@
-"""List the file formats, and detect the format of a file by its name."""
+"""List the file formats, and tell by a file's name its format and its split, and by its metadata the names of its classes."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
+
+from t5prep import sources
 from t5prep.errors import UsageError
+from t5prep.sources import Resolved
 
 SUFFIXES = {
     ".csv": "csv",
@@ -101,3 +108,82 @@ def unpacked(name: str) -> str:
 def _kind(name: str) -> str:
     """Return the kind of format that a name tells, or ""."""
     return next((kind for suffix, kind in SUFFIXES.items() if unpacked(name).endswith(suffix)), "")
+
+
+# Find the files of a source that are splits, by their names.
+
+_NAMES = {
+    "train": "train",
+    "training": "train",
+    "valid": "validation",
+    "validation": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+_WORD = re.compile(r"[a-z]+")
+
+
+def of_files(names: Sequence[str]) -> dict[str, str]:
+    """Return the split of each file, where every name tells one and there are several splits; else an empty dict.
+
+    >>> of_files(["data/train.csv", "data/valid.csv"])
+    {'data/train.csv': 'train', 'data/valid.csv': 'validation'}
+    >>> of_files(["train.tsv"]), of_files(["train.csv", "notes.csv"])
+    ({}, {})
+    """
+    splits = {name: split for name in names if (split := _of(name))}
+    return splits if len(splits) == len(names) and len(set(splits.values())) > 1 else {}
+
+
+def _of(name: str) -> str:
+    """Return the split that a name tells: by the word nearest to its end, so that `train/latest.csv` is of train."""
+    words = _WORD.findall(name.lower().rpartition(".")[0] or name.lower())
+    return next((_NAMES[word] for word in reversed(words) if word in _NAMES), "")
+
+
+# Find the names of numbered classes: in the metadata of Parquet files, else as the source's card gives them.
+
+# The key under which Hugging Face's `datasets` describes the columns of a Parquet file.
+_KEY = b"huggingface"
+
+
+def of_source(source: Resolved, column: str) -> list[str]:
+    """Return the names of a column's classes, the name of 0 first; [] where the source gives none.
+
+    Raises SourceError for a file that cannot be opened.
+    """
+    first = source.files[0]
+    if unpacked(first.name).endswith(".parquet"):
+        with sources.open_random(first) as file:
+            try:
+                schema = pyarrow.parquet.read_schema(file)
+            except (pa.ArrowException, OSError):
+                return []  # what is wrong with it is said where it is read
+        if column not in schema.names or not pa.types.is_integer(schema.field(column).type):
+            return []
+        if names := of_schema(schema, column):
+            return names
+    return list(source.class_names.get(column, ()))
+
+
+def of_schema(schema: pa.Schema, column: str) -> list[str]:
+    """Return the names of a column's classes that the schema's metadata has; [] where it has none."""
+    try:
+        features = json.loads((schema.metadata or {})[_KEY])["info"]["features"]
+        feature: Any = features[column]
+        names = feature["names"]
+    except (KeyError, TypeError, ValueError):
+        return []
+    return [str(name) for name in names] if isinstance(names, list) and feature.get("_type") == "ClassLabel" else []
+
+
+def label_map(names: Sequence[str]) -> str:
+    """Return `0=World,1=Sports`, as the option --label-map takes it; "" where a name cannot be written so.
+
+    >>> label_map(["World", "Sports"])
+    '0=World,1=Sports'
+    """
+    if any("," in name or "=" in name or not name.strip() for name in names) or len(set(names)) != len(names):
+        return ""
+    return ",".join(f"{number}={name.strip()}" for number, name in enumerate(names))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from t5prep import sources
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, T5prepError
-from t5prep.reading import blocks, parallel_files
+from t5prep.reading import blocks
 from t5prep.sources import RawFile
 from t5prep.tasks import registry
 from t5prep.tasks.example import Example, Protected
@@ -57,13 +57,13 @@ def _examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
         raise T5prepError(f"{dataset_manifest.settings.task} is not installed.")
     chosen_task = registry.get(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
     source = sources.resolve(dataset_manifest.source.uri, include=chosen_task.files)
-    element = parallel_files.match(source.files, chosen_task.pairs)[0]
+    element = blocks.match(source.files, chosen_task.pairs)[0]
     known = {(file.name, file.bytes) for file in dataset_manifest.source.files}
-    raw_files: tuple[RawFile, ...] = parallel_files.files(element)
+    raw_files: tuple[RawFile, ...] = blocks.files(element)
     if any((file.name, file.bytes) not in known for file in raw_files):
         raise T5prepError(f"{raw_files[0].name} is another file than the one that was prepared.")
     columns = chosen_task.columns.names
-    file_blocks = parallel_files.scan(
+    file_blocks = blocks.scan_element(
         element,
         kind=dataset_manifest.settings.format,
         encoding=dataset_manifest.settings.encoding,

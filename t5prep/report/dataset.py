@@ -14,7 +14,7 @@ from t5prep.plan import lengths
 from t5prep.prepare import record_counts
 from t5prep.report import characters, charts, pages, record_sample, tokens
 from t5prep.report.record_sample import Drawn
-from t5prep.tokens import newlines
+from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 # How many lines of rejected.jsonl are searched for examples, and how many examples of each reason are shown.

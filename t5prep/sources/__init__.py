@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from t5prep.sources import redact
+from t5prep.sources import raw
 from t5prep.sources.opening import check_unchanged, open_random, open_stream, sha256, unpacked_name
 from t5prep.sources.raw import RawFile, Resolved, parse, patterns
 
@@ -33,7 +33,7 @@ def resolve(
 
     Raises SourceError, one sentence: what is wrong, and what to type next.
     """
-    redact.quiet_logs()
+    raw.quiet_logs()
     if uri == "sample:":
         return _sample()
     if os.path.isfile(uri) and not uri.lower().endswith(".zip"):
@@ -57,9 +57,9 @@ def resolve(
 
             return kaggle.resolve(place, cache=cache, include=include, progress=progress)
         case "zenodo":
-            from t5prep.sources import zenodo
+            from t5prep.sources import web
 
-            return zenodo.resolve(place, cache=cache, include=include, progress=progress)
+            return web.resolve_zenodo(place, cache=cache, include=include, progress=progress)
         case _:
             from t5prep.sources import web
 

@@ -1,6 +1,6 @@
 """Read datasets of the Hugging Face Hub through huggingface_hub: pinned to a commit, large ones streamed by range.
 
-huggingface_hub lists files, builds addresses and finds the user's token. Bytes come by `t5prep.sources.download`,
+huggingface_hub lists files, builds addresses and finds the user's token. Bytes come by `t5prep.sources.http`,
 because `hf_hub_download` restarts from zero when a process dies and does not check the SHA-256 that the Hub publishes.
 """
 
@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 from t5prep.errors import SourceError, did_you_mean
 from t5prep.sources import archives, local
-from t5prep.sources.download import Download, fetch
-from t5prep.sources.http import STATUSES, Checksum, Refused, Retries
+from t5prep.sources.http import STATUSES, Checksum, Download, Refused, Retries, fetch
+from t5prep.sources.opening import hub_endpoint
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
-from t5prep.sources.remote import hub_endpoint
 
 T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets

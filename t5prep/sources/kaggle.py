@@ -17,8 +17,7 @@ import requests
 
 from t5prep.errors import SourceError
 from t5prep.sources import archives, local
-from t5prep.sources.download import Blob, Download, fetch
-from t5prep.sources.http import STATUSES, Broken, Refused, Retries, connection_errors
+from t5prep.sources.http import STATUSES, Blob, Broken, Download, Refused, Retries, connection_errors, fetch
 from t5prep.sources.raw import Place, RawFile, Resolved, checked
 
 T = TypeVar("T")

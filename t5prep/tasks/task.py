@@ -1,15 +1,169 @@
-"""Describe a task: how the rows of one corpus become text-to-text examples, and which options it has."""
+"""Describe a task: the columns that it reads, how the rows of one corpus become text-to-text examples, and its options."""
 
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from t5prep.errors import did_you_mean
+from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks import options as task_options
-from t5prep.tasks.columns import Columns
-from t5prep.tasks.example import Example
-from t5prep.tasks.template import Template
+from t5prep.tasks.example import Example, _Eos
+
+# A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
+# end means that the column may be missing.
+Column = str | tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The columns of inputs, those that only targets need, and the one with a unique id ("" for none)."""
+
+    inputs: Sequence[Column]
+    targets: Sequence[Column] = ()
+    id: Column = ""
+
+    def __post_init__(self) -> None:
+        """Raise TypeError for one name where a list of them belongs."""
+        for name in ("inputs", "targets"):
+            if isinstance(value := getattr(self, name), str):
+                raise TypeError(f"{name} of Columns is a list of names: write {name}=[{value!r}]")
+
+    @property
+    def all(self) -> tuple[Column, ...]:
+        """Return every column, the id's first."""
+        return (*((self.id,) if self.id else ()), *self.inputs, *self.targets)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all names that the columns may have."""
+        return names(self.all)
+
+    def found_in(self, there: Sequence[str]) -> dict[str, str] | None:
+        """Return the first name of each column with the name that is there; None where a column has none there.
+
+        >>> Columns([("sentence", "text")], ["label"]).found_in(["label", "text"])
+        {'sentence': 'text', 'label': 'label'}
+        """
+        found = {}
+        for alternatives in map(_alternatives, self.all):
+            name = next((name for name in alternatives if name in there), None)
+            if name is None:
+                return None
+            found[alternatives[0]] = name
+        return found
+
+    @property
+    def id_name(self) -> str:
+        """Return the first name of the id's column, "" where there is none."""
+        return next(iter(names([self.id])), "")
+
+
+def _alternatives(column: Column) -> tuple[str, ...]:
+    return (column,) if isinstance(column, str) else column
+
+
+def names(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return all names that columns may have.
+
+    >>> names([("sentence", "text"), "label", ("idx", "")])
+    ('sentence', 'text', 'label', 'idx')
+    """
+    return tuple(name for column in columns for name in _alternatives(column) if name)
+
+
+def missing(columns: Sequence[Column], there: Sequence[str]) -> str:
+    """Return the first column that is missing under all its names, and the present columns, as the end of a sentence.
+
+    Returns "" when none is missing.
+
+    >>> missing([("sentence", "text"), "label", ("idx", "")], ["id", "label"])
+    '"sentence" or "text"; it has id, label.'
+    >>> missing(["catgory"], ["category", "text"])
+    '"catgory"; it has category, text. Did you mean "category"?'
+    """
+    for column in columns:
+        alternatives = _alternatives(column)
+        if not any(name in ("", *there) or rows.root(name) in there for name in alternatives):
+            quoted = " or ".join(f'"{name}"' for name in alternatives)
+            meant = _divided_otherwise(there) or did_you_mean(alternatives[0], there)
+            return f"{quoted}; it has {', '.join(there)}.{meant}"
+    return ""
+
+
+def _divided_otherwise(there: Sequence[str]) -> str:
+    """Return a sentence about a table that is read as one column because other characters than expected divide it.
+
+    >>> _divided_otherwise(["question;label"]), _divided_otherwise(["question", "label;"])
+    (' Say what divides its columns: --delimiter ";"', '')
+    """
+    if len(there) != 1:
+        return ""
+    if "\t" in there[0]:
+        return " Its columns are divided by tabs: --format tsv"
+    divider = next((one for one in ";|" if one in there[0]), "")
+    return f' Say what divides its columns: --delimiter "{divider}"' if divider else ""
+
+
+# Describe a task by its columns, so that thousands of rows become examples at once (example_table.py).
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnText:
+    """Name a column whose text is used as it is, or `stripped` of white space at both ends.
+
+    Where the task's column has several names, it is the first of them.
+    """
+
+    name: str
+    stripped: bool = False
+
+
+# Texts and columns, to be joined without a space.
+Words = tuple[str | ColumnText, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TemplatePart:
+    """One part of an input, as Example has it: the text of some words, which may be protected from cutting."""
+
+    words: Words
+    protected: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """Describe the examples of most rows: the parts of an input, EOS among them, a `target` (documents have none), an id.
+
+    It must give the same as `to_example` for every row whose columns are texts, with a visible character in at least
+    one column of `inputs`; whose id, where there is an `id` column, is not empty; and whose target has a visible
+    character or, where there are `labels`, is one of these (their values are then the targets' texts). Other rows go to
+    `to_example`.
+    """
+
+    inputs: tuple[TemplatePart | _Eos, ...]
+    target: Words = ()
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    id: str = ""
+
+    @property
+    def input_columns(self) -> list[ColumnText]:
+        """Return the columns of the input."""
+        return [
+            word
+            for part in self.inputs
+            if isinstance(part, TemplatePart)
+            for word in part.words
+            if isinstance(word, ColumnText)
+        ]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the name of every column once."""
+        targets = [word.name for word in self.target if isinstance(word, ColumnText)]
+        inputs = [column.name for column in self.input_columns]
+        return tuple(dict.fromkeys([*inputs, *targets, *([self.id] if self.id else [])]))
 
 
 @dataclasses.dataclass(frozen=True)

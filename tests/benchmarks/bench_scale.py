@@ -127,7 +127,7 @@ def prepare(
     results = [] if runner == "local" else remembered_results()
     preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))
     kept = Path(cache) if cache else None
-    preparing.prepare(
+    preparing.prepare_resolved(
         settings, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=kept, runner=runner
     )
     if runner != "local":

@@ -24,7 +24,7 @@ from tests.benchmarks import bench_prepare
 STEPS = {
     "finding blocks": "t5prep.reading.blocks:scan",
     "reading rows": "t5prep.reading.columns:read",
-    "making examples": "t5prep.prepare.block_examples:BlockExamples.__call__",
+    "making examples": "t5prep.prepare.block_tokenizer:BlockExamples.__call__",
     "tokenizing": "t5prep.tokens.tokenizer:Tokenizer.encode_block",
     "truncation and counts": "t5prep.tokens.featurizer:Featurizer.__call__",
     "tables of features": "t5prep.prepare.block_tokenizer:BlockTokenizer._features",
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=50)
     megabytes = parser.parse_args().megabytes
     from pipelines import graph  # noqa: F401 - before the watch begins
-    from pipelines.prepare import prepare
+    from pipelines.prepare import prepare_resolved
 
     gc.disable()  # as workers do
     stopwatch = Stopwatch()
@@ -95,7 +95,7 @@ def main() -> None:
             source = sources.resolve(str(path))
             stopwatch.spent.clear()
             began = time.process_time()
-            prepare(
+            prepare_resolved(
                 settings,
                 source=source,
                 tokenizer=str(model),

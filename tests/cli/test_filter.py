@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from t5prep.cli import main
-from t5prep.prepare.filters import grammar
+from t5prep.prepare.filters import chain
 
 
 def _run(*arguments: str) -> str:
@@ -24,7 +24,7 @@ def pages(tmp_path: Path) -> str:
 
 def test_all_filters_are_listed_with_their_settings() -> None:
     printed = _run()
-    assert [name for name in grammar.names() if f"\n{name}\n" not in f"\n{printed}"] == []
+    assert [name for name in chain.names() if f"\n{name}\n" not in f"\n{printed}"] == []
     assert "least_words=50" in printed
     assert "https://arxiv.org/abs/2112.11446" in printed
     assert json.loads(_run("gopher", "--json"))["gopher"]["settings"]["stop_words"]["default"] == 2

@@ -15,7 +15,7 @@ from preparing import prepared, questions, write_csv
 from servers.dataflow import FAILED, dataflow
 
 from pipelines import engines
-from pipelines.prepare import prepare
+from pipelines.prepare import prepare_resolved
 from t5prep import sources
 from t5prep.dataset import manifest
 from t5prep.dataset.settings import Settings
@@ -115,7 +115,7 @@ def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(c
         arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
         how: dict[str, Any] = {"tokenizer": str(SAMPLE), "runner": "dataflow", "arguments": arguments}
         with pytest.raises(T5prepError, match=rf"^--runner dataflow failed.*{re.escape(FAILED)}[^\n]*\Z"):
-            prepare(choices, source=source, out=f"{cloud}/out", **how)
+            prepare_resolved(choices, source=source, out=f"{cloud}/out", **how)
     assert len(service.request) < 1_000_000
     assert sizes[0] < 1_000_000
     print(f"the request has {len(service.request):,} bytes, the pipeline {sizes[0]:,}")

@@ -6,7 +6,7 @@ import pytest
 from preparing import bytes_of, prepared, rejected, require
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.prepare import evaluation_leaks
+from t5prep.prepare import evaluation_sets
 
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
 WORDS = [f"word{i}" for i in range(900)]
@@ -90,15 +90,15 @@ def test_a_set_that_is_not_there_is_a_sentence(corpus: Path, tmp_path: Path) -> 
 
 
 def test_what_is_written_is_read() -> None:
-    made = evaluation_leaks.collect({"one": [_text(1)], "two": [_text(1), _text(2)]}, words=13)
-    again = evaluation_leaks.loads(made.dumps())
+    made = evaluation_sets.collect({"one": [_text(1)], "two": [_text(1), _text(2)]}, words=13)
+    again = evaluation_sets.loads(made.dumps())
     assert again.find([_text(2), _text(1), "", _text(3)]) == made.find([_text(2), _text(1), "", _text(3)])
     assert [reason.rpartition(" ")[2] for reason in made.find([_text(2), _text(1), _text(3)])] == ["two", "one", ""]
     assert made.digests() == again.digests()
 
 
 def test_a_set_without_texts_finds_nothing() -> None:
-    assert evaluation_leaks.collect({"labels": ["yes", "no"]}, words=13).find(["yes", _text(1)]) == ["", ""]
+    assert evaluation_sets.collect({"labels": ["yes", "no"]}, words=13).find(["yes", _text(1)]) == ["", ""]
 
 
 @pytest.mark.slow

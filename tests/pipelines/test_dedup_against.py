@@ -8,7 +8,7 @@ import encoders
 import pytest
 from preparing import bytes_of, prepared, records, rejected, require
 
-from pipelines import staging
+from pipelines import steps
 from t5prep.errors import DatasetError, UsageError
 
 CHOICES = {"task": "text2text", "options": {"inputs_column": "text", "targets_column": "label", "id_column": "id"}}
@@ -144,4 +144,4 @@ def test_engines_and_workers_reject_the_same_rows(
 
 def test_workers_of_a_cloud_cannot_read_a_dataset_of_this_machine() -> None:
     with pytest.raises(UsageError, match=r"t5prep upload data/last gs://"):
-        staging.refuse_local(["gs://bucket/there", "data/last"])
+        steps.refuse_local(["gs://bucket/there", "data/last"])

@@ -192,8 +192,8 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
     import apache_beam as beam
 
     from pipelines import prepare as preparing
-    from pipelines import staging
-    from pipelines.finish import Finish
+    from pipelines import steps
+    from pipelines.stages import Finish
     from pipelines.steps import PrepareBlock
     from t5prep.dataset.settings import Settings
     from t5prep.tasks import registry
@@ -208,7 +208,7 @@ def test_a_source_is_no_larger_in_the_graph_for_its_files(tmp_path: Path) -> Non
         loaded = Tokenizer(SAMPLE.read_bytes(), name="sample:")
         settings = Settings(task="so_quality", options={}, input_length=512, target_length=8, splits={"train": 1.0})
         folder, task = str(tmp_path / f"{count:05d}"), registry.get("so_quality")
-        job = staging.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder)
+        job = steps.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder)
         finish = Finish(job, dataclasses.replace(source, files=()), "gs://bucket/out")
         graph = preparing.wired(beam.Pipeline(), work=PrepareBlock(job), finish=finish)
         sizes.append(graph.to_runner_api().ByteSize())

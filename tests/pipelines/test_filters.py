@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 from preparing import by_id, bytes_of, prepared, rejected, require
 
-from pipelines import staging
+from pipelines import steps
 from pipelines.steps import PrepareBlock, scan
 from t5prep import sources
 from t5prep.errors import UsageError
 from t5prep.prepare import task_settings
-from t5prep.prepare.filters import user_files
+from t5prep.prepare.filters import rules
 from t5prep.prepare.filters.chain import Chain
 from t5prep.reading.blocks import Block
 from t5prep.tasks import registry
@@ -138,17 +138,15 @@ def test_a_users_filter_travels_to_workers_that_do_not_have_its_file(tmp_path: P
     task = registry.get("text2text")
     settings = task_settings.choose(task, options=CHOICES["options"], source=source, filter=chosen)
     tokenizer = loading.load("sample:")
-    job = staging.stage(settings, task=task, source=source, tokenizer=tokenizer, folder=str(tmp_path / "folder"))
+    job = steps.stage(settings, task=task, source=source, tokenizer=tokenizer, folder=str(tmp_path / "folder"))
     own.unlink()
     words.unlink()
     try:
         (block,) = (
-            one
-            for one in scan(next(staging.limited_files(job)), job=job, block_bytes=1 << 20)
-            if isinstance(one, Block)
+            one for one in scan(next(steps.limited_files(job)), job=job, block_bytes=1 << 20) if isinstance(one, Block)
         )
         spill = PrepareBlock(job)(block)
         assert spill.reasons["mine.without_seven seven"] == 1
         assert list(Chain(settings.filter).files()) == [str(own), str(words)]
     finally:
-        user_files.bring({})
+        rules.bring({})

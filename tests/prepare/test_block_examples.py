@@ -13,19 +13,18 @@ import pytest
 from fuzzed_texts import fuzzed
 
 from t5prep.dataset.settings import Settings
-from t5prep.prepare import evaluation_leaks
-from t5prep.prepare.block_examples import BlockExamples
-from t5prep.prepare.block_tokenizer import BlockTokenizer
+from t5prep.prepare import evaluation_sets
+from t5prep.prepare.block_tokenizer import BlockExamples, BlockTokenizer
 from t5prep.reading import blocks, columns, formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile
-from t5prep.tasks import filling, registry
+from t5prep.tasks import example_table, registry
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 from tests.encoders import bert, roberta
 
 WORDS = loading.load("sample:")
-LEAKS = evaluation_leaks.collect({"set": ["a b c d e f g", "the quick brown fox"]}, words=3)
+LEAKS = evaluation_sets.collect({"set": ["a b c d e f g", "the quick brown fox"]}, words=3)
 ODD = [
     "",
     " ",
@@ -209,7 +208,7 @@ def test_numbers_are_the_texts_that_python_makes_of_them(tmp_path: Path) -> None
 
 
 def test_all_white_space_of_python_is_known() -> None:
-    assert [one for one in map(chr, range(sys.maxunicode + 1)) if one.isspace()] == filling.SPACES
+    assert [one for one in map(chr, range(sys.maxunicode + 1)) if one.isspace()] == example_table.SPACES
 
 
 def test_most_rows_are_made_by_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

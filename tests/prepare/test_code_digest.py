@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from t5prep.prepare import code_digest
+from t5prep.prepare import token_cache
 from t5prep.tasks import registry
 
 CODE = """
@@ -36,7 +36,7 @@ class Rule:
 
 
 def test_comments_docstrings_and_layout_change_nothing() -> None:
-    assert code_digest.digest([CODE]) == code_digest.digest([DOCUMENTED])
+    assert token_cache.digest_of_code([CODE]) == token_cache.digest_of_code([DOCUMENTED])
 
 
 @pytest.mark.parametrize(
@@ -44,25 +44,22 @@ def test_comments_docstrings_and_layout_change_nothing() -> None:
 )
 def test_what_code_does_changes_the_digest(old: str, new: str) -> None:
     assert old in CODE
-    assert code_digest.digest([CODE]) != code_digest.digest([CODE.replace(old, new)])
+    assert token_cache.digest_of_code([CODE]) != token_cache.digest_of_code([CODE.replace(old, new)])
 
 
 def test_two_sources_are_not_one() -> None:
-    assert code_digest.digest(["x = 1", "y = 2"]) != code_digest.digest(["x = 1\ny = 2"])
+    assert token_cache.digest_of_code(["x = 1", "y = 2"]) != token_cache.digest_of_code(["x = 1\ny = 2"])
 
 
 def test_the_code_that_makes_tokens_of_rows_is_all_in_it() -> None:
     """Whatever makes rows of bytes, examples of rows and features of examples; nothing that only places them."""
-    found = code_digest.modules(*code_digest._START, "t5prep.tasks.corpora.so_quality")
+    found = token_cache.modules(*token_cache._START, "t5prep.tasks.corpora.so_quality")
     assert found >= {
         f"t5prep.{name}"
         for name in (
             *(
                 "prepare.block_tokenizer",
-                "prepare.block_examples",
                 "tasks.example_table",
-                "tasks.filling",
-                "tasks.template",
                 "tasks.corpora.so_quality",
                 "tasks.html",
                 "tasks.example",
@@ -70,30 +67,30 @@ def test_the_code_that_makes_tokens_of_rows_is_all_in_it() -> None:
             ),
             *(
                 "reading.blocks",
-                "reading.text_block",
-                "reading.parallel_files",
-                "reading.csv_rows",
-                "reading.row_ends",
+                "reading.text_rows",
             ),
-            *("tokens.featurizer", "tokens.newlines", "tokens.tokenizer", "tokens.truncation"),
+            *(
+                "tokens.featurizer",
+                "tokens.tokenizer",
+            ),
         )
     }
     assert not any(name.startswith(("t5prep.dataset", "t5prep.sources", "t5prep.io")) for name in found)
 
 
 def test_every_task_has_a_digest_of_its_own() -> None:
-    digests = {code_digest.of_task(registry.get(name).code) for name in registry.names()}
+    digests = {token_cache.of_task(registry.get(name).code) for name in registry.names()}
     assert len(digests) == len(registry.names())
 
 
 def test_a_kept_digest_is_the_same_and_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = registry.get("sst2").code
-    made = code_digest.kept_of_task(tmp_path, code)
-    assert made == code_digest.of_task(code)
-    monkeypatch.setattr(code_digest, "of_task", lambda *code: "made again")
-    assert code_digest.kept_of_task(tmp_path, code) == made
-    assert code_digest.kept_of_task(tmp_path, code + b"#") == "made again"
-    assert code_digest.kept_of_task(tmp_path, code, "t5prep.tasks.html") == "made again"
+    made = token_cache.kept_of_task(tmp_path, code)
+    assert made == token_cache.of_task(code)
+    monkeypatch.setattr(token_cache, "of_task", lambda *code: "made again")
+    assert token_cache.kept_of_task(tmp_path, code) == made
+    assert token_cache.kept_of_task(tmp_path, code + b"#") == "made again"
+    assert token_cache.kept_of_task(tmp_path, code, "t5prep.tasks.html") == "made again"
     (file,) = [path for path in (tmp_path / "code").iterdir() if path.read_text() == made]
     file.write_text("")  # by a power cut
-    assert code_digest.kept_of_task(tmp_path, code) == "made again"
+    assert token_cache.kept_of_task(tmp_path, code) == "made again"

@@ -7,7 +7,7 @@ from preparing import bytes_of, prepared, questions, write_csv
 
 from pipelines import stages
 from t5prep.errors import OutputError, UsageError
-from t5prep.prepare import overwriting
+from t5prep.prepare import output_folder
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_kill_at_a_renaming_loses_neither(
     out, made = tmp_path / "data", 0
     _prepare(source, out)
     old = bytes_of(out)
-    move = overwriting._move
+    move = output_folder._move
 
     def killed(there: Path, to: Path) -> None:
         nonlocal made
@@ -80,7 +80,7 @@ def test_a_kill_at_a_renaming_loses_neither(
         move(there, to)
 
     with monkeypatch.context() as patch:
-        patch.setattr(overwriting, "_move", killed)
+        patch.setattr(output_folder, "_move", killed)
         with pytest.raises(KeyboardInterrupt):
             _prepare(source, out, seed=1, overwrite=True)
     assert bytes_of(out if moves == 0 else tmp_path / "data.replaced") == old
@@ -109,7 +109,7 @@ def test_a_file_of_someone_else_stops_it(source: Path, tmp_path: Path) -> None:
 def test_a_bucket_cannot_be_renamed() -> None:
     with (
         pytest.raises(UsageError, match="in a bucket"),
-        overwriting.claimed("gs://bucket/data", same=None, overwrite=True),  # type: ignore[arg-type]
+        output_folder.claimed("gs://bucket/data", same=None, overwrite=True),  # type: ignore[arg-type]
     ):
         pass
 

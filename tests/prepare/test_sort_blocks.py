@@ -10,7 +10,7 @@ import pytest
 
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import placement
-from t5prep.prepare.feature_table import SCHEMA
+from t5prep.prepare.block_tokenizer import SCHEMA
 from t5prep.prepare.records import Frame
 from t5prep.prepare.sort_blocks import BlockSorter, SortedBlock
 from t5prep.prepare.spills import END, Columns

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from spills import Row, spill_of
 
-from t5prep.prepare import placement, spill_pieces, spills
+from t5prep.prepare import placement, spills
+from t5prep.prepare import shards as spill_pieces
 from t5prep.prepare.shards import ShardSpec
 from t5prep.prepare.spills import ENTRY, Spill
 

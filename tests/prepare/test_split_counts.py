@@ -10,7 +10,7 @@ from preparing import by_id, prepared, questions, records, write_csv
 
 from t5prep.dataset.settings import parse_held_out, parse_splits
 from t5prep.errors import SourceError, UsageError
-from t5prep.prepare.split_counts import exact_shares
+from t5prep.prepare.task_settings import exact_shares
 
 COLUMNS = {"inputs_column": "q", "targets_column": "a", "id_column": "id"}
 

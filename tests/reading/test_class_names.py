@@ -9,7 +9,7 @@ import pytest
 from preparing import prepared
 
 from t5prep.errors import SourceError
-from t5prep.reading import class_names
+from t5prep.reading import formats
 from t5prep.sources import hub
 
 NAMES = ["World", "Sports", "Sci/Tech"]
@@ -57,7 +57,7 @@ def test_what_cannot_be_a_map_stays_a_number(tmp_path: Path, names: list[str], l
 @pytest.mark.parametrize("metadata", [None, {"huggingface": "no json"}, {"huggingface": "[]"}, {"huggingface": "{}"}])
 def test_metadata_without_names_is_no_error(metadata: dict | None) -> None:
     schema = pa.schema([("label", pa.int64())], metadata=metadata)
-    assert class_names.of_schema(schema, "label") == []
+    assert formats.of_schema(schema, "label") == []
 
 
 def test_a_card_names_the_classes_of_a_config() -> None:

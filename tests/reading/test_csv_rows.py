@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from t5prep.reading import csv_rows
+from t5prep.reading import text_rows
 
 
 # Quotes that close in the next row, with what may not follow them; and quotes that each row leaves open to the end.
@@ -24,8 +24,8 @@ def test_a_line_is_read_few_times_however_many_are_broken(row: str, monkeypatch:
         return real(each(), **how)
 
     real = csv.reader
-    monkeypatch.setattr(csv_rows.csv, "reader", counted)
-    rows = list(csv_rows.split(row * 500))
+    monkeypatch.setattr(text_rows.csv, "reader", counted)
+    rows = list(text_rows.split(row * 500))
     assert read <= 3 * 500
     assert len(rows) == 500
-    assert rows[0].fields == csv_rows.NEVER_CLOSED
+    assert rows[0].fields == text_rows.NEVER_CLOSED

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from t5prep.reading import columns, formats, json_lines, row_ends
+from t5prep.reading import columns, formats, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile
 
@@ -35,7 +35,7 @@ plain = st.dictionaries(
 
 def read(data: bytes, wanted: list[str]) -> list[tuple[int, object]]:
     """Return every row that is not blank: its number, and what it has of the wanted columns or why it has nothing."""
-    count = row_ends.of_buffer(data, quoted=False, final=True).rows
+    count = text_rows.of_buffer(data, quoted=False, final=True).rows
     file, form = RawFile("a.jsonl", "a.jsonl", len(data)), formats.detect("a.jsonl")
     made = columns.read(Block(file, form, (), 1, count, 0, len(data), data), names=wanted)
     return [
@@ -47,7 +47,7 @@ def read(data: bytes, wanted: list[str]) -> list[tuple[int, object]]:
 def compare(data: bytes, wanted: list[str]) -> None:
     by_arrow = read(data, wanted)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_lines, "table", lambda data, *, wanted: None)
+        patch.setattr(text_rows, "json_table", lambda data, *, wanted: None)
         assert by_arrow == read(data, wanted)
 
 
@@ -75,7 +75,7 @@ def test_arrow_reads_what_is_plain() -> None:
     rows = [{"text": 'é 🙂 \n "q"', "n": n, "d": n / 2, "l": ["x"]} for n in range(5)]
     for escaped in (False, True):
         data = "\n".join(json.dumps(row, ensure_ascii=escaped) for row in rows).encode()
-        found = json_lines.table(data, wanted=["text", "n", "d"])
+        found = text_rows.json_table(data, wanted=["text", "n", "d"])
         assert found is not None
         assert found.lines.tolist() == [False, True, False, True, False]  # 1.0 may be written as 1
         assert found.table.to_pylist() == [{name: row[name] for name in ("text", "n", "d")} for row in rows[1::2]]

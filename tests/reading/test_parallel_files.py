@@ -5,8 +5,8 @@ import pytest
 
 from t5prep import sources
 from t5prep.errors import SourceError, UsageError
-from t5prep.reading import blocks, parallel_files
-from t5prep.reading.parallel_files import Pair
+from t5prep.reading import blocks
+from t5prep.reading.blocks import Pair
 
 ENDINGS = ((".source", ".target"), (".en", ".ro"))
 
@@ -16,16 +16,16 @@ def raw(folder: Path) -> tuple[sources.RawFile, ...]:
 
 
 def rows(folder, **options):
-    (pair,) = parallel_files.match(raw(folder), ENDINGS)
-    found = list(parallel_files.scan(pair, kind="", encoding="utf-8", **options))
+    (pair,) = blocks.match(raw(folder), ENDINGS)
+    found = list(blocks.scan_element(pair, kind="", encoding="utf-8", **options))
     return found, [row for block in found for row in blocks.read(block)]
 
 
 def test_files_are_matched_by_their_endings(tmp_path):
     for name in ("train.source", "train.target", "dev.ro.gz", "dev.en.gz", "notes.jsonl"):
         (tmp_path / name).write_bytes(b"x\n")
-    found = parallel_files.match(raw(tmp_path), ENDINGS)
-    names = {tuple(file.name for file in parallel_files.files(element)) for element in found}
+    found = blocks.match(raw(tmp_path), ENDINGS)
+    names = {tuple(file.name for file in blocks.files(element)) for element in found}
     assert names == {("train.source", "train.target"), ("dev.en.gz", "dev.ro.gz"), ("notes.jsonl",)}
     assert len(found) == 3
 
@@ -33,7 +33,7 @@ def test_files_are_matched_by_their_endings(tmp_path):
 def test_a_missing_partner_is_a_sentence(tmp_path):
     (tmp_path / "train.en").write_bytes(b"x\n")
     with pytest.raises(SourceError, match=r'train\.en has no train\.ro beside it.*"train\.\*"'):
-        parallel_files.match(raw(tmp_path), ENDINGS)
+        blocks.match(raw(tmp_path), ENDINGS)
 
 
 @pytest.mark.parametrize("block_bytes", [1, 100, 1 << 20])
@@ -74,16 +74,16 @@ def test_a_side_with_more_lines_is_a_sentence(tmp_path, longer):
 
 def test_a_lone_file_is_scanned_as_it_is(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"source": "x", "target": "y"}\n')
-    (element,) = parallel_files.match(raw(tmp_path), ENDINGS)
+    (element,) = blocks.match(raw(tmp_path), ENDINGS)
     assert not isinstance(element, Pair)
-    (block,) = parallel_files.scan(element, kind="", encoding="utf-8")
+    (block,) = blocks.scan_element(element, kind="", encoding="utf-8")
     assert block.file == element
 
 
 def test_a_name_that_says_no_format_has_that_of_its_task(tmp_path):
     (tmp_path / "train.ro").write_bytes("Bună.\n".encode())
-    (element,) = parallel_files.match(raw(tmp_path), ())
+    (element,) = blocks.match(raw(tmp_path), ())
     with pytest.raises(UsageError, match="does not say what format"):
-        list(parallel_files.scan(element, kind="", encoding="utf-8"))
-    (block,) = parallel_files.scan(element, kind="", encoding="utf-8", otherwise="text")
+        list(blocks.scan_element(element, kind="", encoding="utf-8"))
+    (block,) = blocks.scan_element(element, kind="", encoding="utf-8", otherwise="text")
     assert [row.record for row in blocks.read(block)] == [{"text": "Bună."}]

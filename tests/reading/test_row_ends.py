@@ -8,7 +8,7 @@ from nasty_files import ENCODINGS, ENDS, SNIFFED_BYTES, Nasty, generate, write
 
 from t5prep import _native, sources
 from t5prep.errors import BalanceError
-from t5prep.reading import blocks, csv_rows, formats, row_ends
+from t5prep.reading import blocks, formats, text_rows
 from t5prep.reading.rows import Row
 
 SIZES = (1, 64, 100, 1 << 20)
@@ -73,8 +73,8 @@ def test_a_bare_carriage_return_in_an_unquoted_field_ends_a_row(tmp_path: Path, 
 
 def test_rows_that_were_counted_and_not_read_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.csv").write_text("id,text\n1,a\n2,b\n")
-    true_count = row_ends.count
-    monkeypatch.setattr(row_ends, "count", lambda data: true_count(data) + 1)
+    true_count = text_rows.count
+    monkeypatch.setattr(text_rows, "count", lambda data: true_count(data) + 1)
     with pytest.raises(BalanceError, match=r"rows.csv: 3 rows from row 1 on were counted, and 2 were read"):
         rows_of(tmp_path / "rows.csv", size=1 << 20)
 
@@ -88,7 +88,7 @@ def test_ends_of_regular_rows_are_those_of_pythons_reader() -> None:
         data = "".join(parts).encode()
         for final in (False, True):
             ends = _native.csv_rows(data, final)
-            assert ends is None or ends == csv_rows.ends(data[: ends[0]], final=True), (data, final)
+            assert ends is None or ends == text_rows.ends(data[: ends[0]], final=True), (data, final)
             assert ends is None or not final or ends[0] == len(data)
             regular += ends is not None
     assert regular > 5000

@@ -11,7 +11,7 @@ from servers.http import Answer, Fault
 from servers.internet import Internet
 
 from t5prep.errors import SourceError
-from t5prep.sources import http, open_random, redact, resolve
+from t5prep.sources import http, open_random, raw, resolve
 
 PLANTED = {
     "HF_TOKEN": "hf_planted0hub",
@@ -115,4 +115,4 @@ def test_planted_credentials_are_nowhere(
     ],
 )
 def test_redacted_text(text: str, safe: str):
-    assert redact.text(text) == safe
+    assert raw.text(text) == safe

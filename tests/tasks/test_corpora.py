@@ -11,7 +11,7 @@ from preparing import by_id, prepared, records
 from t5prep import sources
 from t5prep.dataset import manifest
 from t5prep.errors import Reject, UsageError
-from t5prep.reading import text_block
+from t5prep.reading import text_rows
 from t5prep.reading.formats import Format
 from t5prep.tasks import registry
 from t5prep.tasks.corpora import diacritics_ro
@@ -24,7 +24,7 @@ def rows(path: Path, columns: tuple[str, ...], kind: str):
     data = path.read_bytes()
     if kind != "text":
         data = data[data.index(b"\n") + 1 :]
-    found = text_block.read(data, Format(kind), columns=columns, first=1)
+    found = text_rows.read(data, Format(kind), columns=columns, first=1)
     return [row.record for row in found if not row.blank]
 
 

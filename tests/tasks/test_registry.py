@@ -11,7 +11,7 @@ from preparing import prepared, write_csv
 from t5prep import cli
 from t5prep.dataset import manifest
 from t5prep.errors import OutputError, TaskError, UsageError
-from t5prep.prepare import code_digest
+from t5prep.prepare import token_cache
 from t5prep.tasks import registry
 
 TASK = """
@@ -96,8 +96,8 @@ def test_tokens_of_a_file_are_found_again_until_it_does_something_else(task: Pat
 
 
 def test_the_digest_follows_what_a_file_imports() -> None:
-    plain = code_digest.of_task(b"from t5prep.tasks import Task")
-    assert plain != code_digest.of_task(b"from t5prep.tasks import Task\nfrom t5prep.tasks.html import strip_html")
+    plain = token_cache.of_task(b"from t5prep.tasks import Task")
+    assert plain != token_cache.of_task(b"from t5prep.tasks import Task\nfrom t5prep.tasks.html import strip_html")
 
 
 @pytest.mark.parametrize(

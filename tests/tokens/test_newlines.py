@@ -19,10 +19,9 @@ from t5prep.prepare import task_settings
 from t5prep.sources import sample
 from t5prep.tasks import registry
 from t5prep.tasks.example import EOS, Example, Protected
-from t5prep.tokens import audit, newlines
+from t5prep.tokens import audit, tokenizer
 from t5prep.tokens.featurizer import Featurizer
-from t5prep.tokens.newlines import NUMBER, SENTINEL
-from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer import NUMBER, SENTINEL, Tokenizer
 from tests.featurizing import One, featurized, featurizer, truncate
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
@@ -59,7 +58,7 @@ def test_lines_come_back_on_both_sides(lines: list[str], newline: str) -> None:
     assert isinstance(made, One)
     assert made.tokens == len(made.inputs) == made.target_tokens
     for ids in (made.inputs, made.labels):
-        assert newlines.decode(ids[:-1], tokenizer=WORDS, keep_newlines=True) == "\n".join(lines)
+        assert tokenizer.decode(ids[:-1], tokenizer=WORDS, keep_newlines=True) == "\n".join(lines)
 
 
 @hypothesis.settings(deadline=None, max_examples=20)
@@ -70,7 +69,7 @@ def test_without_the_flag_a_newline_is_a_space(lines: list[str]) -> None:
     if any(lines):
         assert isinstance(made, One)
         assert made.inputs == made.labels == ids
-        assert newlines.decode(ids, tokenizer=WORDS, keep_newlines=False) == WORDS.decode(ids)
+        assert tokenizer.decode(ids, tokenizer=WORDS, keep_newlines=False) == WORDS.decode(ids)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +113,8 @@ def test_text_that_spells_the_sentinel_stays_text() -> None:
     made = encoded(lines_kept(), said, said)
     assert NEWLINE not in [*made.inputs, *made.labels]
     decode = {"tokenizer": WORDS, "keep_newlines": True}
-    assert "\n" not in newlines.decode(made.labels, **decode)
-    assert newlines.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
+    assert "\n" not in tokenizer.decode(made.labels, **decode)
+    assert tokenizer.decode([*WORDS.encode("why"), NEWLINE, NEWLINE, *WORDS.encode("this")], **decode) == "why\n\nthis"
 
 
 def test_a_target_of_newlines_alone_is_empty() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inverses import unpack
 
-from t5prep.tokens import packing
+from t5prep.tokens import ragged
 
 ROOM = (16, 6)
 PADS = {"pad_id": 0, "label_pad": -100}
@@ -35,7 +35,7 @@ def plain_first_fit(sizes, room):
 @given(examples())
 def test_first_fit_is_first_fit(pairs):
     sizes = np.array([[len(side) for side in pair] for pair in pairs], np.int64).reshape(-1, 2)
-    assert packing.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
+    assert ragged.first_fit(sizes, room=ROOM).tolist() == plain_first_fit(sizes.tolist(), ROOM)
 
 
 @given(examples())
@@ -79,7 +79,7 @@ def test_an_example_longer_than_a_row_is_refused(size):
 def test_short_examples_lose_most_of_their_padding():
     generator = np.random.default_rng(0)
     sizes = np.stack([generator.integers(4, 60, 2000), np.full(2000, 2)], axis=1)
-    rows = packing.first_fit(sizes, room=(512, 64))
+    rows = ragged.first_fit(sizes, room=(512, 64))
     filled = [sizes.sum() / (count * (512 + 64)) for count in (len(sizes), int(rows.max()) + 1)]
     assert filled[0] < 0.1
     assert filled[1] > 0.9
@@ -96,6 +96,6 @@ def test_rows_that_stay_open_cost_no_walk_over_them(last):
     """One short example keeps every row open: a walk over the open rows for each example would be quadratic."""
     sizes = np.tile(np.array([[300, 10]]), (400_000, 1))
     sizes[-1] = last
-    rows = packing.first_fit(sizes, room=(512, 114))
+    rows = ragged.first_fit(sizes, room=(512, 114))
     assert rows[:-1].tolist() == list(range(len(sizes) - 1))
     assert rows[-1] == (0 if last == (1, 1) else len(sizes) - 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from t5prep.errors import TokenizerError
 from t5prep.io import model_files
-from t5prep.tokens import huggingface_files, loading, model_proto, unigram_json
+from t5prep.tokens import huggingface_files, loading, model_proto
 from t5prep.tokens.tokenizer import Tokenizer
 
 BYTES = Tokenizer(model_proto.model(), name="bytes")
@@ -86,7 +86,7 @@ def _trained(*, digits: bool) -> str:
 
 
 def convert(said: dict[str, Any]) -> Tokenizer:
-    return Tokenizer(unigram_json.convert(json.dumps(said).encode(), name="it"), name="it")
+    return Tokenizer(loading.convert(json.dumps(said).encode(), name="it"), name="it")
 
 
 @pytest.mark.parametrize("digits", [True, False])

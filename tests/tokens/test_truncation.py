@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep.dataset.settings import POLICIES
-from t5prep.tokens import ragged, truncation
+from t5prep.tokens import featurizer, ragged
+from t5prep.tokens.featurizer import Truncation
 from t5prep.tokens.ragged import Frame
-from t5prep.tokens.truncation import Truncation
 from tests.featurizing import truncate
 
 EOS, MARKER = 1, 32_098
@@ -39,7 +39,7 @@ def test_what_survives(policy: str, marker: int | None, tokens: int, limit: int)
     assert len(kept) == limit
     assert kept[-1] == EOS
     assert kept.count(MARKER) == (policy == "head_tail" and marker is not None)
-    head, tail = truncation.ends(limit, policy=policy, marked=policy == "head_tail" and marker is not None)
+    head, tail = featurizer.ends(limit, policy=policy, marked=policy == "head_tail" and marker is not None)
     assert kept[:head] == ids[:head]
     assert kept[limit - tail :] == ids[tokens - tail :]
     assert abs(head - tail) <= 1 if policy == "head_tail" else True
@@ -55,7 +55,7 @@ def test_cutting_twice_is_cutting_once(tokens: int, limit: int, policy: str, mar
 def test_room_is_shared_fairly_and_used_up(rows: list[tuple[list[int], int]]) -> None:
     lengths = [len(wants) for wants, _ in rows]
     wants = np.array([want for own, _ in rows for want in own], np.int64)
-    found = truncation.allot(wants, np.repeat(np.arange(len(rows)), lengths), np.array([room for _, room in rows]))
+    found = featurizer.allot(wants, np.repeat(np.arange(len(rows)), lengths), np.array([room for _, room in rows]))
     for (own, room), given_ in zip(rows, np.split(found, np.cumsum(lengths)[:-1]), strict=True):
         assert given_.sum() == min(room, sum(own))
         assert all(0 <= got <= want for got, want in zip(given_, own, strict=True))
@@ -87,7 +87,7 @@ def test_texts_that_are_cut_apart(rows: list, length: int, policy: str, marked: 
         assert needed == special + sum(size for field in row for size, whole in field if whole)
         wants = [size for field in row for size, whole in field if not whole]
         room = max(length - needed, 0)
-        rooms = iter(truncation.allot(np.array(wants), np.zeros(len(wants), int), np.array([room])).tolist())
+        rooms = iter(featurizer.allot(np.array(wants), np.zeros(len(wants), int), np.array([room])).tolist())
         straight = [2]
         for number, field in enumerate(row):
             straight += [3, 4] if number else []

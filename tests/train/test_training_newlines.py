@@ -12,7 +12,7 @@ import pytest
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.sources import sample  # noqa: E402
-from t5prep.tokens import newlines  # noqa: E402
+from t5prep.tokens import tokenizer  # noqa: E402
 from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
 from t5prep.train.evaluate import evaluator, splits  # noqa: E402
 from t5prep.train.predict import predictions, predictor  # noqa: E402
@@ -44,7 +44,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
 
 
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
-    ids = [*WORDS.encode("why"), WORDS.sentinel(newlines.NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
+    ids = [*WORDS.encode("why"), WORDS.sentinel(tokenizer.NUMBER), *WORDS.encode("so"), WORDS.eos_id, WORDS.pad_id]
     assert predictor.answer(ids, WORDS, keep_newlines=True) == "why\nso"
     assert predictor.answer(ids, WORDS) == "why <extra_id_2> so"
 

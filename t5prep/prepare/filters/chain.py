@@ -1,17 +1,193 @@
-"""Apply several filters, one after the other, to the texts of an example."""
+"""Read what `--filter` says, load a filter from a file of the user's, try filters on texts, and apply them to examples."""
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
-from typing import NamedTuple
+import re
+import types
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from t5prep.errors import Reject
-from t5prep.prepare.filters import grammar, user_files
-from t5prep.prepare.filters.grammar import Filter
+from t5prep.errors import Reject, T5prepError, UsageError, did_you_mean
+from t5prep.prepare.filters import rules
 from t5prep.tasks import example_table
 from t5prep.tasks.example import Example, Part, Protected, text_of
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFilter:
+    """Apply a function of the user's to texts: it returns the text that goes on, or raises Reject. `files` has its file."""
+
+    function: Callable[[str], str]
+    name: str
+    files: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """Return what the function returns. Raises Reject, and UsageError where it returns no text."""
+        try:
+            result = self.function(text)
+        except (Reject, T5prepError):
+            raise
+        except (Exception, SystemExit) as error:
+            excerpt = " ".join(text.split())[:60]
+            raise UsageError(
+                f'--filter {self.name} fails at the text "{excerpt}" ({type(error).__name__}: {error})'
+            ) from error
+        if not isinstance(result, str):
+            raise UsageError(f"--filter {self.name} returned {result!r}: it must return the text, or raise Reject(why)")
+        return result
+
+
+def load(path: str, name: str) -> OwnFilter:
+    """Return the filter that is the function `name` of the Python file at `path`. Raises UsageError."""
+    try:
+        source = rules.read(path)
+    except OSError as error:
+        raise UsageError(f"--filter {path}:{name}: the file cannot be read ({error.strerror})") from None
+    module = types.ModuleType(Path(path).stem)
+    module.__file__ = path
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"--filter {path}:{name}: the file cannot be run ({type(error).__name__}: {error})") from error
+    functions = [key for key, value in vars(module).items() if isinstance(value, types.FunctionType)]
+    if not callable(function := getattr(module, name, None)):
+        has = f" It has: {', '.join(functions)}" if functions else ""
+        raise UsageError(
+            f'--filter {path}:{name}: the file has no function "{name}".{did_you_mean(name, functions)}{has}'
+        )
+    return OwnFilter(function, f"{path}:{name}", (path,))
+
+
+# Read `gopher:least_words=20` as a filter: its name, and the settings that differ from its defaults.
+
+Filter = Callable[[str], str]
+
+
+def names() -> list[str]:
+    """Return the names of all filters."""
+    return sorted(rules.FILTERS)
+
+
+def cls(name: str) -> type:
+    """Return the class of a filter. Raises UsageError."""
+    if name not in rules.FILTERS:
+        raise UsageError(
+            f'--filter "{name}": there is no such filter.{did_you_mean(name, names())} See all: t5prep filter'
+        )
+    return rules.FILTERS[name]
+
+
+def parse(text: str) -> tuple[str, Filter]:
+    """Return the name of a filter, as reasons begin with it, and the filter itself. Raises UsageError.
+
+    >>> parse("words:least=3,most=20")
+    ('words', Words(least=3, most=20))
+    >>> parse("pattern:drop=a{2,3},b")[1].drop
+    'a{2,3},b'
+    """
+    name, _, given = text.partition(":")
+    if name.endswith(".py"):
+        return f"{Path(name).stem}.{given}", load(name, given)
+    kind = cls(name)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
+    for part in re.split(rf",(?=(?:{'|'.join(fields)})=)", given) if given else []:
+        key, equals, value = part.partition("=")
+        if key not in fields or not equals:
+            raise UsageError(
+                f'--filter "{text}": "{part}" is not NAME=VALUE with one of its settings.{did_you_mean(key, fields)} '
+                f"{name} has: {', '.join(fields)}"
+            )
+        values[key] = _value(fields[key], value, text=text)
+    return name, kind(**values)
+
+
+def _value(field: dataclasses.Field, value: str, *, text: str) -> Any:
+    """Return a setting's value from its text. Raises UsageError."""
+    choices = field.metadata["choices"]
+    if choices and value not in choices:
+        raise UsageError(f'--filter "{text}": {field.name} is one of {", ".join(choices)}')
+    kind: type = type(field.default)
+    try:
+        number = kind(value)
+    except ValueError:
+        number = None
+    if number is None or (kind is not str and not 0 <= number < float("inf")):
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f'--filter "{text}": {field.name} is {what} from 0 on, not "{value}"')
+    return number
+
+
+# Try filters on some texts before a long run.
+
+# So many texts are shown for each filter, and so many characters of each.
+SHOWN, CHARACTERS = 3, 100
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What one filter did: how many texts it got, with how many words, and some of those that it rejected."""
+
+    filter: str
+    texts: int = 0
+    rejected: int = 0
+    words: int = 0
+    changed: int = 0
+    reasons: dict[str, int] = dataclasses.field(default_factory=dict)
+    examples: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Trial:
+    """What all filters did, one after the other, and how many texts and words are left of how many."""
+
+    texts: int
+    words: int
+    kept: int
+    kept_words: int
+    outcomes: list[Outcome]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+        return dataclasses.asdict(self)
+
+
+def attempt(texts: Iterable[str], filters: Sequence[str]) -> Trial:
+    """Return what filters do to texts, in the order in which they are given. Raises UsageError for what is not a filter."""
+    parsed = [parse(text)[1] for text in filters]
+    trial = Trial(0, 0, 0, 0, [Outcome(text) for text in filters])
+    for text in texts:
+        words = len(text.split())
+        trial.texts += 1
+        trial.words += words
+        for filter, outcome in zip(parsed, trial.outcomes, strict=True):
+            outcome.texts += 1
+            try:
+                after = filter(text)
+            except Reject as reject:
+                _count(outcome, text, str(reject))
+                break
+            outcome.changed += after != text
+            text = after
+        else:
+            trial.kept += 1
+            trial.kept_words += len(text.split())
+    return trial
+
+
+def _count(outcome: Outcome, text: str, reason: str) -> None:
+    outcome.rejected += 1
+    outcome.words += len(text.split())
+    key = reason.partition(":")[0]
+    outcome.reasons[key] = outcome.reasons.get(key, 0) + 1
+    if len(outcome.examples) < SHOWN and outcome.reasons[key] == 1:
+        outcome.examples.append((reason, " ".join(text.split())[:CHARACTERS]))
+
+
+# Apply several filters, one after the other, to the texts of an example.
 
 
 class Filtered(NamedTuple):
@@ -38,7 +214,7 @@ class Chain:
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Raise UsageError for what is not a filter."""
-        self._filters = [grammar.parse(text) for text in texts]
+        self._filters = [parse(text) for text in texts]
         self.judges_tokens = any(hasattr(filter, "judge_tokens") for _, filter in self._filters)
         self.modules = sorted({type(filter).__module__ for _, filter in self._filters})
 
@@ -85,7 +261,7 @@ class Chain:
     def files(self) -> dict[str, str]:
         """Return the files of the user's that the filters read, and their SHA-256 (hex)."""
         paths = [path for _, filter in self._filters for path in getattr(filter, "files", ())]
-        return {path: hashlib.sha256(user_files.read(path)).hexdigest() for path in paths}
+        return {path: hashlib.sha256(rules.read(path)).hexdigest() for path in paths}
 
 
 def _applied(filter: Filter, example: Example) -> Example:

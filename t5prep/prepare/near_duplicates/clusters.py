@@ -1,13 +1,18 @@
-"""Make clusters of near-duplicates: verify by exact Jaccard similarity the pairs that share a band, and connect those that pass."""
+"""Search for near-duplicates in steps that can be spread: pairs that share a band, clusters of similar rows, rows to drop."""
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from t5prep.prepare.near_duplicates import minhash
-from t5prep.prepare.near_duplicates.minhash import Bands
-from t5prep.prepare.near_duplicates.shingles import Shingles, mix
+from t5prep.dataset.manifest import Cluster
+from t5prep.dataset.settings import Settings
+from t5prep.prepare.near_duplicates import sketches
+from t5prep.prepare.near_duplicates import sketches as minhash
+from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, Sketch, mix, of_lists
 
 # In a band that more rows share than this, each is compared with so many next to it: the work stays linear where a
 # whole corpus is one template. Rows of one cluster share many bands, so that few of its pairs have to be compared.
@@ -96,7 +101,7 @@ def clustered(shingles: Shingles, sets: Sets, *, bands: Bands, threshold: float,
     parent = np.arange(len(sets.sizes))
     if len(parent) < 2:
         return parent
-    values = minhash.band_values(minhash.signatures(shingles, hashes=bands.bands * bands.rows), bands=bands)
+    values = sketches.band_values(sketches.signatures(shingles, hashes=bands.bands * bands.rows), bands=bands)
     linked = refused = np.zeros((0, 2), np.int64)
     for pairs in _passes(sets.contents(), values, window):
         pairs = np.unique(pairs[parent[pairs[:, 0]] != parent[pairs[:, 1]]], axis=0)
@@ -206,3 +211,238 @@ def labels(links: np.ndarray, nodes: int) -> np.ndarray:
         np.minimum.at(parent, np.maximum(one, other), np.minimum(one, other))
         while not np.array_equal(shorter := parent[parent], parent):
             parent = shorter
+
+
+# Choose the rows to drop: each cluster keeps one row, by a rule that does not depend on the order of the rows.
+
+# One dropped row: its split, position and place, and the row that is kept instead of it.
+DROPPED = pa.schema(
+    [
+        ("split", pa.string()),
+        ("high", pa.uint64()),
+        ("low", pa.uint64()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("kept_file", pa.string()),
+        ("kept_row", pa.int64()),
+        ("kept_id", pa.string()),
+        ("similarity", pa.float64()),
+    ]
+)
+# Instead of a split: a row of an earlier dataset, which repeats nothing here and is kept before all others.
+EARLIER = ""
+# So many clusters are named, the largest first.
+NAMED = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeats:
+    """Rows to drop (DROPPED) and what was counted: clusters, rows in another split than the kept one, the largest."""
+
+    dropped: pa.Table
+    clusters: int = 0
+    across_splits: int = 0
+    largest: tuple[Cluster, ...] = ()
+
+    def slice(self, split: str, begin: int, end: int) -> "Repeats":
+        """Return those of a split whose positions are in a range, without the counts. The table must be sorted."""
+        high = self.dropped["high"].to_numpy()
+        own = (self.dropped["split"].to_numpy(zero_copy_only=False) == split) & (high >= np.uint64(begin))
+        own &= high <= np.uint64(end - 1)
+        return Repeats(self.dropped.filter(pa.array(own)))
+
+    def merge(self, other: "Repeats") -> "Repeats":
+        """Return the counts of both together, without their rows."""
+        largest = sorted([*self.largest, *other.largest], key=lambda one: (-one.rows, one.file, one.row))
+        return Repeats(
+            DROPPED.empty_table(),
+            self.clusters + other.clusters,
+            self.across_splits + other.across_splits,
+            tuple(largest[:NAMED]),
+        )
+
+
+def none() -> Repeats:
+    """Return no repeats."""
+    return Repeats(DROPPED.empty_table())
+
+
+def together(parts: Iterable[Repeats]) -> Repeats:
+    """Return the rows of several parts together, without their counts."""
+    return Repeats(pa.concat_tables([DROPPED.empty_table(), *(part.dropped for part in parts)]))
+
+
+def precedence(split: str) -> int:
+    """Return which split keeps a text that two have, the smallest first: test, validation, any other, train.
+
+    >>> sorted(["train", "dev", "validation", "test"], key=precedence)
+    ['test', 'validation', 'dev', 'train']
+    """
+    return {EARLIER: -1, "test": 0, "validation": 1, "train": 3}.get(split, 2)
+
+
+def find(
+    pieces: Sequence[tuple[str, pa.Table]],
+    *,
+    bands: Bands,
+    threshold: float,
+    drawn: bool,
+    window: int = WINDOW,
+) -> Repeats:
+    """Return the repeats among rows, each of `pieces` a file's name and rows of it (ROWS).
+
+    Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
+    then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
+    that, and a row of an earlier dataset is kept before any other and never dropped. Rows with the id of the kept one
+    are not repeats here, unless that is an earlier one: they are the same example, or its other answers.
+    """
+    table = pa.concat_tables(
+        [rows.append_column("file", pa.array([file] * len(rows), pa.string())) for file, rows in pieces]
+    )
+    shingles = of_lists(table["shingles"])
+    if len(table) < 2:
+        return none()
+    hashed = sets(shingles)
+    order = _preferred(table, hashed, drawn=drawn)
+    table, hashed = table.take(pa.array(order)), hashed.take(order)
+    first = clustered(of_lists(table["shingles"]), hashed, bands=bands, threshold=threshold, window=window)
+    id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
+    others = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
+    repeated = np.flatnonzero(others & (split != EARLIER))
+    kept = first[repeated]
+    dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
+    alike = similarity(hashed, np.stack([kept, repeated], axis=1))
+    columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
+    columns += [instead[name] for name in ("file", "row", "id")]
+    rows = pa.table([*columns, pa.array(alike)], schema=DROPPED)
+    return Repeats(
+        rows.sort_by([(name, "ascending") for name in ("split", "high", "low", "file", "row")]),
+        len(np.unique(kept)),
+        int(((split[repeated] != split[kept]) & (split[kept] != EARLIER)).sum()),
+        _largest(table, kept),
+    )
+
+
+def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
+    """Return the numbers of rows in the order in which they would be kept."""
+    place = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
+    tie = np.empty(len(table), np.int64)
+    tie[place] = np.arange(len(table))
+    low, high = table["low"].to_numpy(), table["high"].to_numpy()
+    splits = table["split"].to_pylist()
+    rank = np.array([-(split == EARLIER) if drawn else precedence(split) for split in splits])
+    return np.lexsort((tie, low, high, sets.contents(), -sets.sizes, rank))
+
+
+def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:
+    """Return the clusters with the most rows, given the kept row's number for each dropped one."""
+    rows, repeats = np.unique(kept, return_counts=True)
+    named = np.lexsort((rows, -repeats))[:NAMED]
+    rows_named = table.select(["id", "file", "row"]).take(pa.array(rows[named])).to_pylist()
+    return tuple(Cluster(int(n) + 1, **row) for n, row in zip(repeats[named], rows_named, strict=True))
+
+
+# Search for near-duplicates in steps that can be spread: bands in ranges of values, links, groups of linked rows, repeats.
+
+# One LSH band of one row: its value, and the node that names the row: its sketch's number and its place there, 32 bits each.
+ENTRY = np.dtype([("value", "u8"), ("node", "u8")])
+# Bytes of bands that are compared at a time.
+RANGE_BYTES = 16 << 20
+# Bytes of shingles that are compared at a time; rows that are linked stay together, however many they are.
+GROUP_BYTES = 16 << 20
+
+
+class Plan(NamedTuple):
+    """How the bands are cut (the first value of each range but the first), and each sketch's number, by file and first row."""
+
+    edges: np.ndarray
+    numbers: Mapping[tuple[str, int], int]
+
+    def number(self, sketch: Sketch) -> int:
+        """Return the number of a sketch."""
+        return self.numbers[sketch.file, sketch.first_row]
+
+    def cut(self, sketch: Sketch) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the number of each range that a sketch has bands in, and these bands, `ENTRY[n]`."""
+        values, places = sketch.entries()
+        entries = np.empty(len(values), ENTRY)
+        entries["value"] = values
+        entries["node"] = places.astype(np.uint64) | np.uint64(self.number(sketch) << 32)
+        bounds = [0, *np.searchsorted(values, self.edges).tolist(), len(values)]
+        for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
+            if begin < end:
+                yield number, entries[begin:end]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rows that are compared with each other: sketches' numbers, each with places in its table, `uint32[n]`."""
+
+    number: int
+    places: Mapping[int, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """What decides which rows repeat another: `drawn` where splits are drawn from ids."""
+
+    bands: Bands
+    threshold: float
+    drawn: bool
+
+    def plan(self, sketches: Sequence[Sketch], *, range_bytes: int = RANGE_BYTES) -> Plan:
+        """Return the plan of a search in these sketches; their bytes are not needed."""
+        places = sorted((sketch.file, sketch.first_row) for sketch in sketches)
+        numbers = {place: number for number, place in enumerate(places)}
+        count = max(1, -(-sum(sketch.bands for sketch in sketches) * ENTRY.itemsize // range_bytes))
+        return Plan(np.array([(number << 64) // count for number in range(1, count)], np.uint64), numbers)
+
+    def groups(self, joined: Joined, sketches: Iterable[Sketch], *, group_bytes: int = GROUP_BYTES) -> Iterator[Group]:
+        """Yield the linked rows in groups of about so many bytes; rows that links connect are in one group."""
+        nodes, roots = joined.links().T
+        sizes = [(sketch.rows, sketch.size) for sketch in sketches]
+        rows, size = (sum(part) for part in zip(*sizes, strict=True)) if sizes else (0, 0)
+        most = max(2, group_bytes * rows // max(1, size))
+        order = np.lexsort((nodes, roots))
+        nodes, roots = nodes[order], roots[order]
+        ends = np.append(np.flatnonzero(roots[1:] != roots[:-1]) + 1, len(roots))
+        begin = number = 0
+        while begin < len(nodes):
+            last = np.searchsorted(ends, begin + most, side="right") - 1
+            end = (
+                int(ends[last])
+                if last >= 0 and ends[last] > begin
+                else int(ends[np.searchsorted(ends, begin, "right")])
+            )
+            yield Group(number, _by_sketch(np.sort(nodes[begin:end])))
+            begin, number = end, number + 1
+
+    def find(self, pieces: Sequence[tuple[str, pa.Table]]) -> Repeats:
+        """Return the repeats in a group's rows, as files' names with rows (ROWS) of them."""
+        return find(pieces, bands=self.bands, threshold=self.threshold, drawn=self.drawn)
+
+
+def of_settings(settings: Settings) -> Search | None:
+    """Return the search that settings ask for, or None."""
+    if settings.dedup != "near":
+        return None
+    bands = minhash.choose_bands(settings.near_hashes, settings.near_jaccard)
+    return Search(bands, settings.near_jaccard, drawn=settings.drawn_by_id)
+
+
+def links(entries: np.ndarray) -> np.ndarray:
+    """Return `uint64[links, 2]`: the row of each band in `ENTRY[n]` and the first row with the same value of it."""
+    order = np.lexsort((entries["node"], entries["value"]))
+    value, node = entries["value"][order], entries["node"][order]
+    begins = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])[: len(value)])
+    first = np.repeat(node[begins], np.diff(np.append(begins, len(value))))
+    linked = first != node
+    return np.unique(np.stack([first[linked], node[linked]], axis=1), axis=0)
+
+
+def _by_sketch(nodes: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the places of sorted nodes by the number of their sketch."""
+    numbers = nodes >> np.uint64(32)
+    begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    parts = np.split(nodes.astype(np.uint32), begins[1:])
+    return dict(zip(numbers[begins].tolist(), parts, strict=True))

@@ -15,10 +15,9 @@ import re
 
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record, text
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Part, Protected
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Corpus, Task
+from t5prep.tasks.task import Columns, Corpus, Task
 
 SUBSETS = (
     *("paq", "gooaq", "msmarco", "naturalquestions", "eli5"),

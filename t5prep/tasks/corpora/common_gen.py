@@ -14,9 +14,8 @@ from typing import Any
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
-from t5prep.tasks.task import Corpus, NoOptions, Task
+from t5prep.tasks.task import Columns, Corpus, NoOptions, Task
 
 PREFIX = "generate a sentence with: "
 

@@ -15,9 +15,8 @@ import unicodedata
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record, text
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
-from t5prep.tasks.task import Corpus, NoOptions, Task
+from t5prep.tasks.task import Columns, Corpus, NoOptions, Task
 
 _COMMA_BELOW = str.maketrans("şţŞŢ", "șțȘȚ")
 _PLAIN = str.maketrans("ăâîșțĂÂÎȘȚ", "aaistAAIST")

@@ -15,12 +15,10 @@ import functools
 
 from t5prep.errors import Reject, UsageError
 from t5prep.reading.rows import Record, text
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import EOS, Example
 from t5prep.tasks.html import strip_html
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Corpus, Task
-from t5prep.tasks.template import Column, Part, Template
+from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +63,8 @@ def template(options: Options) -> Template | None:
     """Return the same example as columns; None where bodies must be parsed."""
     if options.html == "strip":
         return None
-    inputs = (Part(("quality: ", Column("Title"))), EOS, Part((Column("Body"),)))
-    return Template(inputs, target=(Column("Y"),), labels=_words(options.labels), id="Id")
+    inputs = (TemplatePart(("quality: ", ColumnText("Title"))), EOS, TemplatePart((ColumnText("Body"),)))
+    return Template(inputs, target=(ColumnText("Y"),), labels=_words(options.labels), id="Id")
 
 
 @functools.cache

@@ -13,11 +13,9 @@ import dataclasses
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record, text
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Corpus, Spans, Task
-from t5prep.tasks.template import Column, Part, Template
+from t5prep.tasks.task import Columns, ColumnText, Corpus, Spans, Task, Template, TemplatePart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +41,7 @@ def to_example(record: Record, options: Options) -> Example:
 
 def template(options: Options) -> Template:
     """Return the same example as columns."""
-    return Template((Part((Column(options.text_column),)),), id=options.id_column)
+    return Template((TemplatePart((ColumnText(options.text_column),)),), id=options.id_column)
 
 
 TASK = Task(

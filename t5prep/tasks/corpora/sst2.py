@@ -12,10 +12,8 @@ Paper    Socher et al. 2013, Recursive Deep Models for Semantic Compositionality
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record, text
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example
-from t5prep.tasks.task import Corpus, NoOptions, Task
-from t5prep.tasks.template import Column, Part, Template
+from t5prep.tasks.task import Columns, ColumnText, Corpus, NoOptions, Task, Template, TemplatePart
 
 CLASSES = ("negative", "positive")
 
@@ -44,7 +42,9 @@ def to_example(record: Record, options: NoOptions) -> Example:
 def template(options: NoOptions) -> Template:
     """Return the same example as columns."""
     words = {**{str(number): word for number, word in enumerate(CLASSES)}, **{word: word for word in CLASSES}}
-    return Template((Part((Column("sentence", stripped=True),)),), target=(Column("label"),), labels=words)
+    return Template(
+        (TemplatePart((ColumnText("sentence", stripped=True),)),), target=(ColumnText("label"),), labels=words
+    )
 
 
 TASK = Task(

@@ -8,9 +8,8 @@ Paper    See et al. 2017, Get To The Point; Narayan et al. 2018, Don't Give Me t
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record, text
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Protected
-from t5prep.tasks.task import Corpus, NoOptions, Task
+from t5prep.tasks.task import Columns, Corpus, NoOptions, Task
 
 PREFIX = "summarize: "
 

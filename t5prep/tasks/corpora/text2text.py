@@ -11,11 +11,9 @@ from typing import Any
 from t5prep.errors import Reject, UsageError
 from t5prep.reading import rows
 from t5prep.reading.rows import Record
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Protected
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Corpus, Task
-from t5prep.tasks.template import Column, Part, Template
+from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,16 +95,16 @@ def label_words(options: Options) -> dict[str, str]:
 def template(options: Options) -> Template:
     """Return the same example as columns."""
     protected = {"", *options.protect} if options.protect else set()
-    inputs: list[Part] = []
+    inputs: list[TemplatePart] = []
     for words, column in _pieces(_inputs(options)):
-        word = Column(column) if column else words
+        word = ColumnText(column) if column else words
         if column not in protected:
-            inputs.append(Part((word,)))
+            inputs.append(TemplatePart((word,)))
         elif inputs and inputs[-1].protected:
-            inputs[-1] = Part((*inputs[-1].words, word), protected=True)
+            inputs[-1] = TemplatePart((*inputs[-1].words, word), protected=True)
         else:
-            inputs.append(Part((word,), protected=True))
-    target = tuple(Column(column) if column else words for words, column in _pieces(_targets(options)))
+            inputs.append(TemplatePart((word,), protected=True))
+    target = tuple(ColumnText(column) if column else words for words, column in _pieces(_targets(options)))
     return Template(tuple(inputs), target=target, labels=label_words(options), id=options.id_column)
 
 

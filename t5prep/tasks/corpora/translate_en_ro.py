@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 from t5prep.errors import Reject
 from t5prep.reading.rows import Record, text
-from t5prep.tasks.columns import Columns
 from t5prep.tasks.example import Example, Protected
-from t5prep.tasks.task import Corpus, NoOptions, Task
+from t5prep.tasks.task import Columns, Corpus, NoOptions, Task
 
 PREFIX = "translate English to Romanian: "
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
-from t5prep.tokens import newlines
+from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import batches, eval_batches, opening
 from t5prep.train.data.tensorflow_rows import arrays

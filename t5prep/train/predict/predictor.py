@@ -11,7 +11,8 @@ from t5prep.dataset import targets
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import Reject, UsageError, did_you_mean
 from t5prep.tasks.example import Example
-from t5prep.tokens import loading, newlines
+from t5prep.tokens import loading
+from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import OneInput
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.generation import Generation

@@ -12,10 +12,10 @@ from t5prep.reading import blocks, formats, rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Record, Row
 from t5prep.sources import RawFile, Resolved, unpacked_name
-from t5prep.tasks import columns as task_columns
 from t5prep.tasks import registry
-from t5prep.tasks.columns import Column
+from t5prep.tasks import task as task_columns
 from t5prep.tasks.example import EOS, Example, Part, Protected
+from t5prep.tasks.task import Column
 
 if TYPE_CHECKING:  # `t5prep.train.api` reads this file, and starts without TensorFlow
     from t5prep.train.run.run import Model

@@ -14,7 +14,7 @@ from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
 from t5prep.io.installation import install_command
-from t5prep.tokens import huggingface_files, truncation
+from t5prep.tokens import featurizer, huggingface_files
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.architecture import ModelConfig
@@ -175,7 +175,7 @@ class TextSignature(tf.Module):
         lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
         whole, places = ids.to_tensor(self._pad), tf.range(self._length)[None, :]
         marked = self._marker is not None and self._policy == "head_tail"
-        head, _ = truncation.ends(self._length, policy=self._policy, marked=marked)
+        head, _ = featurizer.ends(self._length, policy=self._policy, marked=marked)
         is_cut = lengths > self._length
         sources = tf.where(is_cut & (places >= head), lengths - self._length + places, places)
         fitted = tf.gather(whole, tf.clip_by_value(sources, 0, tf.shape(whole)[1] - 1), batch_dims=1)

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from t5prep.errors import UsageError
-from t5prep.prepare.filters.chain import Chain
-from t5prep.prepare.filters.grammar import parse
+from t5prep.prepare.filters.chain import Chain, parse
 from t5prep.tasks.example import EOS, Example, Protected
 
 OWN = '''

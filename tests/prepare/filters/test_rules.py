@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from t5prep.errors import Reject, UsageError
-from t5prep.prepare.filters import grammar
+from t5prep.prepare.filters import chain
 
 PROSE = (
     "The lighthouse stood at the end of the cape, and nobody had lived in it since the war. In the evenings the keeper's "
@@ -17,23 +17,23 @@ SENTENCES = "This is the first sentence here.\nThis is the second sentence here.
 def _reason(filter: str, text: str) -> str:
     """Why a filter rejects a text, up to the first colon; "" where it does not."""
     try:
-        grammar.parse(filter)[1](text)
+        chain.parse(filter)[1](text)
     except Reject as reject:
         return str(reject).partition(":")[0]
     return ""
 
 
-@pytest.mark.parametrize("name", [name for name in grammar.names() if name not in ("pattern", "language")])
+@pytest.mark.parametrize("name", [name for name in chain.names() if name not in ("pattern", "language")])
 def test_prose_goes_through_every_filter_as_it_is(name: str) -> None:
     text = SENTENCES if name == "c4" else PROSE
-    assert grammar.parse(name)[1](text) == text
+    assert chain.parse(name)[1](text) == text
 
 
-@pytest.mark.parametrize("name", grammar.names())
+@pytest.mark.parametrize("name", chain.names())
 def test_a_filter_says_where_it_is_from_and_what_each_setting_is(name: str) -> None:
     import dataclasses
 
-    kind = grammar.cls(name)
+    kind = chain.cls(name)
     assert sys.modules[kind.__module__].__doc__
     assert all(field.metadata["help"] for field in dataclasses.fields(kind))
 
@@ -78,7 +78,7 @@ def test_reasons(filter: str, text: str, reason: str) -> None:
 
 
 def test_c4_takes_out_lines() -> None:
-    kept = grammar.parse("c4")[1](
+    kept = chain.parse("c4")[1](
         f"Home | Shop | Contact\n{SENTENCES}\nToo short.\nPlease enable Javascript to see this page.\nWe use cookies for your"
         f" own good.\nAs was shown [12] before by many others[citation needed].\nRead more about all of this ...\n{'x' * 1001} is a"
         " very long word."
@@ -97,7 +97,7 @@ def test_c4_rejects_a_users_bad_words(tmp_path: Path) -> None:
 def test_addresses_are_masked_and_private_ones_stay() -> None:
     text = "Ask jo.doe+x@mail.example.co.uk or 8.8.8.8 (not 192.168.0.1, 127.0.0.1, 8.8.8.8.8, 999.1.1.1)"
     expected = "Ask email@example.com or 192.0.2.1 (not 192.168.0.1, 127.0.0.1, 8.8.8.8.8, 999.1.1.1)"
-    assert grammar.parse("addresses")[1](text) == expected
+    assert chain.parse("addresses")[1](text) == expected
 
 
 def test_languages() -> None:
@@ -108,17 +108,17 @@ def test_languages() -> None:
     assert _reason("language:keep=en+ro", romanian) == ""
     assert _reason("language:least=0.99", "This is a text.") == "unsure"
     with pytest.raises(UsageError, match='"xx" is not a language it knows'):
-        grammar.parse("language:keep=en+xx")
+        chain.parse("language:keep=en+xx")
 
 
 def test_a_missing_library_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from t5prep.prepare.filters.rules import language
+    from t5prep.prepare.filters import rules
 
-    language._identifier.cache_clear()
+    rules._identifier.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(UsageError, match=r"pip install -e '.*\[language\]'"):
-        grammar.parse("language")
-    language._identifier.cache_clear()
+        chain.parse("language")
+    rules._identifier.cache_clear()
 
 
 def test_c4_reads_a_list_of_bad_words_again_for_the_next_run(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5prep.prepare.near_duplicates import clusters, minhash, search
-from t5prep.prepare.near_duplicates.minhash import Bands
-from t5prep.prepare.near_duplicates.shingles import Shingles, shingles
+from t5prep.prepare.near_duplicates import clusters, sketches
+from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, shingles
 
-BANDS = minhash.choose_bands(112, 0.8)
+BANDS = sketches.choose_bands(112, 0.8)
 
 
 def _shingles(sets: list[set[int]]) -> Shingles:
@@ -44,13 +43,13 @@ def test_similarity_of_more_than_is_looked_up_at_a_time(monkeypatch: pytest.Monk
 def test_signatures_estimate_similarity() -> None:
     base = random.Random(2)
     common, one, other = ({base.getrandbits(64) for _ in range(n)} for n in (300, 100, 100))
-    signatures = minhash.signatures(_shingles([common | one, common | other]), hashes=2000)
+    signatures = sketches.signatures(_shingles([common | one, common | other]), hashes=2000)
     assert (signatures[0::1, 0] == signatures[:, 1]).mean() == pytest.approx(0.6, abs=0.04)
 
 
 def test_bands_keep_the_chance_at_the_threshold() -> None:
     for threshold in (0.5, 0.7, 0.8, 0.9):
-        bands = minhash.choose_bands(128, threshold)
+        bands = sketches.choose_bands(128, threshold)
         assert bands.bands * bands.rows <= 128
         assert 1 - (1 - threshold**bands.rows) ** bands.bands >= 0.9
         assert 1 - (1 - threshold ** (bands.rows + 1)) ** (128 // (bands.rows + 1)) < 0.9
@@ -74,12 +73,12 @@ def test_a_long_chain_is_one_component() -> None:
 
 def test_links_are_between_rows_that_share_a_value() -> None:
     def entries(*pairs: tuple[int, int]) -> np.ndarray:
-        return np.array(list(pairs), search.ENTRY)
+        return np.array(list(pairs), clusters.ENTRY)
 
     other = 1 << 32
-    found = search.links(entries((5, other), (7, other + 2), (5, 9), (6, 1), (7, 9)))
+    found = clusters.links(entries((5, other), (7, other + 2), (5, 9), (6, 1), (7, 9)))
     assert found.tolist() == [[9, 1 << 32], [9, (1 << 32) + 2]]
-    assert search.links(entries()).shape == (0, 2)
+    assert clusters.links(entries()).shape == (0, 2)
 
 
 def test_a_chain_of_similar_texts_is_one_cluster() -> None:

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from near_search import search, sketches_of
 
-from t5prep.prepare.near_duplicates import clusters, repeats
-from t5prep.prepare.near_duplicates.clusters import Joined
-from t5prep.prepare.near_duplicates.repeats import Repeats
+from t5prep.prepare.near_duplicates import clusters
+from t5prep.prepare.near_duplicates.clusters import Joined, Repeats
 
 WORDS = [f"word{i}" for i in range(3000)]
 
@@ -114,7 +113,7 @@ def test_a_slice_has_the_rows_of_a_shard() -> None:
 def test_counts_are_added_up() -> None:
     one, other = (search(sketches_of(_texts(5, seed=seed) * 2, block=5)) for seed in (1, 2))
     assert one.clusters == 0  # the same ids twice
-    first, second = (Repeats(one.dropped, 2, 1, (repeats.Cluster(size, "i", "f", 1),)) for size in (3, 5))
+    first, second = (Repeats(one.dropped, 2, 1, (clusters.Cluster(size, "i", "f", 1),)) for size in (3, 5))
     together = first.merge(second).merge(other)
     assert (together.clusters, together.across_splits) == (4, 2)
     assert [cluster.rows for cluster in together.largest] == [5, 3]

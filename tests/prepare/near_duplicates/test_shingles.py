@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep import _native
-from t5prep.prepare.near_duplicates.shingles import LONG_WORD, shingles
+from t5prep.prepare.near_duplicates.sketches import LONG_WORD, shingles
 from tests import shingles_in_numpy
 
 

@@ -1,0 +1,292 @@
+"""Sketch a block for the search of near-duplicates: shingles of its texts, MinHashes of those, LSH bands of these."""
+
+import dataclasses
+import functools
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep import _native
+from t5prep.io import atomic_files
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+# Words longer than this (base64, an address) are hashed one by one; all others eight bytes at a time.
+LONG_WORD = 256
+# Kana and Han are written without spaces: in UTF-8 their characters begin with these bytes, and each is a word.
+_UNSPACED = np.isin(np.arange(256), np.arange(0xE3, 0xEA))
+_WORD_BYTES = np.isin(np.arange(256), [*range(0x30, 0x3A), *range(0x61, 0x7B), *range(0x80, 0x100)])
+
+
+class Shingles(NamedTuple):
+    """The shingles of many texts: `hashes` uint64[total], those of text i from `begins[i]` to `begins[i + 1]`."""
+
+    hashes: np.ndarray
+    begins: np.ndarray
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """Return each of `uint64[n]` with its bits mixed, one to one: the finalizer of SplitMix64 (Steele et al. 2014).
+
+    >>> mix(np.array([1, 2], np.uint64)).tolist()
+    [6238072747940578789, 15839785061582574730]
+    """
+    mixed = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def odd_numbers(count: int, *, stream: int) -> np.ndarray:
+    """Return `uint64[count]` odd numbers, always the same for a stream: the output of SplitMix64."""
+    steps = np.arange(1, count + 1, dtype=np.uint64) + np.uint64(stream << 20)
+    return mix(steps * _GOLDEN) | np.uint64(1)
+
+
+def shingles(texts: Sequence[str], *, words: int) -> Shingles:
+    """Return the hash of every `words` consecutive words of each text; a shorter text is one shingle.
+
+    Case, punctuation, spaces and compatibility forms do not count (`folded`). A shingle that stands twice in a text is
+    there twice. A text of signs only is one word; an empty one has no shingle.
+    """
+    encoded = [folded(text).encode("utf-8", "surrogatepass") for text in texts]
+    data = np.frombuffer(b" ".join([*encoded, bytes(8)]), np.uint8)
+    begins = np.concatenate([[0], np.cumsum([len(text) + 1 for text in encoded], dtype=np.int64)]).astype(np.int64)
+    hashes, counts = np.empty(len(data), np.uint64), np.empty(len(begins) - 1, np.int64)
+    long_words = np.empty((len(data) // LONG_WORD + 1, 3), np.int64)
+    total, longs = _native.word_hashes(data, begins, hashes, counts, long_words)
+    for word, begin, end in long_words[:longs].tolist():
+        hashes[word] = long_word_hash(data[begin:end])
+    runs, run_begins = np.empty(total, np.uint64), np.empty(len(begins), np.int64)
+    written = _native.run_hashes(hashes, counts, odd_numbers(words, stream=1), runs, run_begins)
+    return Shingles(runs[:written], run_begins)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, as shingles are made of them.
+
+    >>> words_of("Don't “go”!"), words_of("?!")
+    (['don', 't', 'go'], ['?!'])
+    """
+    encoded = folded(text).encode("utf-8", "surrogatepass")
+    data = np.frombuffer(encoded + bytes(9), np.uint8)
+    starts, stops, _ = spans_of(data, np.array([0, len(encoded) + 1]))
+    return [encoded[a:b].decode("utf-8", "replace") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+
+def folded(text: str) -> str:
+    """Return a text without case and compatibility forms, its marks outside ASCII as spaces.
+
+    >>> folded("“Why”, asked the ﬁrst")
+    ' why , asked the first'
+    """
+    if text.isascii():
+        return text.lower()
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for mark in _marks().intersection(
+        plain
+    ):  # a few different ones: replacing each is faster than looking at every character
+        plain = plain.replace(mark, " ")
+    return plain
+
+
+@functools.cache
+def _marks() -> frozenset[str]:
+    """Return the punctuation marks, symbols and separators outside ASCII (planes 0 and 1)."""
+    return frozenset(chr(code) for code in range(0x80, 0x20000) if unicodedata.category(chr(code))[0] in "PSZ")
+
+
+def long_word_hash(word: np.ndarray) -> int:
+    """Return the hash of a word longer than LONG_WORD, uint8[length]."""
+    return int.from_bytes(hashlib.blake2b(word.tobytes(), digest_size=8).digest(), "little")
+
+
+def spans_of(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where the words of texts begin and end, and how many each text has. The last eight bytes are not text."""
+    inside = _WORD_BYTES[data]
+    inside[-8:] = False
+    starts, stops = _words(data, inside)
+    counts = np.diff(np.searchsorted(starts, begins))
+    for text in np.flatnonzero((counts == 0) & (np.diff(begins) > 1)).tolist():  # signs only
+        own = slice(int(begins[text]), int(begins[text + 1]) - 1)
+        inside[own] = data[own] > ord(" ")
+    if not counts.all():
+        starts, stops = _words(data, inside)
+        counts = np.diff(np.searchsorted(starts, begins))
+    return starts, stops, counts
+
+
+def _words(data: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where words begin and end; each character of a script without spaces is a word."""
+    before = np.concatenate([[False], inside[:-1]])
+    starting = inside & ~before
+    unspaced = _UNSPACED[data] & inside
+    if unspaced.any():
+        starting |= unspaced
+        starting[3:] |= unspaced[:-3] & inside[3:]
+    ending = before & (~inside | starting)
+    return np.flatnonzero(starting), np.flatnonzero(ending)
+
+
+# Compute MinHash signatures of sets of shingles, and the values of LSH bands from signatures.
+
+# The chance that two texts of exactly the threshold's similarity share a band is at least this.
+LEAST_RECALL = 0.9
+
+
+class Bands(NamedTuple):
+    """How hashes are grouped: `bands` groups of `rows` hashes; texts that agree in a whole group are compared."""
+
+    bands: int
+    rows: int
+
+
+def choose_bands(hashes: int, threshold: float) -> Bands:
+    """Return the most rows in a band with which texts at the threshold are found with a chance of LEAST_RECALL.
+
+    More rows make fewer false candidates, and those cost only time because each pair is verified. 112 hashes and 0.8 give
+    the 14 bands of 8 that FineWeb uses (Penedo et al. 2024, https://arxiv.org/abs/2406.17557).
+
+    >>> choose_bands(112, 0.8), choose_bands(16, 0.5)
+    (Bands(bands=14, rows=8), Bands(bands=16, rows=1))
+    """
+    rows = max(
+        (rows for rows in range(1, hashes + 1) if _recall(hashes // rows, rows, threshold) >= LEAST_RECALL), default=1
+    )
+    return Bands(hashes // rows, rows)
+
+
+def _recall(bands: int, rows: int, similarity: float) -> float:
+    """Return the chance that texts of a similarity share a band (Leskovec et al., Mining of Massive Datasets, 3.4.2)."""
+    return 1 - (1 - similarity**rows) ** bands
+
+
+def signatures(shingles: Shingles, *, hashes: int) -> np.ndarray:
+    """Return `uint32[hashes, texts]`: the smallest of each text's shingles under each of so many hash functions.
+
+    Two texts agree in one of them with the probability of their Jaccard similarity (Broder 1997). Every text must have a
+    shingle.
+    """
+    narrow = (shingles.hashes >> np.uint64(32)).astype(np.uint32) ^ shingles.hashes.astype(np.uint32)
+    factors, salts = odd_numbers(hashes, stream=2).astype(np.uint32), odd_numbers(hashes, stream=3)
+    salts = (salts >> np.uint64(32)).astype(np.uint32)
+    smallest = np.empty((hashes, len(shingles.begins) - 1), np.uint32)
+    hashed = np.empty_like(narrow)
+    for number in range(hashes if smallest.shape[1] else 0):
+        np.bitwise_xor(narrow, salts[number], out=hashed)
+        np.multiply(hashed, factors[number], out=hashed)
+        np.minimum.reduceat(hashed, shingles.begins[:-1], out=smallest[number])
+    return smallest
+
+
+def band_values(signatures: np.ndarray, *, bands: Bands) -> np.ndarray:
+    """Return `uint64[texts, bands]`: equal in a column for texts whose signatures agree in the whole band."""
+    used = signatures[: bands.bands * bands.rows].reshape(bands.bands, bands.rows, -1)
+    factors = odd_numbers(bands.rows, stream=4)
+    salts = odd_numbers(bands.bands, stream=5)
+    total = np.repeat(salts[:, None], used.shape[2], axis=1)
+    for row in range(bands.rows):
+        total = mix(total + used[:, row].astype(np.uint64) * factors[row])
+    return np.ascontiguousarray(total.T)
+
+
+# What the search for near-duplicates needs of one block: its sorted LSH bands and the shingles of each row.
+
+# One row that can repeat another. `high` and `low` are its position, `split` where it goes, `row` its place in its file.
+ROWS = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("split", pa.string()),
+        ("high", pa.uint64()),
+        ("low", pa.uint64()),
+        ("shingles", pa.list_(pa.uint64())),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sketch:
+    """The bands and rows of one block: `bands` entries, then the table of ROWS as Arrow's IPC.
+
+    The `size` bytes are in `data`, or in the file at `path`.
+    """
+
+    file: str
+    first_row: int
+    rows: int
+    bands: int
+    size: int = 0
+    data: bytes = b""
+    path: str = ""
+
+    @property
+    def table_begins(self) -> int:
+        """Return where the table begins: Arrow reads buffers in place that lie on 64 bytes."""
+        return -(-12 * self.bands // 64) * 64
+
+    def entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values of all bands, `uint64[bands]` sorted, and the place of each one's row, `uint32[bands]`."""
+        if self.path:
+            values: np.ndarray = np.memmap(self.path, np.uint64, "r", shape=(self.bands,))
+            return values, np.memmap(self.path, np.uint32, "r", offset=8 * self.bands, shape=(self.bands,))
+        values = np.frombuffer(self.data, np.uint64, self.bands)
+        return values, np.frombuffer(self.data, np.uint32, self.bands, offset=8 * self.bands)
+
+    def part(self, places: np.ndarray) -> "RowsOfSketch":
+        """Return the rows with these numbers, in their order: without a copy where they lie in a file."""
+        if self.path:
+            return RowsOfSketch(self.file, self, places)
+        table = pa.ipc.open_stream(pa.py_buffer(self.data)[self.table_begins :]).read_all()
+        return RowsOfSketch(self.file, table.take(pa.array(places)))
+
+    def spooled(self, path: Path) -> "Sketch":
+        """Write the bytes to a file that need not outlive the run, and return the sketch that reads them there."""
+        atomic_files.write_scratch(path, self.data)
+        return dataclasses.replace(self, data=b"", path=str(path))
+
+
+class RowsOfSketch(NamedTuple):
+    """Rows of a file: as a table (ROWS), or as places in a sketch whose bytes are in a file of this machine."""
+
+    file: str
+    there: pa.Table | Sketch
+    places: np.ndarray | None = None
+
+    def read(self) -> pa.Table:
+        """Return the rows (ROWS)."""
+        if not isinstance(self.there, Sketch):
+            return self.there
+        with pa.memory_map(self.there.path) as opened:
+            opened.seek(self.there.table_begins)
+            return pa.ipc.open_stream(opened).read_all().take(pa.array(self.places))
+
+
+def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketch:
+    """Return the sketch of a block's rows (ROWS). Rows without a shingle repeat nothing and are left out."""
+    table = table.filter(pc.greater(pc.list_value_length(table["shingles"]), 0))
+    values = np.zeros((0, bands.bands), np.uint64)
+    if len(table):
+        hashed = signatures(of_lists(table["shingles"]), hashes=bands.bands * bands.rows)
+        values = band_values(hashed, bands=bands)
+    order = np.argsort(values, axis=None, kind="stable")
+    places = (order // bands.bands).astype(np.uint32)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS) as writer:
+        writer.write_table(table)
+    sketch = Sketch(file, first_row, len(table), len(order))
+    index = values.reshape(-1)[order].tobytes() + places.tobytes()
+    data = index.ljust(sketch.table_begins, b"\0") + sink.getvalue().to_pybytes()
+    return dataclasses.replace(sketch, size=len(data), data=data)
+
+
+def of_lists(column: pa.ChunkedArray) -> Shingles:
+    """Return a column of lists as one array and where each list begins, without a copy where it is one chunk."""
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    lists = pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+    begins = lists.offsets.to_numpy().astype(np.int64)
+    return Shingles(lists.values.to_numpy()[begins[0] : begins[-1]], begins - begins[0])
