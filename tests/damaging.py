@@ -123,7 +123,7 @@ def _descriptor(number: int) -> Iterator[list[str]]:
 def alone(folder: Path) -> Iterator[None]:
     """Refuse the network, workers, the TPU compiler and waiting; keep the cache in a folder; stop servers at once."""
     from pipelines import prepare
-    from t5prep.cli._doctor import devices
+    from t5prep.cli import _checks
     from t5prep.errors import UsageError
     from t5prep.plan import compiled
     from t5prep.sources import http
@@ -146,7 +146,7 @@ def alone(folder: Path) -> Iterator[None]:
         patch.setattr(http, "_sleep", lambda seconds: None)
         patch.setattr(prepare, "_pool", nobody)
         patch.setattr(compiled, "_run", stop)
-        patch.setattr(devices, "asked", lambda *_: {"error": "not asked here"})
+        patch.setattr(_checks, "asked", lambda *_: {"error": "not asked here"})
         patch.setattr(threading.Event, "wait", _wait_of(threading.Event.wait))
         patch.setenv("HOME", str(folder))
         patch.setenv("T5PREP_CACHE", str(folder / "cache"))
@@ -158,7 +158,7 @@ def _wait_of(wait: Any) -> Any:
     """Return Event.wait that waits in the main thread for `serve` no longer than a moment."""
 
     def waited(event: threading.Event, timeout: float | None = None) -> Any:
-        serves = sys._getframe(1).f_globals.get("__name__") == "t5prep.cli.serve"
+        serves = sys._getframe(1).f_globals.get("__name__") == "t5prep.cli.predict"
         return wait(event, 0.01 if serves else timeout)
 
     return waited

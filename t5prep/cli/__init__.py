@@ -1,7 +1,7 @@
 """Run the `t5prep` command: arguments in; data on stdout, messages on stderr and an exit code out.
 
-Each command is the module of its name in this package. Neither this module nor the top of a command's module may import
-Beam, TensorFlow or transformers, so that `--help` stays fast.
+COMMANDS names the module of each command. Neither this module nor the top of a command's module may import Beam,
+TensorFlow or transformers, so that `--help` stays fast.
 """
 
 import atexit
@@ -9,7 +9,6 @@ import dataclasses
 import faulthandler
 import gc
 import importlib
-import importlib.util
 import io
 import os
 import sys
@@ -21,11 +20,15 @@ import click
 from t5prep.cli import _failing, _terminal, _versions
 from t5prep.errors import did_you_mean
 
-# In the order in which a user needs them.
-COMMANDS = (
-    *("tasks", "filter", "prepare", "verify", "inspect", "report", "diff", "upload", "tokenizer", "plan", "train"),
-    *("eval", "predict", "serve", "export", "push", "doctor", "cache", "completion"),
-)
+# Each command and its module in this package, in the order in which a user needs them.
+COMMANDS = {
+    **{"tasks": "tasks", "filter": "tasks", "prepare": "prepare"},
+    **dict.fromkeys(("verify", "inspect", "report", "diff", "upload"), "dataset"),
+    **{"tokenizer": "tokenizer", "plan": "plan", "train": "train"},
+    **dict.fromkeys(("eval", "predict", "serve"), "predict"),
+    **dict.fromkeys(("export", "push"), "publish"),
+    **dict.fromkeys(("doctor", "cache", "completion"), "doctor"),
+}
 
 
 # No process that is started from here, by whatever library, imports files of the folder that the user happens to be in.
@@ -37,15 +40,16 @@ gc.set_threshold(50_000)
 
 
 class _Commands(click.Group):
-    """Find commands by module name, and print errors that are not bugs as one sentence with exit code 1."""
+    """Find commands by COMMANDS, and print errors that are not bugs as one sentence with exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if importlib.util.find_spec(f"{__name__}.{name}")]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in self.list_commands(ctx):
+        if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"{__name__}.{name}").command
+        module = importlib.import_module(f"{__name__}.{COMMANDS[name]}")
+        command: click.Command = getattr(module, f"{name}_command")
         return command
 
     def resolve_command(

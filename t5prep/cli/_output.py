@@ -1,11 +1,17 @@
-"""Print as all commands do: data to stdout, messages to stderr, colours only on a terminal."""
+"""Print as all commands do: data to stdout, messages and progress to stderr, colours only on a terminal; tables of scores."""
 
 import json
 import os
+import shutil
 import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
 import click
+
+from t5prep.io.progress import Progress
 
 
 def say(text: str) -> None:
@@ -34,3 +40,69 @@ def number_of(count: int, thing: str) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+class Line:
+    """Show a progress line, which `started` and `progress` update from any thread; it is cleared at the end."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._shown: Progress | None = None
+        self._lock = threading.Lock()
+
+    def started(self, total: int) -> None:
+        """Show the line, with the total number of bytes."""
+        self._shown = Progress(self._what, total=total)
+
+    def progress(self, done: int) -> None:
+        """Add to the number of bytes done."""
+        with self._lock:
+            if self._shown:
+                self._shown.add(bytes=done)
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown:
+            self._shown.close()
+
+
+def print_metrics(metrics: Mapping[str, Any]) -> None:
+    """Print a line for each number, then for classes the scores of each one and the confusion matrix."""
+    for name, value in metrics.items():
+        if isinstance(value, int | float):
+            click.echo(f"{name:<18} {value:,.4f}" if isinstance(value, float) else f"{name:<18} {value:,}")
+    if "per_class" in metrics:
+        width = max(8, *(len(label) for label in metrics["labels"])) + 2
+        click.echo(
+            "\n" + "class".ljust(width) + "".join(name.rjust(11) for name in ("precision", "recall", "f1", "support"))
+        )
+        for label, own in metrics["per_class"].items():
+            shares = "".join(f"{own[name]:11.4f}" for name in ("precision", "recall", "f1"))
+            click.echo(f"{label.ljust(width)}{shares}{own['support']:11,}")
+    if "confusion" in metrics:
+        labels = list(metrics["labels"])
+        width = max(8, *(len(label) for label in labels)) + 2
+        click.echo("\n" + "target".ljust(width) + "".join(name.rjust(width) for name in [*labels, "(other)"]))
+        for label, row in zip(labels, metrics["confusion"], strict=True):
+            click.echo(label.ljust(width) + "".join(f"{number:,}".rjust(width) for number in row))
+
+
+def print_predictions(predictions: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table: right or wrong, id, prediction, target."""
+    if not predictions:
+        return
+    room = max(16, (shutil.get_terminal_size((100, 24)).columns - 22) // 2)
+    click.echo(f"{'':<6}{'id':<16}{'prediction':<{room}}target")
+    for row in predictions:
+        right = "ok" if row["prediction"] in row["references"] else "wrong"
+        prediction, target = (_cut(text, room - 1) for text in (row["prediction"], row["references"][0]))
+        click.echo(f"{right:<6}{_cut(row['id'], 15):<16}{prediction:<{room}}{target}")
+
+
+def _cut(text: str, width: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

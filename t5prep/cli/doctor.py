@@ -1,11 +1,13 @@
-"""Define `t5prep doctor`, which checks what works on this machine."""
+"""Define what concerns this machine: `t5prep doctor`, `cache` and `completion`."""
 
 import dataclasses
 import sys
 
 import click
+from click import shell_completion
 
 from t5prep.cli import _output
+from t5prep.io import byte_sizes
 
 _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong", "red")}
 
@@ -18,8 +20,8 @@ _SIGNS = {"ok": ("ok", "green"), "absent": ("–", "yellow"), "wrong": ("wrong",
     "--service-account", default="", help="The address that the TPU VM runs as, to see what --bucket grants it."
 )
 @_output.as_json
-def command(tpu: str | None, bucket: str | None, zone: str, service_account: str, as_json: bool) -> None:
-    """Check this machine. Each line is ok, absent (–: optional, not installed) or wrong, with the command that mends it.
+def doctor_command(tpu: str | None, bucket: str | None, zone: str, service_account: str, as_json: bool) -> None:
+    """Check this machine. Each line is ok, absent (–: optional, not installed) or wrong, with the command that fixes it.
 
     Exit code 1 when something is wrong.
 
@@ -27,8 +29,7 @@ def command(tpu: str | None, bucket: str | None, zone: str, service_account: str
     Example:
       t5prep doctor --bucket gs://my-bucket
     """
-    from t5prep.cli._doctor.examine import examine
-    from t5prep.cli._doctor.finding import healthy
+    from t5prep.cli._checks import examine, healthy
 
     findings = []
     for finding in examine(tpu=tpu, bucket=bucket, zone=zone, service_account=service_account):
@@ -40,9 +41,83 @@ def command(tpu: str | None, bucket: str | None, zone: str, service_account: str
             _output.colour(f"{sign:<6}", fg=colour, bold=finding.state == "wrong")
             + f"{finding.what:<18} {finding.seen}"
         )
-        if finding.mend:
-            click.echo(f"{'':<25}→ {finding.mend}")
+        if finding.fix:
+            click.echo(f"{'':<25}→ {finding.fix}")
     well = healthy(findings)
     if as_json:
         _output.print_json({"ok": well, "findings": [dataclasses.asdict(finding) for finding in findings]})
     sys.exit(0 if well else 1)
+
+
+@click.group("cache")
+def cache_command() -> None:
+    """Show or remove what t5prep keeps on this machine: tokenized blocks, downloads, compiled programs.
+
+    Tokenized blocks are bounded: the longest unused go first. T5PREP_CACHE_LIMIT=50GB says to how much, T5PREP_CACHE
+    where all of it is kept.
+
+    \b
+    Example:
+      t5prep cache show
+      t5prep cache clear tokenized
+    """
+
+
+@cache_command.command("show")
+@_output.as_json
+def show(as_json: bool) -> None:
+    """Say what is kept, how much of it, and where.
+
+    \b
+    Example:
+      t5prep cache show
+    """
+    from t5prep.io import cache_folder
+
+    folders = cache_folder.show()
+    if as_json:
+        by_kind = {
+            item.kind: {"files": item.files, "bytes": item.bytes, "folder": str(item.folder)} for item in folders
+        }
+        _output.print_json({"limit": cache_folder.limit(), **by_kind})
+        return
+    for item in folders:
+        bound = f" of at most {byte_sizes.text(cache_folder.limit())}" if item.kind == "tokenized" else ""
+        click.echo(f"{item.kind:<10} {byte_sizes.text(item.bytes):>10}{bound}  {item.what}  {item.folder}")
+
+
+@cache_command.command("clear")
+@click.argument("kinds", nargs=-1, required=True)
+def clear(kinds: tuple[str, ...]) -> None:
+    """Remove all of KINDS (tokenized, sources, plan, programs).
+
+    \b
+    Example:
+      t5prep cache clear tokenized
+    """
+    from t5prep.io import cache_folder
+
+    for item in cache_folder.clear(list(kinds)):
+        click.echo(f"{item.kind}: {byte_sizes.text(item.bytes)} removed")
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion_command(shell: str) -> None:
+    """Print what makes SHELL complete t5prep's commands, tasks and options when you press Tab.
+
+    \b
+    Example:
+      eval "$(t5prep completion bash)"          # in ~/.bashrc; zsh alike, in ~/.zshrc
+      t5prep completion fish > ~/.config/fish/completions/t5prep.fish
+    """
+    from t5prep.cli import main
+
+    completion_class = shell_completion.get_completion_class(shell)
+    assert completion_class is not None, "click knows these shells"
+    completion = completion_class(main, {}, "t5prep", "_T5PREP_COMPLETE")
+    # `source()` is not used: it starts bash to find its version, and warns where there is no bash.
+    click.echo(completion.source_template % completion.source_vars())

@@ -1,13 +1,16 @@
-"""Define `t5prep predict`, which answers the rows of a file."""
+"""Define `t5prep predict`, `serve` and `eval`, which use a trained model."""
 
 import contextlib
+import json
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import click
 
-from t5prep.cli import _device, _generation, _output
+from t5prep.cli import _model_options, _output
 from t5prep.io.progress import Progress
 
 
@@ -25,18 +28,18 @@ from t5prep.io.progress import Progress
 @click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
 @click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
 @click.option("--limit", type=click.IntRange(min=1), help="Answer only so many rows.")
-@_device.trust_code
-@_generation.long
-@_device.which
+@_model_options.trust_code
+@_model_options.long
+@_model_options.which
 @click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@_generation.options
+@_model_options.generation
 @click.option("--answers", default=1, show_default=True, type=click.IntRange(min=1), help="How many for each row.")
 @click.option("--scores", is_flag=True, help="Give each answer's score.")
 @click.option("--fresh", is_flag=True, help="Begin anew where --out was begun already, or replace it.")
-@_device.tokenizer
-@_device.options
+@_model_options.tokenizer
+@_model_options.options
 @_output.as_json
-def command(file: str, model: str, out: Path | None, to: str, **given: Any) -> None:
+def predict_command(file: str, model: str, out: Path | None, to: str, **given: Any) -> None:
     """Answer the rows of FILE: a table, lines of text, any source that `prepare` reads, or "-" for standard input.
 
     Rows go through the task that the run was trained on, so a table needs the same columns (without the target), and a
@@ -82,3 +85,137 @@ def command(file: str, model: str, out: Path | None, to: str, **given: Any) -> N
     if out:
         went_on = f" ({begun:,} of them written before)" if begun else ""
         _output.say(f"{out}: {_output.number_of(predictions.counts.rows, 'answer')}{went_on}")
+
+
+@click.command("serve")
+@click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 serves other machines too.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
+@click.option("--allow-host", "hosts", multiple=True, help="A name, beside its address, under which clients ask it.")
+@click.option("--queue", default=512, show_default=True, type=click.IntRange(min=1), help="Rows that may wait.")
+@click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
+@click.option("--as-text", is_flag=True, help="The page asks for whole inputs, prefix and all.")
+@_model_options.trust_code
+@_model_options.long
+@_model_options.which
+@click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
+@_model_options.generation
+@click.option("--scores", is_flag=True, help="Give each answer's score.")
+@_model_options.tokenizer
+@_model_options.options
+def serve_command(
+    model: str, host: str, port: int, queue: int, hosts: tuple[str, ...], which: str, **given: Any
+) -> None:
+    """Answer over HTTP: POST /predict takes rows of the run's task or whole inputs as JSON; / is a page to type into.
+
+    What comes together is answered together. Ctrl-C or SIGTERM answers what has been asked, and stops.
+
+    \b
+    Example:
+      t5prep serve --model runs/sample
+      curl localhost:8000/predict -d '{"rows": [{"Title": "How do I sort a list?", "Body": ""}]}'
+    """
+    _model_options.need_tensorflow()
+    from t5prep.errors import UsageError
+    from t5prep.train.model.generation import Generation
+    from t5prep.train.predict import rows
+    from t5prep.train.predict.predictor import Predictor
+    from t5prep.train.predict.serve import Server, address_of
+    from t5prep.train.run import run
+
+    generation = Generation(**_model_options.taken(given), scores=given.pop("scores"))
+    opened = run.open_model(model, which=which)
+    manifest = rows.choose(opened.manifests, name=given.pop("task"))
+    as_text, trust_code = given.pop("as_text"), given.pop("trust_code")
+    asking = rows.as_they_stand() if as_text else rows.asking_of(opened, manifest, trust_code=trust_code)
+    given["long"] = given["long"] or ""
+    predictor = Predictor(opened, asking=asking, manifest=manifest, generation=generation, **given)
+    predictor.answer([rows.as_they_stand().question({"input": "warm"}, place="")])  # compiles the program
+    try:
+        server = Server((host, port), predictor, asking=asking, name=_name(model), queue=queue, hosts=hosts)
+    except OSError as error:
+        raise UsageError(
+            f"{host}:{port} cannot be served ({error.strerror or error}). Choose another --port or --host."
+        ) from error
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    threading.Thread(target=server.serve_forever, name="accepts", daemon=True).start()
+    _output.say(f"{_name(model)} answers at {address_of(server)}. Ctrl-C stops it.")
+    stopping.wait()
+    server.close()
+    _output.say("Stopped; everything that was asked is answered.")
+
+
+def _name(model: str) -> str:
+    """Return the last part of a model's name, without the folders of this machine, which stay private.
+
+    >>> _name("/home/me/runs/sample/"), _name("google-t5/t5-base")
+    ('sample', 't5-base')
+    """
+    return model.rstrip("/").rpartition("/")[2]
+
+
+WORST = 20
+
+
+@click.command("eval")
+@click.option("--model", required=True, help="A run, a Hugging Face directory, or a Hub name.")
+@click.option("--data", multiple=True, help="A prepared dataset, or several; of a run, all that it was trained on.")
+@click.option(
+    "--split",
+    "splits",
+    multiple=True,
+    default=["validation"],
+    show_default=True,
+    help="A split, or several: every record is scored, once.",
+)
+@_model_options.which
+@click.option("--batch", default=32, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
+@click.option("--limit", default=0, type=click.IntRange(min=0), help="Score only so many records; 0: all.")
+@_model_options.generation
+@click.option("--metric", "metrics", multiple=True, help="Compute this metric, or several, in place of the task's.")
+@click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")
+@click.option("--dtype", default="auto", type=click.Choice(["auto", "float32", "bfloat16"]), help="Of matrix products.")
+@click.option("--scores", is_flag=True, help="With the predictions: what the metrics say of each one.")
+@click.option("--predictions", "file", help="Write the JSON, predictions and worst examples to this file.")
+@_model_options.tokenizer
+@_model_options.options
+@_output.as_json
+def eval_command(
+    model: str,
+    data: tuple[str, ...],
+    splits: tuple[str, ...],
+    which: str,
+    scores: bool,
+    file: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Score a model on a split: accuracy and confusion matrix of classes, or the task's metrics of generated answers.
+
+    \b
+    Example:
+      t5prep eval --model runs/sample --data data/sample --split validation --split train
+    """
+    import t5prep
+    from t5prep.io import atomic_files
+
+    if file:
+        atomic_files.check_writable(Path(file), option="--predictions")
+    found = t5prep.evaluate(model, data=data, split=splits, checkpoint=which, worst=WORST, **given)
+    whole = found.to_json(scores=scores)
+    if file:
+        atomic_files.write_whole(
+            Path(file), (json.dumps(whole, ensure_ascii=False, indent=2) + "\n").encode(), option="--predictions"
+        )
+    if as_json:
+        _output.print_json(whole)
+        return
+    for result in found.each or [found]:
+        if found.each:
+            click.echo(f"\n{result.data}, {result.split}")
+        _output.print_metrics(result.metrics)
+        for wrong in result.worst[:5]:
+            click.echo(f"\n{wrong.id}: said {wrong.prediction}, right is {wrong.target}, loss {wrong.loss:.2f}")
+            click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

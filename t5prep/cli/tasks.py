@@ -1,4 +1,7 @@
-"""Define `t5prep tasks`, which lists the installed tasks."""
+"""Define `t5prep tasks` and `filter`, which list what `prepare` can do."""
+
+import dataclasses
+from typing import Any
 
 import click
 
@@ -7,7 +10,7 @@ from t5prep.cli import _output
 
 @click.command("tasks")
 @_output.as_json
-def command(as_json: bool) -> None:
+def tasks_command(as_json: bool) -> None:
     """List what can be prepared, with source, licence and citation.
 
     \b
@@ -41,3 +44,79 @@ def command(as_json: bool) -> None:
             if value := getattr(definition.task.corpus, what):
                 click.echo(f"  {what:<9} {value}")
         click.echo(f"  options   t5prep prepare {name} --help")
+
+
+@click.command("filter")
+@click.argument("filters", nargs=-1, metavar="[FILTER]...")
+@click.option("--try", "source", metavar="SOURCE", help="Show what the filters would do to rows of a corpus.")
+@click.option("--column", "columns", multiple=True, help="The columns with the text [default: text].")
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only so many rows.")
+@click.option("--format", default="", help="Where file names do not say it: csv, tsv, jsonl, parquet or text.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
+@_output.as_json
+def filter_command(filters: tuple[str, ...], source: str | None, as_json: bool, **given: Any) -> None:
+    """List the filters of `prepare --filter` with their settings, or try some on a corpus.
+
+    A FILTER is a name, with settings that differ from its defaults after a colon, or a function in a file of yours.
+
+    \b
+    Example:
+      t5prep filter gopher:least_words=20,stop_words=0 addresses mine.py:no_menus --try pages.jsonl --column text
+    """
+    from t5prep import sources
+    from t5prep.errors import UsageError
+    from t5prep.prepare.filters import chain
+    from t5prep.reading import columns
+
+    if source is None:
+        _list([text.partition(":")[0] for text in filters] or chain.names(), as_json=as_json)
+        return
+    if not filters:
+        raise UsageError(f"--try {source}: say which filters to try, as in t5prep filter gopher --try {source}")
+    done = chain.attempt(columns.texts(sources.resolve(source), **given), filters)
+    if as_json:
+        _output.print_json({"source": source, **done.to_json()})
+    else:
+        _tell(done)
+
+
+def _list(names: list[str], *, as_json: bool) -> None:
+    """Print what each filter does, its source, and its settings with their defaults."""
+    from t5prep.prepare.filters import chain
+
+    kinds = {name: chain.cls(name) for name in names}
+    about = {name: " ".join((kind.__doc__ or "").split()) for name, kind in kinds.items()}
+    settings = {
+        name: {
+            field.name: {"default": field.default, "help": field.metadata["help"]} for field in dataclasses.fields(kind)
+        }
+        for name, kind in kinds.items()
+    }
+    if as_json:
+        _output.print_json({name: {"about": about[name], "settings": settings[name]} for name in names})
+        return
+    for name in names:
+        click.echo(_output.colour(name, bold=True))
+        click.echo(click.wrap_text(about[name], width=110, initial_indent="  ", subsequent_indent="  "))
+        for setting, facts in settings[name].items():
+            click.echo(f"  {setting + '=' + str(facts['default']):<24} {facts['help']}")
+    click.echo(
+        "FILE.py:FUNCTION is a filter of yours: it takes a text, and returns it or raises t5prep.tasks.Reject(why)."
+    )
+
+
+def _tell(done: Any) -> None:
+    """Print the result of each filter, with its reasons and some of the texts."""
+    for outcome in done.outcomes:
+        share = f"{outcome.rejected / max(1, outcome.texts):.1%}"
+        changed = f", {outcome.changed:,} changed" if outcome.changed else ""
+        click.echo(
+            f"{outcome.filter}: {outcome.rejected:,} of {outcome.texts:,} rows rejected ({share}), "
+            f"with {outcome.words:,} words{changed}"
+        )
+        for reason, number in sorted(outcome.reasons.items(), key=lambda item: (-item[1], item[0])):
+            click.echo(f"  {number:>8,}  {reason}")
+        for reason, text in outcome.examples:
+            click.echo(f"            {reason}  |  {text}")
+    kept = f"{done.kept:,} of {done.texts:,} rows, {done.kept_words:,} of {done.words:,} words"
+    click.echo(f"kept: {kept}")

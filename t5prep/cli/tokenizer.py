@@ -29,7 +29,7 @@ _encoding = click.option("--encoding", default="utf-8", show_default=True, help=
 
 
 @click.group("tokenizer")
-def command() -> None:
+def tokenizer_command() -> None:
     """Train a tokenizer on your text, or see what one does to it.
 
     \b
@@ -38,7 +38,7 @@ def command() -> None:
     """
 
 
-@command.command("train")
+@tokenizer_command.command("train")
 @_source
 @_column
 @click.option("--out", required=True, help="The directory of the new tokenizer.")
@@ -157,7 +157,7 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
     click.echo(f"next: t5prep tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
 
 
-@command.command("check")
+@tokenizer_command.command("check")
 @click.argument("tokenizer")
 @_source
 @_column

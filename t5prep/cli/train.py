@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 import t5prep
-from t5prep.cli import _device, _output, _plan, _scores
+from t5prep.cli import _model_options, _output, plan
 
 SHOWN = 10  # rows of the table of predictions
 
@@ -36,8 +36,8 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option(
     "--settings", "listing", is_flag=True, is_eager=True, expose_value=False, callback=_list_settings, help="List them."
 )
-@_device.tokenizer
-@_device.options
+@_model_options.tokenizer
+@_model_options.options
 @click.option(
     "--dry-run", is_flag=True, help="With --tpu: compile the step for that TPU and say whether it fits; no run."
 )
@@ -50,7 +50,7 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 )
 @click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")
 @_output.as_json
-def command(
+def train_command(
     data: tuple[str, ...],
     model: str | None,
     out: str,
@@ -82,10 +82,10 @@ def command(
         "settings": configs.read_settings(settings),
     }
     if dry_run:
-        _plan.print_one(**_plan.options_of(api.configuration(**chosen), tpu=tpu), as_json=as_json)
+        plan.print_one(**plan.options_of(api.configuration(**chosen), tpu=tpu), as_json=as_json)
         return
     if tpu is not None:
-        _plan.warn(api.configuration(**chosen), tpu=tpu)
+        plan.warn(api.configuration(**chosen), tpu=tpu)
     result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
     from t5prep.train.runtime import hosts
 
@@ -96,9 +96,9 @@ def command(
         _output.print_json({"run": result.run, "steps": result.steps, "best": result.best, "metrics": metrics})
         return
     if result.evaluation:
-        _scores.print_predictions(result.evaluation.predictions[:SHOWN])
+        _output.print_predictions(result.evaluation.predictions[:SHOWN])
         click.echo()
-        _scores.print_metrics(metrics)
+        _output.print_metrics(metrics)
     click.echo(f"best checkpoint: {result.best}")
     if result.evaluation and not result.evaluation.predictions:
         click.echo(f"next: t5prep eval --model {shlex.quote(out)}   (its answers, and what they score)")

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from t5prep.cli import main
-from t5prep.cli._doctor import devices, packages, places
-from t5prep.cli._doctor.examine import examine
-from t5prep.cli._doctor.finding import Finding, healthy
+from t5prep.cli import _checks, main
+from t5prep.cli._checks import Finding, examine, healthy
 from t5prep.io import installation
 
 
@@ -30,7 +28,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("CLOUDSDK_CONFIG", "HF_HOME", "KAGGLE_CONFIG_DIR", "T5PREP_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(devices, "asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
+    monkeypatch.setattr(_checks, "asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
 
 
 def _found(**asked: str) -> dict[str, Finding]:
@@ -60,7 +58,7 @@ def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatc
     assert "numpy 1.26.0 is not" in found["packages"].seen
     assert "click" not in found["packages"].seen
     assert found["extra plan"].state == "ok"
-    assert (found["extra train"].state, found["extra train"].mend) == ("absent", installation.install_command("train"))
+    assert (found["extra train"].state, found["extra train"].fix) == ("absent", installation.install_command("train"))
     assert "transformers is missing" in found["extra train"].seen
     assert found["TensorFlow"].state == "absent"
     assert not healthy(list(found.values()))
@@ -70,7 +68,7 @@ def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatc
 
 def test_an_old_python_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     _installed(monkeypatch, [], {})
-    monkeypatch.setattr(packages.platform, "python_version", lambda: "3.10.4")
+    monkeypatch.setattr(_checks.platform, "python_version", lambda: "3.10.4")
     assert _found()["Python"].state == "wrong"
 
 
@@ -96,46 +94,46 @@ def test_runners_come_with_what_gets_them(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert found["runner local"].state == "ok"
     assert found["runner flink"].state == found["runner prism"].state == "absent"
     assert "Java" in found["runner flink"].seen
-    assert found["runner flink"].mend
+    assert found["runner flink"].fix
 
 
 def test_a_tpu_is_looked_at_chips_first(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    monkeypatch.setattr(devices, "asked", lambda code, *_: asked.append(code) or {"version": "2.20.0", "devices": {}})
+    monkeypatch.setattr(_checks, "asked", lambda code, *_: asked.append(code) or {"version": "2.20.0", "devices": {}})
     assert _found()["TPU"].state == "absent"
     said = _found(tpu="local")["TPU"]
     assert said.state == "wrong"
     assert said.seen.startswith("no TPU chip on this machine (")
-    assert devices.TPU_CODE not in asked  # libtpu would wait for an answer of the network
-    assert "--worker=all" in _found(tpu="mine")["TPU mine"].mend
+    assert _checks.TPU_CODE not in asked  # libtpu would wait for an answer of the network
+    assert "--worker=all" in _found(tpu="mine")["TPU mine"].fix
 
 
 def test_a_tpu_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"versions": {"jax": "0.10.2"}, "devices": 4, "kind": "TPU v5 lite", "memory": 16 << 30, "loss": 5.0}
     monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/accel0")]))
-    monkeypatch.setattr(devices, "version", lambda name: "1.0")
+    monkeypatch.setattr(_checks, "version", lambda name: "1.0")
     monkeypatch.setattr(
-        devices,
+        _checks,
         "asked",
-        lambda code, *_: answer | {"version": "2.20.0"} if code == devices.TPU_CODE else {"error": "x"},
+        lambda code, *_: answer | {"version": "2.20.0"} if code == _checks.TPU_CODE else {"error": "x"},
     )
     found = _found(tpu="local")
     assert found["TPU chips"].seen == "2 on this machine"
     assert found["TPU runtime"].seen == "jax 0.10.2"
     assert found["TPU"].seen == "4 devices (TPU v5 lite, 16.0 GiB each); a tiny step ran on them"
-    monkeypatch.setattr(devices, "asked", lambda *_: {"error": "in use by process 7"})
+    monkeypatch.setattr(_checks, "asked", lambda *_: {"error": "in use by process 7"})
     found = _found(tpu="local")
     assert (found["TPU"].state, found["TPU"].seen) == ("wrong", "in use by process 7")
-    monkeypatch.setattr(devices, "version", lambda name: None)
-    assert _found(tpu="local")["libtpu"].mend == installation.install_command("tpu")
+    monkeypatch.setattr(_checks, "version", lambda name: None)
+    assert _found(tpu="local")["libtpu"].fix == installation.install_command("tpu")
 
 
 def test_a_small_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "ENOUGH_BYTES", 1 << 80)
-    mend = _found()["disk of the cache"].mend
-    assert mend == "t5prep cache clear tokenized"
-    assert CliRunner().invoke(main, mend.split()[1:]).exit_code == 0
+    monkeypatch.setattr(_checks, "ENOUGH_BYTES", 1 << 80)
+    fix = _found()["disk of the cache"].fix
+    assert fix == "t5prep cache clear tokenized"
+    assert CliRunner().invoke(main, fix.split()[1:]).exit_code == 0
 
 
 def test_a_bucket_is_tried(bucket: str) -> None:
@@ -151,9 +149,9 @@ def test_a_bucket_is_tried(bucket: str) -> None:
 
 def test_what_a_process_says_and_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert devices.asked("print('talk'); print('{\"cores\": 4}')") == {"cores": 4}
-    assert devices.asked("raise SystemExit('broken driver')") == {"error": "broken driver"}
-    assert devices.asked("import os; os._exit(3)") == {"error": "it ended with code 3"}
+    assert _checks.asked("print('talk'); print('{\"cores\": 4}')") == {"cores": 4}
+    assert _checks.asked("raise SystemExit('broken driver')") == {"error": "broken driver"}
+    assert _checks.asked("import os; os._exit(3)") == {"error": "it ended with code 3"}
 
 
 def test_every_line_of_text_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -362,7 +362,7 @@ def test_the_command_line_gives_targets_the_length_that_inputs_need(tmp_path, in
 
     source = questions(tmp_path / "rows.jsonl")
     choices = ["--source", str(source), "--tokenizer", "sample:", "--input-length", str(input_length), "--workers", "1"]
-    done = CliRunner().invoke(prepare.command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
+    done = CliRunner().invoke(prepare.prepare_command, ["span_corruption", *choices, "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     chosen = manifest.load(tmp_path / "out").settings
     assert (chosen.input_length, chosen.target_length) == (input_length, target_length)

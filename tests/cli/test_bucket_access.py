@@ -2,9 +2,9 @@
 
 import pytest
 
+from t5prep.cli._checks import check_bucket
 from t5prep.errors import UsageError
 from t5prep.io import gcs
-from t5prep.io.bucket_access import check_bucket
 
 
 def said(findings):
@@ -34,19 +34,19 @@ def test_what_is_not_allowed_comes_with_the_command_that_allows_it(bucket, front
     assert said(findings) == expected
     refused = next(finding for finding in findings if not finding.ok)
     assert "storage.objects." in refused.seen
-    assert refused.mend.startswith(f"gcloud storage buckets add-iam-policy-binding {bucket} ")
+    assert refused.fix.startswith(f"gcloud storage buckets add-iam-policy-binding {bucket} ")
 
 
 def test_a_bucket_far_from_the_tpu(bucket, front):
     (far,) = [finding for finding in check_bucket(bucket, zone="europe-west4-a") if finding.what == "region"]
     assert not far.ok
     assert "US-CENTRAL1" in far.seen
-    assert "--location=europe-west4" in far.mend
+    assert "--location=europe-west4" in far.fix
 
 
 def test_no_bucket_and_no_place(front):
     (finding,) = check_bucket("gs://there-is-none-of-this-name")
-    assert "gcloud storage buckets create" in finding.mend
+    assert "gcloud storage buckets create" in finding.fix
     with pytest.raises(UsageError, match="gs://bucket/prefix"):
         check_bucket("data")
 
@@ -63,7 +63,7 @@ def test_a_service_account_is_looked_up_in_the_buckets_policy(bucket, front, mon
     *_, finding = check_bucket(bucket, service_account="tpu@p.iam.gserviceaccount.com")
     assert not finding.ok
     assert "roles/storage.objectViewer" in finding.seen
-    assert "serviceAccount:tpu@p.iam.gserviceaccount.com --role=roles/storage.objectUser" in finding.mend
+    assert "serviceAccount:tpu@p.iam.gserviceaccount.com --role=roles/storage.objectUser" in finding.fix
     Policy.bindings[0]["role"] = "roles/storage.objectUser"
     *_, finding = check_bucket(bucket, service_account="tpu@p.iam.gserviceaccount.com")
-    assert (finding.ok, finding.mend) == (True, "")
+    assert (finding.ok, finding.fix) == (True, "")

@@ -1,10 +1,11 @@
-"""Define `t5prep export`, which writes a run's checkpoint for other software."""
+"""Define `t5prep export` and `push`, which give a model or a dataset to others."""
 
+import os
 import shlex
 
 import click
 
-from t5prep.cli import _device, _output
+from t5prep.cli import _model_options, _output
 
 
 @click.command("export")
@@ -13,7 +14,7 @@ from t5prep.cli import _device, _output
 @click.option(
     "--format", "form", type=click.Choice(["hf", "savedmodel"]), default="hf", show_default=True, help="For whom."
 )
-@_device.which
+@_model_options.which
 @click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
 @click.option(
     "--dtype",
@@ -26,7 +27,7 @@ from t5prep.cli import _device, _output
 @click.option("--license", "licence", default="", help="The model's licence as the Hub names it, such as apache-2.0.")
 @click.option("--text", is_flag=True, help="Of a SavedModel: texts in and out, by tensorflow_text's SentencePiece.")
 @_output.as_json
-def command(
+def export_command(
     model: str,
     out: str,
     form: str,
@@ -47,7 +48,7 @@ def command(
     Example:
       t5prep export --model runs/sample --out models/sample
     """
-    _device.need_tensorflow()
+    _model_options.need_tensorflow()
     from t5prep.errors import UsageError
     from t5prep.train.publish import export
 
@@ -63,3 +64,43 @@ def command(
     click.echo(f"{out}: {checkpoint}")
     if form == "hf":
         click.echo(f"next: t5prep push --model {shlex.quote(out)} --repo USER/NAME")
+
+
+@click.command("push")
+@click.option("--model", help="A directory that `t5prep export` made, or a run, whose best is exported.")
+@click.option("--data", help="A prepared dataset, to publish instead of a model.")
+@click.option("--repo", required=True, metavar="USER/NAME", help="The repository on the Hub; made where it is missing.")
+@click.option("--private", is_flag=True, help="Make it private.")
+@click.option("--follow", is_flag=True, help="Of a run that trains: push each better checkpoint too, until its end.")
+@_output.as_json
+def push_command(model: str | None, data: str | None, repo: str, private: bool, follow: bool, as_json: bool) -> None:
+    """Upload an exported model, or a prepared dataset, to the Hugging Face Hub, with your own login (`hf auth login`).
+
+    \b
+    Example:
+      t5prep push --model models/sample --repo me/question-quality
+    """
+    if bool(model) == bool(data) or (data and follow):
+        raise click.UsageError("Name what is published: --model FOLDER (with --follow for a run), or --data FOLDER.")
+    address = _push_data(data, repo, private) if data else _push_model(model or "", repo, private, follow)
+    if as_json:
+        _output.print_json({"address": address})
+    else:
+        click.echo(address)
+
+
+def _push_data(data: str, repo: str, private: bool) -> str:
+    from t5prep.dataset.upload import push
+
+    return push(data, repo=repo, private=private)
+
+
+def _push_model(model: str, repo: str, private: bool, follow: bool) -> str:
+    if follow or os.path.isdir(os.path.join(model, "checkpoints")) or "://" in model:
+        _model_options.need_tensorflow()
+        from t5prep.train.publish.push import push_best
+
+        return push_best(model, repo=repo, private=private, follow=follow)
+    from t5prep.train.publish.push import push
+
+    return push(model, repo=repo, private=private)

@@ -1,0 +1,408 @@
+"""Check which parts of this machine work for t5prep: one finding each, with the command that fixes what does not work."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from pipelines import engines
+from t5prep.errors import NotBuiltError, OutputError, UsageError
+from t5prep.io import cache_folder, gcs
+from t5prep.io.installation import install_command
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    `state` is ok, absent (an optional part is missing) or wrong; `fix` is the command that repairs it, or "".
+    """
+
+    what: str
+    state: str
+    seen: str
+    fix: str = ""
+
+
+def healthy(findings: list[Finding]) -> bool:
+    """Check whether no finding is wrong; absent parts are allowed."""
+    return all(finding.state != "wrong" for finding in findings)
+
+
+EXTRAS = {
+    "train": "training, evaluating and predicting",
+    "tpu": "training on a TPU VM",
+    "plan": "planning with the TPU compiler",
+    "report": "pages with charts",
+    "dataflow": "preparing on Dataflow",
+}
+
+
+def packages() -> Iterator[Finding]:
+    """Check Python and the required packages against the version bounds in the installed package's metadata."""
+    here = platform.python_version()
+    try:
+        about = importlib.metadata.metadata("t5prep")
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("Python", "ok", here)
+        seen = "runs from its folder, so which packages it wants is not known"
+        yield Finding("t5prep", "absent", seen, install_command())
+        return
+    wanted = str(about.json.get("requires_python", ">=3.11"))
+    fits = SpecifierSet(wanted).contains(here, prereleases=True)
+    yield Finding(
+        "Python", "ok" if fits else "wrong", f"{here} (wanted: {wanted})", "" if fits else "uv python install 3.11"
+    )
+    needs = [Requirement(text) for text in about.get_all("Requires-Dist") or []]
+    for extra in ("", *EXTRAS):
+        own = [need for need in needs if _of(need, extra)]
+        if own:
+            yield _fitting(extra, own)
+
+
+def encoder() -> Finding:
+    """Check whether what is in C is installed, and its encoder gives SentencePiece's ids with the sample's tokenizer."""
+    try:
+        from t5prep.tokens import loading
+
+        slow = loading.load("sample:").slow
+    except NotBuiltError:
+        again = install_command(options="--force-reinstall --no-deps")
+        return Finding("encoder in C", "wrong", "it is not built", f"install a C compiler, then: {again}")
+    if not slow:
+        return Finding("encoder in C", "ok", "gives SentencePiece's ids")
+    return Finding(
+        "encoder in C",
+        "absent",
+        f"SentencePiece does its work, to the same bytes, more slowly: {slow}",
+        install_command(options="--force-reinstall"),
+    )
+
+
+def _of(need: Requirement, extra: str) -> bool:
+    """Check whether a requirement belongs to an extra ("": to the base install)."""
+    always = need.marker is None or need.marker.evaluate({"extra": ""})
+    return always if not extra else not always and need.marker is not None and need.marker.evaluate({"extra": extra})
+
+
+def _fitting(extra: str, needs: list[Requirement]) -> Finding:
+    bad = []
+    for need in needs:
+        have = version(need.name)
+        if have is None:
+            bad.append(f"{need.name} is missing")
+        elif not need.specifier.contains(have, prereleases=True):
+            bad.append(f"{need.name} {have} is not {need.specifier}")
+        elif "gcp" in need.extras and version("google-apitools") is None:
+            bad.append("apache-beam has no Google Cloud in it")
+    name = f"extra {extra}" if extra else "packages"
+    if not bad:
+        purpose = f", for {EXTRAS[extra]}" if extra else ""
+        return Finding(name, "ok", f"{len(needs)} packages, all as tested{purpose}")
+    fix = install_command(*filter(None, [extra]))
+    some = ", ".join(bad[:4]) + (f" and {len(bad) - 4} more" if len(bad) > 4 else "")
+    purpose = f" (for {EXTRAS[extra]})" if extra else ""
+    return Finding(name, "absent" if extra else "wrong", some + purpose, fix)
+
+
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def runners() -> Iterator[Finding]:
+    """Check for what each runner needs besides its packages."""
+    yield Finding("runner local", "ok", f"{os.cpu_count()} cores")
+    lacks = engines.missing()
+    for engine in ("prism", "flink"):
+        missing = [lack for lack in lacks if lack.engine == engine]
+        name = f"runner {engine}"
+        if missing:
+            what = " and ".join(lack.what for lack in missing)
+            yield Finding(name, "absent", f"{what} not found", missing[0].command)
+        else:
+            yield Finding(name, "ok", "all it needs is here")
+
+
+# TensorFlow takes 15 seconds to load from a cold disk; a check of a TPU that hangs is ended after this time.
+_TIMEOUT_SECONDS = 180
+_TENSORFLOW_CODE = """
+import json
+import tensorflow as tf
+kinds = [device.device_type for device in tf.config.list_physical_devices()]
+print(json.dumps({"version": tf.__version__, "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))}}))
+"""
+TPU_CODE = """
+import json
+from t5prep.errors import T5prepError
+from t5prep.train.runtime import devices, probe
+try:
+    print(json.dumps(probe.look(devices.open_layout(tpu="local"))))
+except T5prepError as error:
+    print(json.dumps({"error": str(error)}))
+"""
+
+
+def tensorflow() -> Iterator[Finding]:
+    """Check whether TensorFlow loads, and which devices it sees."""
+    if version("tensorflow") is None:
+        yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))
+        return
+    answer = asked(_TENSORFLOW_CODE)
+    if "error" in answer:
+        yield Finding(
+            "TensorFlow", "wrong", str(answer["error"]), install_command("train", options="--force-reinstall")
+        )
+        return
+    devices = ", ".join(f"{count} {kind}" for kind, count in answer["devices"].items())
+    yield Finding("TensorFlow", "ok", f"{answer['version']} sees {devices}")
+
+
+def tpus(name: str | None) -> Iterator[Finding]:
+    """Check for chips, then the runtime: without a chip, libtpu would ask the network about this machine, and wait."""
+    chips = [path for pattern in ("accel*", "vfio/[0-9]*") for path in Path("/dev").glob(pattern)]
+    runtime = f"libtpu {version('libtpu')}" if version("libtpu") else "no libtpu"
+    if name not in (None, "auto", "local"):
+        fix = f"gcloud compute tpus tpu-vm ssh {name} --worker=all --command='t5prep doctor --tpu local'"
+        yield Finding(f"TPU {name}", "wrong", "a TPU is looked at from its own VM", fix)
+        return
+    if not chips:
+        state = "absent" if name is None else "wrong"
+        yield Finding("TPU", state, f"no TPU chip on this machine ({runtime})", "gcloud compute tpus tpu-vm ssh NAME")
+        return
+    yield Finding("TPU chips", "ok", f"{len(chips)} on this machine")
+    if not version("libtpu"):
+        yield Finding("libtpu", "wrong", "not installed", install_command("tpu"))
+        return
+    answer = asked(TPU_CODE)
+    if "error" in answer:
+        yield Finding("TPU", "wrong", str(answer["error"]), "sudo lsof /dev/accel* /dev/vfio/*")
+        return
+    yield Finding("TPU runtime", "ok", ", ".join(f"{what} {version}" for what, version in answer["versions"].items()))
+    memory = f", {answer['memory'] / 2**30:.1f} GiB each" if answer["memory"] else ""
+    yield Finding("TPU", "ok", f"{answer['devices']} devices ({answer['kind']}{memory}); a tiny step ran on them")
+
+
+def asked(code: str, *arguments: str) -> dict:
+    """Run Python code in a separate process; return the JSON object that it prints, or {"error": the reason}."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer in {_TIMEOUT_SECONDS} s"}
+    lines = ran.stdout.splitlines()
+    try:
+        return dict(json.loads(lines[-1]))
+    except (ValueError, IndexError):
+        messages = ran.stderr.strip().splitlines() or [f"it ended with code {ran.returncode}"]
+        return {"error": messages[-1][:200]}
+
+
+# Enough for a tokenizer, a corpus of some gigabytes, and their tokenized blocks.
+ENOUGH_BYTES = 10 << 30
+
+
+def credentials() -> Iterator[Finding]:
+    """Check where credentials are, without reading them."""
+    home = Path.home()
+    cloud = Path(os.environ.get("CLOUDSDK_CONFIG") or home / ".config" / "gcloud")
+    hub = Path(os.environ.get("HF_HOME") or home / ".cache" / "huggingface")
+    kaggle = Path(os.environ.get("KAGGLE_CONFIG_DIR") or home / ".kaggle")
+    for what, variables, files, fix in (
+        (
+            "Google Cloud",
+            ("GOOGLE_APPLICATION_CREDENTIALS",),
+            (cloud / "application_default_credentials.json",),
+            "gcloud auth application-default login",
+        ),
+        ("Hugging Face", ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), (hub / "token",), "hf auth login"),
+        (
+            "Kaggle",
+            ("KAGGLE_API_TOKEN", "KAGGLE_KEY"),
+            (kaggle / "kaggle.json", kaggle / "access_token"),
+            "mv ~/Downloads/kaggle.json ~/.kaggle/",
+        ),
+    ):
+        named = next((name for name in variables if os.environ.get(name)), "")
+        if named == "GOOGLE_APPLICATION_CREDENTIALS" and not Path(os.environ[named]).is_file():
+            yield Finding(what, "wrong", f"{named} names a file that does not exist", f"unset {named}")
+        elif named:
+            yield Finding(what, "ok", f"credentials in ${named}")
+        elif file := next((path for path in files if path.is_file()), None):
+            yield Finding(what, "ok", f"credentials in {file}")
+        else:
+            yield Finding(what, "absent", "no credentials; only what is public can be read", fix)
+
+
+def disk() -> Iterator[Finding]:
+    """Check for free space here and in the cache."""
+    for what, place, fix in (
+        ("disk here", Path.cwd(), "du -sh * | sort -h"),
+        ("disk of the cache", cache_folder.root(), "t5prep cache clear tokenized"),
+    ):
+        there = next(path for path in (place, *place.absolute().parents) if path.exists())
+        free = shutil.disk_usage(there).free
+        seen = f"{free / 1e9:,.0f} GB free at {there}"
+        yield Finding(what, "ok", seen) if free >= ENOUGH_BYTES else Finding(what, "absent", f"only {seen}", fix)
+
+
+def bucket_findings(uri: str, *, zone: str, service_account: str) -> Iterator[Finding]:
+    """Check whether a TPU in `zone` could read and write a bucket as `service_account`."""
+    try:
+        findings = check_bucket(uri, zone=zone, service_account=service_account)
+    except UsageError as error:
+        findings = [AccessCheck("name", False, str(error))]
+    for finding in findings:
+        yield Finding(f"bucket: {finding.what}", "ok" if finding.ok else "wrong", finding.seen, finding.fix)
+
+
+def examine(
+    *, tpu: str | None = None, bucket: str | None = None, zone: str = "", service_account: str = ""
+) -> Iterator[Finding]:
+    """Yield the finding of each check. A requested part that does not work is wrong; an optional part may be absent.
+
+    `tpu` is "local" to require a working TPU of this machine. `bucket` is gs://NAME[/prefix], checked for a TPU in
+    `zone` and for `service_account`.
+    """
+    yield from packages()
+    yield encoder()
+    yield from runners()
+    yield from tensorflow()
+    yield from tpus(tpu)
+    yield from credentials()
+    yield from disk()
+    if bucket:
+        yield from bucket_findings(bucket, zone=zone, service_account=service_account)
+
+
+# This role allows all that a training host does with its data and its checkpoints: list, read, write, remove.
+_ROLE = "roles/storage.objectUser"
+# The location of a multi-regional bucket, and how regions in it begin.
+_MULTI = {"US": "us", "EU": "europe", "ASIA": "asia"}
+
+
+@dataclasses.dataclass(frozen=True)
+class AccessCheck:
+    """The result of one check of a bucket: its name, whether it passed, what was seen, and the command that fixes it, or ""."""
+
+    what: str
+    ok: bool
+    seen: str
+    fix: str = ""
+
+
+def check_bucket(uri: str, *, zone: str = "", service_account: str = "") -> list[AccessCheck]:
+    """Check what this identity may do under `gs://bucket[/prefix]`, and return the findings in the order of the checks.
+
+    `zone` is the TPU's (`us-central2-b`), `service_account` the address that its VM runs as; "" skips their checks. An
+    object of a random name is written under the prefix and removed again. Raises UsageError for what is not a place in
+    a bucket.
+    """
+    bucket, _ = gcs.split(uri)
+    uri = uri.rstrip("/")
+    probe = f"{uri}/.unfinished-t5prep-doctor-{uuid.uuid4().hex[:12]}"
+    grant = (
+        f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={_member(gcs.identity())} --role={_ROLE}"
+    )
+    findings = [_listed(uri, bucket, grant)]
+    if not findings[0].ok:
+        return findings
+    written = _tried("write", lambda: gcs.write(probe, b"t5prep"), grant)
+    findings.append(written)
+    if written.ok:
+        findings += [
+            _tried("read", lambda: gcs.read(probe), grant),
+            _tried("delete", lambda: gcs.delete(probe), grant),
+        ]
+    if zone:
+        findings += _region(uri, bucket, zone)
+    if service_account:
+        findings += _granted(uri, bucket, service_account)
+    return findings
+
+
+def _member(identity: str) -> str:
+    if "@" not in identity:
+        return "ACCOUNT"
+    return f"serviceAccount:{identity}" if identity.endswith(".gserviceaccount.com") else f"user:{identity}"
+
+
+def _listed(uri: str, bucket: str, grant: str) -> AccessCheck:
+    try:
+        count = len(gcs.objects(uri))
+    except OutputError as error:
+        create = f"gcloud storage buckets create gs://{bucket} --location=REGION"
+        return AccessCheck("list", False, str(error), create if "There is no bucket" in str(error) else grant)
+    return AccessCheck("list", True, f"{gcs.identity()} sees {count:,} objects under {uri}")
+
+
+def _tried(what: str, act: Callable[[], object], grant: str) -> AccessCheck:
+    try:
+        act()
+    except (OutputError, OSError) as error:
+        return AccessCheck(what, False, str(error), grant)
+    return AccessCheck(what, True, f"an object can be {_DONE[what]}")
+
+
+_DONE = {"write": "written", "read": "read back", "delete": "removed"}
+
+
+def _region(uri: str, bucket: str, zone: str) -> list[AccessCheck]:
+    """Check that bucket and TPU share a region: reading across regions is slow and billed by the gigabyte."""
+    region = zone.rpartition("-")[0] if zone.count("-") == 2 else zone
+    try:
+        with gcs.speaking(uri, need="storage.buckets.get"):
+            location = str(gcs.client().get_bucket(bucket, timeout=gcs.TIMEOUT_SECONDS).location)
+    except (OutputError, OSError) as error:
+        look = f"gcloud storage buckets describe gs://{bucket} --format='value(location)'"
+        return [AccessCheck("region", False, f"the bucket's region cannot be seen: {error}", look)]
+    near = location.lower() == region or region.startswith(_MULTI.get(location, "\0"))
+    seen = f"the bucket is in {location}, the TPU in {region}"
+    move = f"gcloud storage buckets create gs://{bucket}-{region} --location={region}"
+    return [
+        AccessCheck(
+            "region", near, seen, "" if near else f"{move} && gcloud storage cp -r {uri} gs://{bucket}-{region}"
+        )
+    ]
+
+
+def _granted(uri: str, bucket: str, account: str) -> list[AccessCheck]:
+    """Check whether the bucket's own policy names the account; a policy of the project cannot be seen from here."""
+    fix = (
+        f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=serviceAccount:{account} --role={_ROLE}"
+    )
+    try:
+        with gcs.speaking(uri, need="storage.buckets.getIamPolicy"):
+            policy = gcs.client().bucket(bucket).get_iam_policy(requested_policy_version=3, timeout=gcs.TIMEOUT_SECONDS)
+    except (OutputError, OSError) as error:
+        return [AccessCheck("service account", False, f"who may use the bucket cannot be seen: {error}", fix)]
+    roles = sorted(
+        binding["role"]
+        for binding in policy.bindings
+        if {f"serviceAccount:{account}", "allUsers"} & set(binding["members"])
+    )
+    enough = [role for role in roles if role in (_ROLE, "roles/storage.objectAdmin", "roles/storage.admin")]
+    seen = (
+        f"the bucket grants {account} {', '.join(roles) if roles else 'nothing (a role on the project would not show)'}"
+    )
+    return [AccessCheck("service account", bool(enough), seen, "" if enough else fix)]

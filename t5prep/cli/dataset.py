@@ -1,0 +1,206 @@
+"""Define what is done with a prepared dataset: `t5prep verify`, `inspect`, `report`, `diff` and `upload`."""
+
+import dataclasses
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from t5prep.cli import _output
+from t5prep.io import byte_sizes
+
+
+@click.command("verify")
+@click.argument("data")
+@_output.as_json
+def verify_command(data: str, as_json: bool) -> None:
+    """Check every shard of DATA against its manifest: sizes, checksums, none missing, none too many.
+
+    Exit code 0 when all is as the manifest says, 1 with the first difference.
+
+    \b
+    Example:
+      t5prep verify data/sample
+    """
+    from t5prep.dataset.verify import verify
+
+    with _output.Line("verifying") as line:
+        manifest = verify(data, started=line.started, progress=line.progress)
+    shards = sum(len(split.shards) for split in manifest.splits.values())
+    records = sum(split.records for split in manifest.splits.values())
+    if as_json:
+        _output.print_json({"ok": True, "digest": manifest.digest, "shards": shards, "records": records})
+    else:
+        click.echo(
+            f"{data}: {shards} shards, {records:,} records, all as the manifest says (digest {manifest.digest[:12]}…)"
+        )
+
+
+_NARROWEST = 20  # columns; on a narrower terminal, lines are longer than its width
+
+
+@click.command("inspect")
+@click.argument("data")
+@click.option("--split", default="train", show_default=True, help="Which split.")
+@click.option("-n", "count", default=3, show_default=True, type=click.IntRange(min=1), help="How many records.")
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@_output.as_json
+def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as_json: bool) -> None:
+    """Show records of DATA as a model sees them: text, tokens, ids and the label mask, aligned.
+
+    \b
+    Example:
+      t5prep inspect data/sample --split validation -n 1
+    """
+    from t5prep.dataset import inspect_records, manifest
+
+    shown = inspect_records.records(data, split=split, count=count, tokenizer=tokenizer)
+    if as_json:
+        _output.print_json({"records": [dataclasses.asdict(record) for record in shown]})
+        return
+    dataset_manifest = manifest.load(data)
+    loaded_tokenizer = inspect_records.open_tokenizer(dataset_manifest, tokenizer)
+    width = max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns)
+    for record in shown:
+        title = f"── {record.id} ".ljust(width, "─")  # the id of a packed row has the ids of all its examples
+        click.echo(_output.colour(title if len(title) <= width else f"{title[: width - 1]}…", bold=True))
+        for what, text, ids in (("input", record.inputs, record.input_ids), ("target", record.targets, record.labels)):
+            click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
+            for line in text.split("\n"):
+                click.echo(click.wrap_text(line, width=width - 2, initial_indent="  ", subsequent_indent="  "))
+            if what == "target" and dataset_manifest.settings.target == "class":
+                click.echo("    " + _output.colour(f"class {ids[0]}", dim=True))
+                continue
+            for tokens, numbers in inspect_records.aligned(ids, loaded_tokenizer, width=width - 4):
+                click.echo("    " + tokens)
+                click.echo("    " + _output.colour(numbers, dim=True))
+        for answer in record.references:
+            click.echo(
+                click.wrap_text(f"also right: {answer}", width=width - 2, initial_indent="  ", subsequent_indent="  ")
+            )
+
+
+@click.command("report")
+@click.argument("data")
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write [default: DATA/report.html].")
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@click.option("--answers", help="Of a run: what `t5prep eval --predictions` wrote [default: RUN/eval.json].")
+@_output.as_json
+def report_command(data: str, out: Path | None, tokenizer: str | None, answers: str | None, as_json: bool) -> None:
+    """Write DATA, a prepared dataset or a training run, as one HTML page: lengths, cuts, labels, padding; curves, answers.
+
+    The page needs no network and follows the reader's light or dark.
+
+    \b
+    Example:
+      t5prep report data/sample --out report.html
+    """
+
+    from t5prep import report
+
+    path = report.write(data, out=out or report.default_out(data), tokenizer=tokenizer, answers=answers)
+    if as_json:
+        _output.print_json({"out": str(path), "bytes": path.stat().st_size})
+    else:
+        click.echo(f"{path}: {byte_sizes.text(path.stat().st_size)}, open it in any browser")
+
+
+@click.command("diff")
+@click.argument("data_a")
+@click.argument("data_b")
+@_output.as_json
+def diff_command(data_a: str, data_b: str, as_json: bool) -> None:
+    """Show what differs from DATA_A to DATA_B: what the manifests say, ids added and gone, ids whose records changed.
+
+    Exit code 0 when all that decides the records is equal, 1 when anything differs (or cannot be read, which stderr says).
+
+    \b
+    Example:
+      t5prep diff data/sample gs://my-bucket/sample
+    """
+    from t5prep.dataset import diff
+
+    with _output.Line("comparing") as line:
+        difference = diff.diff(data_a, data_b, started=line.started, progress=line.progress)
+    if as_json:
+        changes = [change._asdict() for change in difference.manifest]
+        _output.print_json({**dataclasses.asdict(difference), "manifest": changes})
+    else:
+        _tell(difference)
+    sys.exit(0 if difference.equal else 1)
+
+
+def _tell(difference: Any) -> None:
+
+    from t5prep.dataset import diff
+
+    for change in difference.manifest:
+        dim = not diff.decides(change)
+        a, b = (_short(value) for value in (change.a, change.b))
+        click.echo(f"  {change.field:<36} " + _output.colour(f"{a} → {b}", dim=dim))
+    for what, ids in (
+        ("only in A", difference.gone),
+        ("only in B", difference.added),
+        ("in another split", difference.moved),
+        ("changed", difference.changed),
+    ):
+        if ids.count:
+            more = ", …" if ids.count > len(ids.first) else ""
+            click.echo(f"  {what:<36} {ids.count:,}: {', '.join(map(_short, ids.first))}{more}")
+    verdict = "equal" if difference.equal else "different"
+    click.echo(f"{_output.colour(verdict, bold=True)}: {difference.same:,} records are the same in both")
+
+
+def _short(value: object) -> str:
+    """Return a value as text on one line, of at most 60 characters."""
+    text = "nothing" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+@click.command("upload")
+@click.argument("data")
+@click.argument("to", metavar="gs://BUCKET/PREFIX")
+@click.option("--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Files sent side by side.")
+@click.option("--delete-stale", is_flag=True, help="Remove shards under the prefix that the manifest does not name.")
+@click.option("--overwrite", is_flag=True, help="Replace another dataset that is there.")
+@_output.as_json
+def upload_command(data: str, to: str, workers: int, delete_stale: bool, overwrite: bool, as_json: bool) -> None:
+    """Upload DATA to a bucket: verified first, checked end to end, the manifest last.
+
+    Run it again after an interruption: it goes on where it stood, and what is there already is not sent twice.
+
+    \b
+    Example:
+      t5prep upload data/sample gs://my-bucket/sample
+    """
+    from t5prep.dataset.upload import upload
+
+    with _output.Line("uploading") as line:
+        done = upload(
+            data,
+            to,
+            workers=workers,
+            delete_stale=delete_stale,
+            overwrite=overwrite,
+            started=line.started,
+            progress=line.progress,
+        )
+    if as_json:
+        _output.print_json(dataclasses.asdict(done))
+        return
+    click.echo(
+        f"{done.uri}: {len(done.sent)} objects sent ({byte_sizes.text(done.bytes)}), {len(done.skipped)} there already, "
+        f"digest {done.digest[:12]}…"
+    )
+    if done.deleted:
+        click.echo(f"  removed       {len(done.deleted)} shards that the manifest does not name")
+    if done.stale:
+        _output.say(
+            f"  warning       {len(done.stale)} shards there are not this dataset's ({done.stale[0]}). "
+            "Remove them: --delete-stale"
+        )
+    click.echo(f"next: t5prep verify {shlex.quote(done.uri)}")
