@@ -103,14 +103,13 @@ def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
     """Return a serialized HloModuleProto, base64, as a program for the first device."""
     import jax
 
-    from t5prep.train.runtime.embedding import embed, input_shapes
+    from t5prep.train.runtime.embedding import embed
     from t5prep.train.runtime.layout import arrange
     from t5prep.train.runtime.programs import Program
 
-    module, layout = base64.b64decode(encoded), arrange(devices[:1])
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=layout.everywhere) for one in input_shapes(module)]
-    run = embed(module, platform="tpu")
-    return Program("module", layout, run, tuple(shapes), layout.everywhere), {}
+    program, layout = embed(base64.b64decode(encoded), platform="tpu"), arrange(devices[:1])
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=layout.everywhere) for one in program.in_avals]
+    return Program("module", layout, program.call, tuple(shapes), layout.everywhere), {}
 
 
 def read(executable: Any) -> dict[str, Any]:

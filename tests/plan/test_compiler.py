@@ -111,19 +111,6 @@ def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
     assert tf.config.experimental.tensor_float_32_execution_enabled()
 
 
-def test_random_bits_come_from_the_chip_as_tensorflow_has_it():
-    text = (
-        "    %output_state, %output = stablehlo.rng_bit_generator %6, algorithm = PHILOX : (tensor<3xui64>) -> "
-        "(tensor<3xui64>, tensor<8x1x4xui32>) loc(#loc1)\n    %7 = mhlo.copy %output : tensor<8x1x4xui32> loc(#loc2)\n"
-    )
-    from t5prep.train.runtime.embedding import for_tpu
-
-    lowered = for_tpu(text)
-    assert "PHILOX" not in lowered
-    assert "%output_state_two, %output = stablehlo.rng_bit_generator %output_state_in, algorithm = DEFAULT" in lowered
-    assert "%7 = stablehlo.reshape %output : (tensor<8x1x4xui32>) -> tensor<8x1x4xui32> loc(#loc2)" in lowered
-
-
 COMPILED = """HloModule step
 
 %body.1 (p: (s32[], f32[8])) -> (s32[], f32[8]) {

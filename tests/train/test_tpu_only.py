@@ -1,6 +1,7 @@
 """Tricks change no value on a CPU, and for a TPU become what they stand for."""
 
 import functools
+import re
 
 import pytest
 
@@ -14,7 +15,7 @@ from t5prep.train.model.architecture import EncoderConfig  # noqa: E402
 from t5prep.train.model.encoder import classify  # noqa: E402
 from t5prep.train.model.layers import FILLER, gradients_in_turn, unfilled  # noqa: E402
 from t5prep.train.model.weight_layout import encoder_layouts  # noqa: E402
-from t5prep.train.runtime import embedding  # noqa: E402
+from t5prep.train.runtime.embedding import embed  # noqa: E402
 from t5prep.train.runtime.lowered import lower  # noqa: E402
 
 
@@ -26,39 +27,51 @@ def filled_by_a_loop(x: tf.Tensor) -> tf.Tensor:
     ].stack()
 
 
-def text_of(function, *specs: tf.TensorSpec) -> str:
-    module = lower(function, *specs).module
-    with embedding.make_ir_context():
-        return embedding.ir.Module.parse(embedding.hlo_to_stablehlo(module)).operation.get_asm(enable_debug_info=True)
+def text_of(function, *specs: tf.TensorSpec, platform: str = "tpu") -> str:
+    return embed(lower(function, *specs).module, platform=platform).mlir_module()
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_an_unfilled_array_is_no_constant_on_a_tpu(dtype):
-    text = text_of(filled_by_a_loop, tf.TensorSpec([2], dtype))
-    assert "AllocateBuffer" not in embedding.without_copies(text)
-    assert embedding.for_tpu(text).count("AllocateBuffer") == 1
+    spec = tf.TensorSpec([2], dtype)
+    assert "AllocateBuffer" not in text_of(filled_by_a_loop, spec, platform="cpu")
+    assert text_of(filled_by_a_loop, spec).count("AllocateBuffer") == 1
     assert float(tf.cast(unfilled([1], dtype), tf.float32)[0]) == FILLER
     found = filled_by_a_loop(tf.constant([1.0, 2.0], dtype))
     assert found.numpy().tolist() == [[0, 0], [1, 2], [2, 4], [3, 6]]
 
 
-def test_only_the_filler_of_a_name_is_replaced():
-    """A name may stand for another constant in another region."""
-    text = (
-        "%c = stablehlo.constant dense<-7.88861E-31> : tensor<f32>\n"
-        "%0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<8xf32> loc(#loc)\n"
-        "%c = stablehlo.constant dense<0.000000e+00> : tensor<f32>\n"
-        "%0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<8xf32> loc(#loc)\n"
-    )
-    lines = embedding.unfilled(text).splitlines()
-    assert lines[1] == "%0 = stablehlo.custom_call @AllocateBuffer() : () -> tensor<8xf32> loc(#loc)"
-    assert [lines[i] for i in (0, 2, 3)] == [text.splitlines()[i] for i in (0, 2, 3)]
+def test_only_arrays_of_the_filler_are_left_unfilled():
+    """Not other constants, nor the filler as a number that is computed with."""
+
+    def several(x: tf.Tensor) -> list[tf.Tensor]:
+        return [
+            unfilled([8], tf.float32),
+            tf.fill([8], 2.0),
+            tf.constant(np.full([3, 2], FILLER, np.float32)),
+            tf.constant(np.arange(6, dtype=np.float32) * FILLER),
+            x + FILLER,
+        ]
+
+    text = text_of(several, tf.TensorSpec([], tf.float32))
+    kinds = [line.rpartition("-> ")[2].split()[0] for line in text.splitlines() if "AllocateBuffer" in line]
+    assert sorted(kinds) == ["tensor<3x2xf32>", "tensor<8xf32>"]
+
+
+def test_random_bits_come_from_the_chip_as_tensorflow_has_it():
+    def bits(seed: tf.Tensor) -> tf.Tensor:
+        return tf.random.stateless_uniform([8, 4], seed, None, None, tf.uint32)
+
+    spec = tf.TensorSpec([2], tf.int32)
+    assert "PHILOX" in text_of(bits, spec, platform="cpu")
+    text = text_of(bits, spec)
+    assert "PHILOX" not in text
+    assert re.search(r"rng_bit_generator.*DEFAULT.*tensor<2xui64>\) -> \(tensor<2xui64>, tensor<\S*xui32>\)", text)
 
 
 def test_each_trick_is_turned_off_by_itself(monkeypatch):
-    text = embedding.without_copies(text_of(filled_by_a_loop, tf.TensorSpec([2], tf.float32)))
     monkeypatch.setenv("T5PREP_WITHOUT", "unfilled, copies")
-    assert "AllocateBuffer" not in embedding.for_tpu(text)
+    assert "AllocateBuffer" not in text_of(filled_by_a_loop, tf.TensorSpec([2], tf.float32))
     assert (switches.is_on("copies"), switches.is_on("barriers")) == (False, True)
 
 
@@ -98,7 +111,7 @@ def test_gradients_in_turn_are_the_same_and_each_layer_waits_for_its_matrices():
         np.testing.assert_array_equal(found.numpy(), wanted.numpy())
     specs = tf.nest.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype), (x, weights, upstream))
     for way, barriers in ((False, 0), (True, 3)):
-        text = embedding.for_tpu(text_of(functools.partial(layers, in_turn=way), *specs))
+        text = text_of(functools.partial(layers, in_turn=way), *specs)
         assert text.count("stablehlo.optimization_barrier") == barriers
 
 

@@ -1,38 +1,24 @@
-"""Call lowered programs as functions of jax. Only this file uses private parts of jax (tested with 0.10.2).
+"""Call programs that TensorFlow lowered as functions of jax, by its public API alone.
 
 A module of TensorFlow comes as a serialized HloModuleProto, because protocol buffers stay readable across versions.
-StableHLO text of TensorFlow 2.20 cannot always be parsed by a newer parser (for example large boolean constants). jax
-has no public way from HLO to StableHLO: `hlo_to_stablehlo` and `make_ir_context` are private. The rest is public:
-`jax.export` calls a StableHLO module as it calls any other.
+jax parses it as StableHLO; what a device needs otherwise is changed operation by operation; and `jax.export` calls the
+result as it calls any other program.
 """
 
 import dataclasses
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-from jax._src.interpreters.mlir import make_ir_context
-from jax.extend.mlir import ir
+from jax.extend.mlir import hlo_to_stablehlo, ir
 from jax.extend.mlir.dialects import stablehlo
-from jaxlib._jax.mlir import hlo_to_stablehlo
 
+from t5prep.train.model.layers import FILLER
 from t5prep.train.model.switches import is_on
 
-Arrays = Sequence[Any]
-
-_COPY = re.compile(r"= mhlo\.copy (%\S+) : (tensor<\S+>)")
-_PHILOX = re.compile(
-    r"%(\S+), %(\S+) = stablehlo\.rng_bit_generator (%\S+), algorithm = +PHILOX : "
-    r"\(tensor<3xui64>\) -> \(tensor<3xui64>, (tensor<\S+>)\)"
-)
-_CONSTANT = re.compile(r"(%\S+) = stablehlo\.constant dense<([^>]*)> : (tensor<[^>]+>)")
-_BROADCAST = re.compile(r"(= )stablehlo\.broadcast_in_dim (%\S+), dims = \[\] : \(tensor<\w+>\) -> (tensor<[^>]+>)")
-_FILLER = re.compile(r"-7\.8886\d*[eE]-31")  # `tpu_only.FILLER`
-_ALLOCATE = "stablehlo.custom_call @AllocateBuffer() : () -> "
 _DTYPES = {
     **{"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16, "f64": np.float64, "i1": np.bool_},
     **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
@@ -40,15 +26,18 @@ _DTYPES = {
 }
 
 
-def embed(module: bytes, *, platform: str) -> Callable[..., list[Any]]:
-    """Return a serialized HloModuleProto as a function that jax can trace, from arrays to the list of its results.
+def embed(module: bytes, *, platform: str) -> jax.export.Exported:
+    """Return a serialized HloModuleProto as an exported program: `call` takes arrays, and returns the list of results.
 
-    platform: "tpu", "cpu" or "cuda"; a TPU has another operation for random bits (`for_tpu`).
+    `in_avals` has the shape and dtype of each argument. platform: "tpu", "cpu" or "cuda"; a TPU has other operations for
+    random bits and for memory without a first value (`change_for_tpu`).
     """
-    with make_ir_context():
-        text = ir.Module.parse(hlo_to_stablehlo(module)).operation.get_asm(enable_debug_info=True)
-        text = for_tpu(text) if platform == "tpu" else without_copies(text)
-        parsed = ir.Module.parse(text)
+    with _context(), ir.Location.unknown():
+        parsed = ir.Module.parse(hlo_to_stablehlo(module))
+        remove_copies(parsed)
+        if platform == "tpu":
+            change_for_tpu(parsed)
+        parsed.operation.verify()
         (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
         inputs, outputs = _shapes(main.type.inputs), _shapes(main.type.results)
         portable = stablehlo.serialize_portable_artifact(parsed, stablehlo.get_current_version())
@@ -56,74 +45,95 @@ def embed(module: bytes, *, platform: str) -> Callable[..., list[Any]]:
     def like_it(*_: Any) -> list[Any]:
         return [jnp.zeros(output.shape, output.dtype) for output in outputs]
 
+    # jax has no public way to make an Exported of a module: one of the same arguments and results gets the module.
     with jax.enable_x64(any(np.dtype(one.dtype).itemsize == 8 for one in (*inputs, *outputs))):
         likeness = jax.export.export(jax.jit(like_it, keep_unused=True), platforms=[platform])(*inputs)
-    exported = dataclasses.replace(likeness, mlir_module_serialized=portable)
-    call: Callable[..., list[Any]] = exported.call
-    return call
+    return dataclasses.replace(likeness, mlir_module_serialized=portable)
 
 
-def input_shapes(module: bytes) -> list[jax.ShapeDtypeStruct]:
-    """Return the shape and dtype of each argument of a serialized HloModuleProto."""
-    with make_ir_context():
-        parsed = ir.Module.parse(hlo_to_stablehlo(module))
-        (main,) = [function for function in parsed.body.operations if function.name.value == "main"]
-        return _shapes(main.type.inputs)
+def remove_copies(module: ir.Module) -> None:
+    """Remove the copies of another dialect, which do nothing: StableHLO has no such operation."""
+    for copy in _named(module, "mhlo.copy"):
+        copy.results[0].replace_all_uses_with(copy.operands[0])
+        copy.erase()
 
 
-def without_copies(module: str) -> str:
-    """Return a module's text with the copies of another dialect, which do nothing, replaced by StableHLO reshapes."""
-    return _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", module)
+def change_for_tpu(module: ir.Module) -> None:
+    """Change a module lowered for a CPU into what TensorFlow lowers for a TPU. `switches` turns off each change."""
+    if is_on("unfilled"):
+        leave_unfilled(module)
+    if is_on("random-bits"):
+        draw_bits_on_the_chip(module)
 
 
-def for_tpu(module: str) -> str:
-    """Return the text of a module lowered for a CPU as TensorFlow lowers it for a TPU, both in StableHLO.
+def draw_bits_on_the_chip(module: ir.Module) -> None:
+    """Replace Philox by the chip's own generator of random bits.
 
-    The text comes from `without_copies`; arrays that a loop fills are left unfilled (`unfilled`). Random bits:
     `auto_select` means Philox on CPU and GPU; on a TPU it means the chip's own generator, with the key and the first
     word of the counter as its key (tensorflow/compiler/tf2xla/kernels/stateless_random_ops_v2.cc, MaybeSliceCounter).
     """
-    module = without_copies(module)
-    if is_on("unfilled"):
-        module = unfilled(module)
-    if not is_on("random-bits"):
-        return module
-    return _PHILOX.sub(
-        lambda m: (
-            f"%{m[1]}_in = stablehlo.slice {m[3]} [0:2] : (tensor<3xui64>) -> tensor<2xui64>\n"
-            f"%{m[1]}_two, %{m[2]} = stablehlo.rng_bit_generator %{m[1]}_in, algorithm = DEFAULT : "
-            f"(tensor<2xui64>) -> (tensor<2xui64>, {m[4]})\n"
-            f"%{m[1]}_one = stablehlo.slice %{m[1]}_two [1:2] : (tensor<2xui64>) -> tensor<1xui64>\n"
-            f"%{m[1]} = stablehlo.concatenate %{m[1]}_two, %{m[1]}_one, dim = 0 : "
-            f"(tensor<2xui64>, tensor<1xui64>) -> tensor<3xui64>\n"
-        ),
-        module,
-    )
+    key_type = ir.RankedTensorType.get([2], ir.IntegerType.get_unsigned(64))
+    default = stablehlo.RngAlgorithmAttr.get("DEFAULT")
+    for philox in _named(module, "stablehlo.rng_bit_generator"):
+        with ir.InsertionPoint(philox), philox.location:
+            key = stablehlo.slice(philox.operands[0], [0], [2], [1])
+            drawn = stablehlo.RngBitGeneratorOp(key_type, philox.results[1].type, default, key)
+            counter = stablehlo.slice(drawn.results[0], [1], [2], [1])
+            state = stablehlo.concatenate([drawn.results[0], counter], 0)
+        philox.results[0].replace_all_uses_with(state)
+        philox.results[1].replace_all_uses_with(drawn.results[1])
+        philox.erase()
 
 
-def unfilled(module: str) -> str:
-    """Return a module's text with memory that nothing is written into for each tensor of `tpu_only.FILLER`.
+def leave_unfilled(module: ir.Module) -> None:
+    """Replace each tensor of `layers.FILLER` by memory that nothing is written into, the operation of `jax.lax.empty`."""
+    constants = [one for one in _named(module, "stablehlo.constant") if _is_filler(one)]
+    scalars = [one for one in constants if not _shape_of(one)]
+    spread = [
+        use.owner.operation
+        for scalar in scalars
+        for use in scalar.results[0].uses
+        if use.owner.operation.name == "stablehlo.broadcast_in_dim"
+    ]
+    for filled in (*spread, *(one for one in constants if _shape_of(one))):
+        with ir.InsertionPoint(filled), filled.location:
+            memory = ir.Operation.create(
+                "stablehlo.custom_call",
+                results=[filled.results[0].type],
+                attributes={"call_target_name": ir.StringAttr.get("AllocateBuffer")},
+            )
+        filled.results[0].replace_all_uses_with(memory.results[0])
+        filled.erase()
 
-    The operation is that of `jax.lax.empty`.
 
-    >>> unfilled("%c = stablehlo.constant dense<-7.88861E-31> : tensor<2x3xf32>")
-    '%c = stablehlo.custom_call @AllocateBuffer() : () -> tensor<2x3xf32>'
-    """
-    fillers: set[str] = set()  # their names; a region may give a name again that another region gave
+def _context() -> ir.Context:
+    """Return a new context of MLIR that knows the dialects of jax: that of any lowered function."""
+    return jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo").context
 
-    def constant(match: re.Match[str]) -> str:
-        name, value, kind = match.groups()
-        fillers.discard(name)
-        if not _FILLER.fullmatch(value):
-            return match[0]
-        fillers.add(name)
-        return f"{name} = {_ALLOCATE}{kind}" if "x" in kind else match[0]
 
-    def broadcast(match: re.Match[str]) -> str:
-        return match[1] + _ALLOCATE + match[3] if match[2] in fillers else match[0]
+def _named(module: ir.Module, name: str) -> list[ir.Operation]:
+    """Return all operations of that name, those of inner regions too; a list, because callers erase operations."""
 
-    lines = (_BROADCAST.sub(broadcast, _CONSTANT.sub(constant, line)) for line in module.splitlines(keepends=True))
-    return "".join(lines)
+    def walk(operation: ir.Operation) -> Iterator[ir.Operation]:
+        for region in operation.regions:
+            for block in region.blocks:
+                for one in block.operations:
+                    if one.operation.name == name:
+                        yield one.operation
+                    yield from walk(one.operation)
+
+    return list(walk(module.operation))
+
+
+def _is_filler(constant: ir.Operation) -> bool:
+    value = constant.attributes["value"]
+    if not isinstance(value, ir.DenseFPElementsAttr) or not value.is_splat:
+        return False
+    return bool(ir.FloatAttr(value.get_splat_value()).value == FILLER)
+
+
+def _shape_of(constant: ir.Operation) -> list[int]:
+    return list(ir.RankedTensorType(constant.results[0].type).shape)
 
 
 def _shapes(types: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:

@@ -174,7 +174,7 @@ def _step(gradients: Lowered, update: Lowered, layout: Layout) -> Callable[..., 
 
 def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
     """Return a lowered function with the same arguments and results as the function of TensorFlow."""
-    run, structure = embed(lowered.module, platform=layout.platform), jax.tree.structure(lowered.outputs)
+    run, structure = embed(lowered.module, platform=layout.platform).call, jax.tree.structure(lowered.outputs)
 
     def call(*inputs: Any) -> Any:
         return jax.tree.unflatten(structure, run(*jax.tree.leaves(inputs)))
