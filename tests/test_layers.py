@@ -1,6 +1,7 @@
 """The floors: imports go downwards only, Beam stays in pipelines, TensorFlow in train, jax in train and plan."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,3 +102,32 @@ def test_files_are_named_after_their_idea() -> None:
 def test_the_layout_is_the_data_flow() -> None:
     folders = {path.name for path in (ROOT / "t5prep").iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(FLOORS) - {"errors", "_native", "pipelines"} | {"native"}
+
+
+def _private_names(path: Path) -> Iterator[str]:
+    """What a file takes of a dependency that begins with an underscore, and all of jaxlib, which is a part of jax."""
+    own = {"t5prep", "pipelines", *sys.stdlib_module_names}
+    tree, modules = ast.parse(path.read_text()), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named = {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            named = {alias.asname or alias.name: node.module for alias in node.names}
+        else:
+            continue
+        modules |= {name for name, module in named.items() if module.partition(".")[0] not in own}
+    for name in _imports(path):
+        top, *inner = name.split(".")
+        if top not in own and (top == "jaxlib" or any(part.startswith("_") for part in (top, *inner))):
+            yield name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            of = ast.unparse(node.value)
+            if of.partition(".")[0] in modules:
+                yield f"{of}.{node.attr}"
+
+
+def test_nothing_private_of_a_dependency_is_used() -> None:
+    private = {_name(path): list(_private_names(path)) for path in _modules()}
+    assert not {name: names for name, names in private.items() if names}
+    assert not [path for path in _modules() if "jax._src" in path.read_text() or "jaxlib." in path.read_text()]
