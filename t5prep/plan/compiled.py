@@ -21,7 +21,7 @@ from typing import Any
 
 import t5prep
 from t5prep.errors import T5prepError, UsageError
-from t5prep.io import atomic_files, byte_sizes, cache_folder
+from t5prep.io import byte_sizes, cache_folder, signed_files
 from t5prep.io.installation import install_command
 from t5prep.plan.chips import Chip
 from t5prep.plan.compiler import ENVIRONMENT
@@ -64,10 +64,10 @@ def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Co
     """
     parts = json.dumps([hashlib.sha256(module).hexdigest(), chip.topology, versions(), _own_source()])
     path = cache() / "modules" / f"{hashlib.sha256(parts.encode()).hexdigest()}.json"
-    if path.exists() and keep is None:
-        return Compiled(**json.loads(path.read_text()))
+    if keep is None and (kept := signed_files.read(path)) is not None:
+        return Compiled(**json.loads(kept))
     compiled = _compile({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
-    atomic_files.write_scratch(path, json.dumps(dataclasses.asdict(compiled)).encode())
+    signed_files.write(path, json.dumps(dataclasses.asdict(compiled)).encode())
     return compiled
 
 

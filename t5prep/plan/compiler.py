@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from t5prep.io import signed_files
 from t5prep.plan import hlo
 
 # A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
@@ -52,8 +53,8 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
         program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
         answer = Path(asked["answers"]) / f"{_key(program)}.json" if "answers" in asked else None
-        if answer and answer.exists() and not (asked.get("keep") or asked.get("save")):
-            return dict(json.loads(answer.read_text()))
+        if answer and not (asked.get("keep") or asked.get("save")) and (kept := signed_files.read(answer)) is not None:
+            return dict(json.loads(kept))
         executable = program.lowered.compile()
     except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
         return state | {"error": str(error)}
@@ -68,10 +69,7 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
         made_by = kept_programs.environment(program)
         said["versions"] = {name: made_by[name] for name in ("jax", "libtpu")}
     elif answer:
-        answer.parent.mkdir(parents=True, exist_ok=True)
-        part = answer.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(said))
-        part.replace(answer)
+        signed_files.write(answer, json.dumps(said).encode())
     return said
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.io import atomic_files
+from t5prep.io import signed_files
 from t5prep.io.installation import install_command
 from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
@@ -150,7 +150,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
     else:
         said = compiled.compile_step(step, chip=question.tpu.chip, devices=question.tpu.devices, save=save)
     text = json.dumps(dataclasses.asdict(dataclasses.replace(said, saved="")))
-    atomic_files.write_scratch(_path(question), text.encode())
+    signed_files.write(_path(question), text.encode())
     return Answer(question, said)
 
 
@@ -170,10 +170,8 @@ def recall(question: Question) -> Answer | None:
     if question.settings.shard == "auto":
         answers = [recall(candidate) for candidate in widths(question)]
         return next((answer for answer in answers if answer and answer.fits), None)
-    try:
-        return Answer(question, Compiled(**json.loads(_path(question).read_text())))
-    except (FileNotFoundError, ValueError):  # never asked, or a power cut left the answer empty
-        return None
+    kept = signed_files.read(_path(question))
+    return Answer(question, Compiled(**json.loads(kept))) if kept is not None else None
 
 
 def check(question: Question) -> None:

@@ -1,9 +1,10 @@
 """Keep compiled programs, named by the digest of the program and of the compiler, its options and the devices.
 
-PLACE/DIGEST-ENVIRONMENT.executable   the compiled program, as jax writes it (machine code: keep it in a trusted place)
-PLACE/DIGEST-ENVIRONMENT.json         versions, options and devices, in words
+PLACE/DIGEST-ENVIRONMENT.executable   signed (`io.signed_files`): one line of JSON with versions, options and devices in
+                                      words, then the compiled program, as jax writes it
 
-PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://.
+PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://. Loading a compiled program executes what is
+in it, and jax unpickles a part of it. So only what this user signed is loaded; anything else is compiled again.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ import tensorflow as tf
 from jax.experimental import serialize_executable
 
 from t5prep.errors import OutputError, T5prepError
-from t5prep.io import atomic_files, cache_folder
+from t5prep.io import atomic_files, cache_folder, signed_files
 from t5prep.train.runtime import hosts
 from t5prep.train.runtime.programs import Program
 
@@ -45,9 +46,15 @@ def compile_program(program: Program, *, place: str = "", say: Say | None = None
     """
     place = place or place_of()
     path = path_of(program, place)
-    if (programs := _load(path, program)) is not None:
-        return programs
-    if say and (others := _made_otherwise(place, program)):
+    there = _bytes_of(path)
+    if there is not None and (kept := _opened(there, path)) and (loaded := _loaded(kept[1], program)) is not None:
+        return loaded
+    if say and there is not None:
+        say(
+            f"{program.name} is kept at {path}, and the file is damaged or was not signed with this user's key "
+            f"({signed_files.key_path()}): compiling it again."
+        )
+    elif say and (others := _made_otherwise(place, program)):
         say(f"{program.name} was compiled before by {others}; compiling it again by {_words(environment(program))}.")
     compiled = compile_now(program)
     if hosts.writes():
@@ -84,19 +91,21 @@ def save(compiled: Any, program: Program, path: str) -> str:
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
         return ""
     facts = {"program": program.name, "digest": program.digest, **environment(program)}
+    signed = signed_files.sign(json.dumps(facts).encode() + b"\n" + content, name=_name(path))
+    if signed is None:
+        return ""
     try:
-        _write(f"{path}.json", json.dumps(facts, indent=2).encode())
-        _write(f"{path}.executable", content)
+        _write(path, signed)
         if "://" not in path:
             _prune(Path(path).parent)
     except (OSError, OutputError, tf.errors.OpError):
         return ""  # with a full disk or a read-only bucket, the next start compiles again: no other harm
-    return f"{path}.executable"
+    return path
 
 
 def path_of(program: Program, place: str) -> str:
-    """Return the path of a kept program, without its ending."""
-    return f"{place}/{program.digest[:32]}-{environment_digest(program)[:16]}"
+    """Return the path of a kept program."""
+    return f"{place}/{program.digest[:32]}-{environment_digest(program)[:16]}.executable"
 
 
 def environment(program: Program) -> dict[str, Any]:
@@ -123,32 +132,45 @@ def environment_digest(program: Program) -> str:
     return hashlib.sha256(json.dumps(environment(program), sort_keys=True).encode()).hexdigest()
 
 
-def _load(path: str, program: Program) -> Any | None:
-    """Return the compiled program that is kept at a path, or None where there is none or it cannot be used."""
+def _bytes_of(path: str) -> bytes | None:
+    """Return what a file holds; None where there is none, also where another process deletes it now."""
     try:
-        with tf.io.gfile.GFile(f"{path}.executable", "rb") as file:
-            content = file.read()
-    except (tf.errors.NotFoundError, tf.errors.PermissionDeniedError):
-        return None  # also where another process deletes it now, as one of the oldest
-    lowered = program.lowered
-    in_tree, out_tree = jax.tree.structure((program.arguments, {})), lowered.out_tree
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return bytes(file.read())
+    except (tf.errors.NotFoundError, tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError):
+        return None
+
+
+def _opened(signed: bytes, path: str) -> tuple[dict[str, Any], bytes] | None:
+    """Return the facts and the program of a kept file; None where it is damaged or not this user's."""
+    content = signed_files.check(signed, name=_name(path))
+    if content is None:
+        return None
+    facts, _, executable = content.partition(b"\n")
+    return json.loads(facts), executable
+
+
+def _loaded(executable: bytes, program: Program) -> Any | None:
+    """Return a compiled program that this user kept; None where the runtime cannot read it."""
+    in_tree, out_tree = jax.tree.structure((program.arguments, {})), program.lowered.out_tree
     try:
         return serialize_executable.deserialize_and_load(
-            content, in_tree, out_tree, execution_devices=program.layout.devices
+            executable, in_tree, out_tree, execution_devices=program.layout.devices
         )
     except (ValueError, TypeError, EOFError, pickle.UnpicklingError, jax.errors.JaxRuntimeError):
-        return None  # cut short, or written by a runtime that this one cannot read
+        return None
 
 
 def _made_otherwise(place: str, program: Program) -> str:
     """Return in words the versions and devices of an earlier compilation of the same program, or "" without one."""
-    for path in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.json")):
-        with tf.io.gfile.GFile(path, "rb") as file:
-            try:
-                return _words(json.loads(file.read()))
-            except ValueError:
-                continue
+    for path in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.executable")):
+        if (signed := _bytes_of(path)) is not None and (kept := _opened(signed, path)):
+            return _words(kept[0])
     return ""
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _words(facts: dict[str, Any]) -> str:
@@ -180,4 +202,3 @@ def _prune(folder: Path) -> None:
     programs = sorted(folder.glob("*.executable"), key=lambda path: path.stat().st_mtime)
     for path in programs[:-MOST_KEPT]:
         path.unlink(missing_ok=True)
-        path.with_suffix(".json").unlink(missing_ok=True)

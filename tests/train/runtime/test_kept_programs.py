@@ -1,6 +1,6 @@
-"""Compiled programs are kept: taken again, refused when cut short, and said when other versions made them."""
+"""Compiled programs are kept: taken again, refused when damaged or a stranger's, and said when other versions made them."""
 
-import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("jax", reason="jax is not installed")
 
+from t5prep.io import signed_files  # noqa: E402
 from t5prep.train.model.weights import random_weights  # noqa: E402
 from t5prep.train.runtime import kept_programs, probe  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
@@ -41,16 +42,74 @@ def test_a_program_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not said
 
 
-def test_what_is_cut_short_or_made_otherwise_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, said, loaded = program(1), [], []
+    compiled = kept_programs.compile_program(made, place=str(tmp_path))
+    (file,) = tmp_path.iterdir()
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    assert kept_programs.path_of(made, str(tmp_path)) == str(file)
+    monkeypatch.setattr(kept_programs, "compile_now", lambda _: compiled)
+    monkeypatch.setattr(kept_programs.serialize_executable, "deserialize_and_load", lambda *_, **__: loaded.append(1))
+    for number in range(150):
+        damaged, place = bytearray(whole), int(rng.integers(len(whole)))
+        match number % 5:
+            case 0:
+                damaged[place] ^= 1 << int(rng.integers(8))
+            case 1:
+                del damaged[place:]
+            case 2:
+                damaged[place : place + 512] = bytes(len(damaged[place : place + 512]) or 1)
+            case 3:
+                damaged[place:place] = b"\0"
+            case 4:
+                damaged[:] = rng.bytes(place)
+        if bytes(damaged) == whole:  # zeros were written over zeros
+            damaged += b"\0"
+        file.write_bytes(damaged)
+        assert kept_programs.compile_program(made, place=str(tmp_path), say=said.append) is compiled
+    assert not loaded
+    assert len(said) == 150
+    assert all("is damaged or was not signed with this user's key" in one for one in said)
+    monkeypatch.undo()
+    assert np.array_equal(
+        results(kept_programs.compile_program(made, place=str(tmp_path)), made)["ids"], ROWS["input_ids"] * 2
+    )
+
+
+class Strangers:
+    """When it is unpickled, code of a stranger runs."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.trace,)
+
+
+def test_what_a_stranger_wrote_is_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, place, said = program(1), tmp_path / "programs", []
+    place.mkdir()
+    path, trace = Path(kept_programs.path_of(made, str(place))), tmp_path / "executed"
+    attack = pickle.dumps(Strangers(trace))
+    pickle.loads(attack)
+    assert trace.exists()
+    trace.unlink()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "stranger"))
+    signed = signed_files.sign(b"{}\n" + attack, name=path.name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
+    for content in (attack, b"{}\n" + attack, signed):
+        path.write_bytes(content)
+        found = results(kept_programs.compile_program(made, place=str(place), say=said.append), made)
+        assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
+    assert not trace.exists()
+    assert len(said) == 3
+
+
+def test_what_other_versions_made_is_named_and_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, said = program(1), []
     kept_programs.compile_program(made, place=str(tmp_path))
-    (file,) = tmp_path.glob("*.executable")
-    whole = file.read_bytes()
-    for content in (b"", whole[: len(whole) // 2]):
-        file.write_bytes(content)
-        found = results(kept_programs.compile_program(made, place=str(tmp_path)), made)
-        assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
-    assert len(file.read_bytes()) == len(whole)
     here = kept_programs.environment(made)
     monkeypatch.setattr(kept_programs, "environment", lambda _: here | {"jax": "99.0"})
     kept_programs.compile_program(made, place=str(tmp_path), say=said.append)
@@ -58,7 +117,6 @@ def test_what_is_cut_short_or_made_otherwise_is_compiled_again(tmp_path: Path, m
     assert f"jax {here['jax']}" in said[0]
     assert "99.0" in said[0]
     assert len(list(tmp_path.glob("*.executable"))) == 2
-    assert {json.loads(one.read_text())["jax"] for one in tmp_path.glob("*.json")} == {here["jax"], "99.0"}
 
 
 def test_a_program_that_another_process_has_just_deleted_is_compiled(

@@ -1,0 +1,88 @@
+"""Sign kept files with a key of this user on this machine: what is damaged, or was written by others, is never read.
+
+The key is 32 random bytes in the user's state folder ($XDG_STATE_HOME/t5prep/key, else ~/.local/state/t5prep/key), which
+only the user may read. Where the key cannot be kept, nothing is signed, and nothing is read.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from t5prep.io import atomic_files
+
+_HEAD, _SIZE = b"t5prep-signed ", 32
+
+
+def key_path() -> Path:
+    """Return the path of the key. Raises RuntimeError where this user has no home."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "t5prep" / "key"
+
+
+def sign(content: bytes, *, name: str) -> bytes | None:
+    """Return the content with its signature before it, for a file of that name; None where there is no key."""
+    if (key := _key(make=True)) is None:
+        return None
+    return _HEAD + _signature(key, name, content).encode() + b"\n" + content
+
+
+def check(signed: bytes, *, name: str) -> bytes | None:
+    """Return the content of a signed file; None where it is damaged, or signed by others, or for another name."""
+    head, _, content = signed.partition(b"\n")
+    if not head.startswith(_HEAD) or (key := _key(make=False)) is None:
+        return None
+    wanted = _signature(key, name, content).encode()
+    return content if hmac.compare_digest(head[len(_HEAD) :], wanted) else None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a signed file, if there is a key. Raises OutputError."""
+    if (signed := sign(content, name=path.name)) is not None:
+        atomic_files.write_scratch(path, signed)
+
+
+def read(path: Path) -> bytes | None:
+    """Return the content of a signed file; None where there is none that this user wrote, whole."""
+    try:
+        return check(path.read_bytes(), name=path.name)
+    except OSError:
+        return None
+
+
+def _signature(key: bytes, name: str, content: bytes) -> str:
+    mac = hmac.new(key, len(name.encode()).to_bytes(8, "big") + name.encode(), hashlib.sha256)
+    mac.update(content)
+    return mac.hexdigest()
+
+
+def _key(*, make: bool) -> bytes | None:
+    """Return the key, which may be made now; None where it cannot be read, or where others may read or write it."""
+    try:
+        path = key_path()
+        if make:
+            with contextlib.suppress(FileExistsError):
+                _make(path)
+        with open(path, "rb") as file:
+            facts, key = os.fstat(file.fileno()), file.read(_SIZE + 1)
+    except (OSError, RuntimeError):
+        return None
+    private = os.name != "posix" or (facts.st_uid == os.getuid() and not stat.S_IMODE(facts.st_mode) & 0o077)
+    return key if private and len(key) == _SIZE else None
+
+
+def _make(path: Path) -> None:
+    """Make the key, complete or not at all. Raises FileExistsError where it is there."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f"{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(_SIZE))
+        os.link(part, path)  # fails where another process was first
+    finally:
+        part.unlink(missing_ok=True)
