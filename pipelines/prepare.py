@@ -16,8 +16,7 @@ from pipelines.local import Local, LocalProgress
 from pipelines.stages import Finish
 from pipelines.steps import PrepareBlock, WriteShard, preload
 from t5prep import sources
-from t5prep.dataset import manifest
-from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.manifest import Manifest, load
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import byte_sizes, cache_folder, paths, trusted_code
@@ -25,9 +24,11 @@ from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, out
 from t5prep.prepare.earlier_datasets import EarlierTexts
 from t5prep.prepare.memory_budget import DEFAULT, Budget
 from t5prep.sources import Resolved
+from t5prep.sources import memory as memory_source
 from t5prep.tasks import registry
 from t5prep.tasks.options import typed
 from t5prep.tasks.registry import Definition
+from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -36,7 +37,8 @@ SMALL = 4 << 20
 
 
 def prepare_resolved(
-    settings: Settings,
+    definition: Definition,
+    task: ChosenTask,
     *,
     source: Resolved,
     tokenizer: str,
@@ -49,16 +51,17 @@ def prepare_resolved(
     fresh: bool = False,
     overwrite: bool = False,
     price: Price | None = None,
-    task: Definition | None = None,
-) -> manifest.Manifest:
+    **given: Any,
+) -> Manifest:
     """Prepare a resolved source into a directory and return the manifest that was written last.
 
+    `task` is the definition with its options, and `given` are fields of Settings; others are the task's defaults.
     `runner` is a name of engines.RUNNERS, `arguments` are Beam's own options for it. Locally, `workers` are processes
     (0: this process does the work; by default all cores, and 0 for a small source), `memory` is what they may use
     together (bytes, 2 GiB by default), and `kept` is a directory where tokenized blocks stay for the next run; `fresh`
     uses none of an earlier one. `overwrite` replaces another dataset when the new one is whole. `price` is what an
-    engine costs, for the line that is printed before it begins. `task` is the definition of a task that is not
-    installed. Raises T5prepError, one sentence, for anything that the user can mend.
+    engine costs, for the line that is printed before it begins. Raises T5prepError, one sentence, for anything that the
+    user can mend.
     """
     pool.exit_if_respawned_script()
     out = str(out)
@@ -66,21 +69,20 @@ def prepare_resolved(
     if workers is not None and workers < 0:
         raise UsageError(f"--workers {workers}: it is at least 0, which is this process alone")
     loaded = loading.load(tokenizer)
-    task = task or registry.get(settings.task)
-    settings, source = _completed(settings, task, source=source, tokenizer=loaded)
+    settings, task, source = task_settings.decide(definition, task, source=source, tokenizer=loaded, **given)
     if loaded.slow:
         print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
     if runner == "dataflow" and settings.dedup == "near":
         steps.refuse_local(settings.dedup_against)
     against = _compared(settings, loaded)
     output_folder.refuse_inside(out, source=source.uri)
-    same = _identity(settings, task, source, loaded)
+    same = _identity(settings, definition, source, loaded)
     with output_folder.claimed(out, same=same, overwrite=overwrite) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = steps.shared(source, folder=folder)
         aside: dict[str, Any] = {"against": against.leaks, "earlier": against.earlier}
-        job = steps.stage(settings, task=task, source=source, tokenizer=loaded, folder=folder, **aside)
+        job = steps.stage(settings, task=definition, source=source, tokenizer=loaded, folder=folder, **aside)
         finish = Finish(job, dataclasses.replace(source, files=()), out, against.digests)
         if runner == "local":
             _run_here(finish, source=source, kept=kept, fresh=fresh, workers=workers, memory=memory)
@@ -90,24 +92,7 @@ def prepare_resolved(
                 print(f"{runner}: {estimates.estimate(work, source=source).line(price)}", file=sys.stderr)
             size = sum(file.bytes for file in source.files)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
-        return manifest.load(out)
-
-
-def _completed(
-    settings: Settings, task: Definition, *, source: Resolved, tokenizer: Tokenizer
-) -> tuple[Settings, Resolved]:
-    """Return the settings with all that follows from task, source and tokenizer, and the source's files with rows.
-
-    Raises UsageError where they do not go together.
-    """
-    chosen = task.choose(settings.options)
-    settings = task_settings.complete(settings, chosen)
-    source = task_settings.without_documents(source, kind=settings.format or chosen.task.corpus.format)
-    settings = task_settings.with_label_names(settings, source=source)
-    chosen = task.choose(settings.options)
-    settings = task_settings.with_tokenizer(settings, chosen, tokenizer)
-    task_settings.check_source(settings, chosen, source=source, tokenizer=tokenizer)
-    return task_settings.with_counted_splits(settings, chosen, source=source), source
+        return load(out)
 
 
 class _Compared(NamedTuple):
@@ -213,7 +198,7 @@ def _identity(settings: Settings, task: Definition, source: Resolved, tokenizer:
     return output_folder.Identity(settings, tokenizer.sha256, task.sha256 if task.file else "", files)
 
 
-# Offer preparing as a public function with plain arguments: `t5prep.prepare`.
+# The public function, with plain arguments: `t5prep.prepare`.
 
 
 @contextlib.contextmanager
@@ -234,7 +219,7 @@ def prepare(
     *,
     tokenizer: str,
     out: str | Path,
-    source: str | None = None,
+    source: Any = None,
     runner: str = "local",
     beam_options: Sequence[str] = (),
     workers: int | None = None,
@@ -255,7 +240,9 @@ def prepare(
         tokenizer: A SentencePiece model file, a directory in Hugging Face layout, a Hub name, or "sample:".
         out: The dataset's directory, or a gs:// prefix.
         source: Where the rows are: "sample:", a path or glob, "gs://...", "https://...", "kaggle:owner/slug",
-            "zenodo:RECORD" or "hf:owner/name". May be left out for a task that has its own.
+            "zenodo:RECORD" or "hf:owner/name"; "-" is standard input, whose `format` is said. Or the rows themselves: a
+            DataFrame, an Arrow table, a dataset of the Hub's `datasets`, or a list of dicts. May be left out for a task
+            that has its own.
         runner: What runs the pipeline: "local", "prism", "flink" or "dataflow".
         beam_options: Beam's own options for the runner, such as `["--project=PROJECT"]`.
         workers: Processes on this machine, 0 for the calling process alone; all cores by default, none for a small source.
@@ -278,33 +265,46 @@ def prepare(
         manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
         print(manifest.splits["train"].records, manifest.rejected)
     """
-    from pipelines import estimates
-
     definition = registry.get(task)
     if definition.file:
         trusted_code.remember(definition.code)
-    settings, options = _parted(definition, choices)
-    place = source or definition.task.corpus.source
-    if not place:
-        raise UsageError(f"{task} has no source of its own. Say where the rows are: --source mine.csv")
+    given, options = _parted(definition, choices)
     chosen = definition.choose(options)
-    kind = settings.get("format") or definition.task.corpus.format
-    resolved = task_settings.without_documents(sources.resolve(place, include=chosen.files), kind=kind)
-    return prepare_resolved(
-        task_settings.choose(definition, options=options, source=resolved, **settings),
-        source=resolved,
-        tokenizer=tokenizer,
-        out=str(out),
-        runner=runner,
-        arguments=list(beam_options),
-        workers=workers,
-        memory=memory if isinstance(memory, int) else byte_sizes.parse(memory, name="--memory"),
-        kept=cache_folder.tokenized(),
-        fresh=fresh,
-        overwrite=overwrite,
-        price=estimates.parse_price(price) if price else None,
-        task=definition,
-    )
+    with _opened(definition.task.corpus.source if source is None else source, chosen) as resolved:
+        return prepare_resolved(
+            definition,
+            chosen,
+            source=resolved,
+            tokenizer=tokenizer,
+            out=str(out),
+            runner=runner,
+            arguments=list(beam_options),
+            workers=workers,
+            memory=memory if isinstance(memory, int) else byte_sizes.parse(memory, name="--memory"),
+            kept=cache_folder.tokenized(),
+            fresh=fresh,
+            overwrite=overwrite,
+            price=estimates.parse_price(price) if price else None,
+            **given,
+        )
+
+
+@contextlib.contextmanager
+def _opened(source: Any, task: ChosenTask) -> Iterator[Resolved]:
+    """Yield a source as pinned files: of a place, of standard input (`-`), or of rows in memory. Raises T5prepError."""
+    given: contextlib.AbstractContextManager[Resolved]
+    if not isinstance(source, str | Path):
+        given = memory_source.table(source)
+    elif str(source) == "-":
+        if sys.stdin is None:
+            raise UsageError("--source -: standard input is closed. Pipe the rows into it, or name a file.")
+        given = memory_source.piped(sys.stdin.buffer, name="stdin")
+    elif str(source):
+        given = contextlib.nullcontext(sources.resolve(str(source), include=task.files))
+    else:
+        raise UsageError(f"{task.name} has no source of its own. Say where the rows are: --source mine.csv")
+    with given as resolved:
+        yield resolved
 
 
 def _parted(definition: Definition, choices: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

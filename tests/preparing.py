@@ -12,7 +12,6 @@ from pipelines import engines
 from pipelines.prepare import prepare_resolved
 from t5prep import sources
 from t5prep.dataset import manifest, tfrecord
-from t5prep.prepare import task_settings
 from t5prep.tasks import registry
 
 
@@ -22,17 +21,15 @@ def prepared(
     """A dataset with the given choices; those not given are the command line's."""
     name = choices.pop("task", "so_quality")
     resolved = sources.resolve(str(source), include=choices.pop("include", ()))
-    resolved = task_settings.without_documents(resolved, kind=choices.get("format", ""))
     how = {
         key: choices.pop(key)
         for key in ("kept", "fresh", "overwrite", "memory", "runner", "arguments")
         if key in choices
     }
-    task = registry.get(name)
-    settings = task_settings.choose(task, options=choices.pop("options", {}), source=resolved, **choices)
-    made = prepare_resolved(
-        settings, source=resolved, tokenizer=str(tokenizer), out=out, workers=workers, task=task, **how
-    )
+    definition = registry.get(name)
+    task = definition.choose(choices.pop("options", {}))
+    given = {"source": resolved, "tokenizer": str(tokenizer), "out": out, "workers": workers, **how}
+    made = prepare_resolved(definition, task, **given, **choices)
     wrong = schema.problems(json.loads(made.dumps()))
     assert not [one for one in wrong if "not known" not in one], wrong  # a new choice: test_format says so once
     return made

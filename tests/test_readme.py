@@ -66,8 +66,8 @@ def _task() -> str:
     return code
 
 
-def _in_this_process(prepare, settings, **how):
-    return prepare(settings, **{**how, "workers": 0})
+def _in_this_process(prepare, definition, task, **how):
+    return prepare(definition, task, **{**how, "workers": 0})
 
 
 def _run(command: Command) -> str:

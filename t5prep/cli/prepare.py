@@ -166,7 +166,7 @@ def prepare_command() -> None:
     """
 
 
-SOURCES = "sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name"
+SOURCES = "sample:, a path or glob, gs://..., kaggle:owner/slug, zenodo:RECORD, hf:owner/name, - (standard input)"
 
 
 def of_task(task: Task) -> list[click.Parameter]:

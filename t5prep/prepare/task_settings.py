@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,19 +29,42 @@ from t5prep.tokens.tokenizer import Tokenizer
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 
 
-def choose(definition: Definition, *, options: Mapping[str, Any], source: Resolved, **given: Any) -> Settings:
+class Decided(NamedTuple):
+    """All that is decided before any work: whole settings, the task with its options, and the files that hold rows."""
+
+    settings: Settings
+    task: ChosenTask
+    source: Resolved
+
+
+def decide(
+    definition: Definition, task: ChosenTask, *, source: Resolved, tokenizer: Tokenizer, **given: Any
+) -> Decided:
+    """Return what follows from some settings, a task, a source and a tokenizer.
+
+    Raises UsageError, SourceError or TokenizerError where they do not go together.
+    """
+    source = without_documents(source, kind=given.get("format") or task.task.corpus.format)
+    task = with_label_names(definition, task, source=source)
+    settings = with_tokenizer(whole(task, source=source, **given), task, tokenizer)
+    check_source(settings, task, source=source, tokenizer=tokenizer)
+    return Decided(with_counted_splits(settings, task, source=source), task, source)
+
+
+def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
     """Return whole settings of a task from some: what is not given is the task's default, or follows from the source.
 
-    Raises UsageError.
+    Every option of the task is named, so that what was left out is equal to its default. Raises UsageError.
     """
-    task = definition.task
+    task = chosen.task
     values: dict[str, Any] = {"input_length": task.input_length, "target_length": task.target_length, **given}
     if values.get("splits") is None:
         values["splits"] = default_splits(source)
-    chosen = definition.choose(options)
     if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
         values["target_length"] = _target_length(chosen, values["input_length"])
-    return complete(Settings(task=definition.name, options=dict(options), **values), chosen)
+    settings = Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
+    check(settings, chosen)
+    return settings
 
 
 def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Settings:
@@ -72,17 +95,13 @@ def default_splits(source: Resolved) -> dict[str, float] | None:
     return None if formats.of_files([file.name for file in source.files]) else dict(DEFAULT_SPLITS)
 
 
-def complete(settings: Settings, task: ChosenTask) -> Settings:
-    """Return the settings with every option of the task named, so that what was left out is equal to its default.
-
-    Raises UsageError for settings that the task cannot work with.
-    """
+def check(settings: Settings, task: ChosenTask) -> None:
+    """Raise UsageError for settings that the task cannot work with."""
     if task.spans:
         _check_spans(settings, task)
     Chain(settings.filter)
     if settings.records:
         json_documents.check_path(settings.records)
-    return dataclasses.replace(settings, options=task_options.plain(task.options))
 
 
 def _check_spans(settings: Settings, task: ChosenTask) -> None:
@@ -156,23 +175,23 @@ def _first_record(block: Block | None) -> Mapping[str, Any]:
     return next((row.record for row in blocks.read(block) if row.record), {})
 
 
-def with_label_names(settings: Settings, *, source: Resolved) -> Settings:
-    """Return the settings with the words that the source gives its numbered classes, where the user gave none.
+def with_label_names(definition: Definition, task: ChosenTask, *, source: Resolved) -> ChosenTask:
+    """Return the task with the words that the source gives its numbered classes, where the user gave none.
 
     A task takes part that has the options `label_map` and `targets_column`.
     """
-    options = settings.options
+    options = task_options.plain(task.options)
     column = options.get("targets_column")
     if not source.files or not column or options.get("label_map", "given") != "" or options.get("targets"):
-        return settings
+        return task
     names = formats.of_source(source, column)
     if not names:
-        return settings
+        return task
     label_map = formats.label_map(names)
     if not label_map:
         print(f"{column} has names with a comma or =, so its numbers stay: {', '.join(names)}", file=sys.stderr)
-        return settings
-    return dataclasses.replace(settings, options={**options, "label_map": label_map})
+        return task
+    return definition.choose({**options, "label_map": label_map})
 
 
 def without_documents(source: Resolved, *, kind: str = "") -> Resolved:

@@ -1,15 +1,17 @@
-"""Rows that a program has in memory → a source: DataFrames, Arrow tables, datasets, dicts, or texts."""
+"""Make a source of rows that a program has in memory (DataFrames, Arrow tables, datasets, dicts, texts), or of a stream."""
 
 import contextlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from t5prep.errors import UsageError
 from t5prep.sources import RawFile, Resolved
 
+_MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
 _KINDS = "a DataFrame, an Arrow table, a dataset of the Hub's datasets, dicts with one row each, or texts"
 
 
@@ -32,6 +34,29 @@ def written(rows: Any, *, name: str, text_column: str) -> Iterator[tuple[Resolve
             raise UsageError("There are no rows: give at least one text, or one dict.")
         raw = RawFile(name=name, path=str(path), bytes=path.stat().st_size)
         yield Resolved("rows in memory", "", (raw,), licence="", citation=""), texts == count
+
+
+@contextlib.contextmanager
+def table(rows: Any) -> Iterator[Resolved]:
+    """Yield rows with named columns as a source of one file. Raises UsageError for anything else."""
+    with written(rows, name="rows.jsonl", text_column="text") as (source, as_texts):
+        if as_texts:
+            raise UsageError('These are texts without a column. Give rows as dicts, [{"text": "..."}], or name a file.')
+        yield source
+
+
+@contextlib.contextmanager
+def piped(stream: BinaryIO, *, name: str) -> Iterator[Resolved]:
+    """Yield a stream as a source of this `name`, copied to a temporary file: it may be compressed, or Parquet."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin"
+        with open(path, "wb") as file:
+            shutil.copyfileobj(stream, file, 1 << 20)
+        with open(path, "rb") as file:
+            head = file.read(8)
+        suffix = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), "")
+        raw = RawFile(name=name + suffix, path=str(path), bytes=path.stat().st_size)
+        yield Resolved(name, "", (raw,), licence="", citation="")
 
 
 def _rows(rows: Any) -> Iterator[Any]:

@@ -269,12 +269,12 @@ def predict(
     """
     need_tensorflow()
     from t5prep.train.model.generation import Generation
-    from t5prep.train.predict.predictions import Predictions, Reading, piped
+    from t5prep.train.predict.predictions import Predictions, Reading
 
     with contextlib.ExitStack() as stack:
         source: Any = str(rows)
         if hasattr(rows, "read"):
-            source = stack.enter_context(piped(cast(BinaryIO, rows)))
+            source = stack.enter_context(memory.piped(cast(BinaryIO, rows), name=STDIN))
         elif not isinstance(rows, str | Path):
             given = memory.written(rows, name=f"{STDIN}.jsonl", text_column=INPUT)
             source, as_text = stack.enter_context(given)

@@ -108,7 +108,7 @@ def prepare(
     """Prepare the rows with the code that everybody uses, in blocks of a few rows; print what an engine shuffled."""
     from pipelines import prepare as preparing
     from t5prep import sources
-    from t5prep.prepare import memory_budget, task_settings
+    from t5prep.prepare import memory_budget
     from t5prep.tasks import registry
 
     memory_budget.LARGEST_BLOCK = memory_budget.SMALLEST_BLOCK = block_bytes
@@ -123,12 +123,12 @@ def prepare(
     }
     if sort_only:
         sorted_only_by_all()
-    settings = task_settings.choose(task, source=resolved, layout="ragged", **how)
+    chosen, how = task.choose(how.pop("options")), {**how, "layout": "ragged"}
     results = [] if runner == "local" else remembered_results()
     preparing._run = functools.partial(preparing._run, shared=memory_budget.Budget(1, block_bytes))
     kept = Path(cache) if cache else None
     preparing.prepare_resolved(
-        settings, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=kept, runner=runner
+        task, chosen, source=resolved, tokenizer="sample:", out=out, workers=workers, kept=kept, runner=runner, **how
     )
     if runner != "local":
         size = sum(file.bytes for file in resolved.files)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep import sources
-from t5prep.dataset.settings import Settings
+from t5prep.tasks import registry
 from tests.benchmarks import bench_prepare
 
 # What is done, and the function that does it, as `module:name`.
@@ -88,7 +88,8 @@ def main() -> None:
         owner = functools.reduce(getattr, inside, importlib.import_module(module))
         setattr(owner, name, stopwatch.watch(step, getattr(owner, name)))
     rows, model = bench_prepare.questions()
-    settings = Settings("so_quality", {}, input_length=512, target_length=2, splits={"train": 0.9, "validation": 0.1})
+    task = registry.get("so_quality")
+    settings = {"input_length": 512, "target_length": 2, "splits": {"train": 0.9, "validation": 0.1}}
     for what, joined in (("questions", 1), ("documents of 8 questions", 8)):
         with tempfile.TemporaryDirectory() as folder:
             path, size = bench_prepare.corpus(bench_prepare.Row(what, rows, joined), Path(folder), megabytes=megabytes)
@@ -96,7 +97,9 @@ def main() -> None:
             stopwatch.spent.clear()
             began = time.process_time()
             prepare_resolved(
-                settings,
+                task,
+                task.choose({}),
+                **settings,
                 source=source,
                 tokenizer=str(model),
                 out=Path(folder) / "out",

@@ -18,10 +18,10 @@ from pipelines import engines
 from pipelines.prepare import prepare_resolved
 from t5prep import sources
 from t5prep.dataset import manifest
-from t5prep.dataset.settings import Settings
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import gcs
 from t5prep.sources import sample
+from t5prep.tasks import registry
 from t5prep.tasks.corpora import so_quality
 
 SAMPLE = sample.tokenizer_path()
@@ -110,12 +110,13 @@ def test_a_job_of_ten_thousand_files_is_small_and_one_that_fails_is_a_sentence(c
         sizes.append(staged(job, tmp_path)[0].stat().st_size)
         raise KeyboardInterrupt
 
-    choices = Settings("so_quality", {}, input_length=512, target_length=8, splits={"train": 1.0})
+    definition = registry.get("so_quality")
+    choices: dict[str, Any] = {"input_length": 512, "target_length": 8, "splits": {"train": 1.0}}
     with dataflow(work) as service:
         arguments = [*service.arguments, f"--temp_location={cloud}/tmp"]
         how: dict[str, Any] = {"tokenizer": str(SAMPLE), "runner": "dataflow", "arguments": arguments}
         with pytest.raises(T5prepError, match=rf"^--runner dataflow failed.*{re.escape(FAILED)}[^\n]*\Z"):
-            prepare_resolved(choices, source=source, out=f"{cloud}/out", **how)
+            prepare_resolved(definition, definition.choose({}), source=source, out=f"{cloud}/out", **how, **choices)
     assert len(service.request) < 1_000_000
     assert sizes[0] < 1_000_000
     print(f"the request has {len(service.request):,} bytes, the pipeline {sizes[0]:,}")

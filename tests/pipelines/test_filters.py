@@ -136,7 +136,7 @@ def test_a_users_filter_travels_to_workers_that_do_not_have_its_file(tmp_path: P
     source = sources.resolve(str(_source(tmp_path / "rows.jsonl")))
     chosen = (f"{own}:without_seven", f"c4:bad_words={words},sentences=1,line_words=1")
     task = registry.get("text2text")
-    settings = task_settings.choose(task, options=CHOICES["options"], source=source, filter=chosen)
+    settings = task_settings.whole(task.choose(CHOICES["options"]), source=source, filter=chosen)
     tokenizer = loading.load("sample:")
     job = steps.stage(settings, task=task, source=source, tokenizer=tokenizer, folder=str(tmp_path / "folder"))
     own.unlink()

@@ -350,7 +350,7 @@ def test_every_document_of_wikitext_comes_back(tmp_path, shared_data):
 def test_documents_that_cannot_be_arranged(choices, says):
     wrong = settings("span_corruption", **choices)
     with pytest.raises(UsageError, match=says):
-        task_settings.complete(wrong, registry.get("span_corruption").choose(wrong.options))
+        task_settings.check(wrong, registry.get("span_corruption").choose(wrong.options))
 
 
 @pytest.mark.parametrize(("input_length", "target_length"), [(64, 14), (512, 114), (1024, 229)])

@@ -136,7 +136,7 @@ def test_what_is_no_path_is_a_sentence(records: str) -> None:
         return
     source = resolve(parse(str(sample.tokenizer_path())), include=())
     with pytest.raises(UsageError, match=r"as in data\[\]"):
-        task_settings.choose(registry.get("text2text"), options=OPTIONS, source=source, records=records)
+        task_settings.whole(registry.get("text2text").choose(OPTIONS), source=source, records=records)
 
 
 def test_a_path_to_nothing_and_lines_of_arrays(tmp_path: Path) -> None:

@@ -176,6 +176,6 @@ def test_every_task_offers_the_flag_that_the_tokenizers_report_advises() -> None
 
 def test_tasks_of_documents_refuse_the_flag() -> None:
     with pytest.raises(UsageError, match="--keep-newlines: span_corruption hides spans behind <extra_id_2>"):
-        task_settings.complete(
+        task_settings.check(
             Settings("span_corruption", {}, 512, 114, keep_newlines=True), registry.get("span_corruption").choose({})
         )

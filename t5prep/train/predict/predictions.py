@@ -4,23 +4,19 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
 from t5prep import sources
 from t5prep.errors import UsageError
-from t5prep.sources import RawFile, Resolved
+from t5prep.sources import Resolved
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import rows
 from t5prep.train.predict.files import AnswerFile, Writer, of_name
 from t5prep.train.predict.predictor import Answer, Predictor
-from t5prep.train.predict.rows import STDIN, Rows
+from t5prep.train.predict.rows import Rows
 from t5prep.train.run import run
-
-_MAGIC = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"PAR1": ".parquet"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,20 +207,6 @@ class Predictions:
 
 def _number_of(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-@contextlib.contextmanager
-def piped(stream: BinaryIO) -> Iterator[Resolved]:
-    """Yield standard input as a source, copied to a temporary file: it may be compressed, or Parquet."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stdin"
-        with open(path, "wb") as file:
-            shutil.copyfileobj(stream, file, 1 << 20)
-        with open(path, "rb") as file:
-            head = file.read(8)
-        suffix = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), "")
-        raw = RawFile(name=STDIN + suffix, path=str(path), bytes=path.stat().st_size)
-        yield Resolved(STDIN, "", (raw,), licence="", citation="")
 
 
 def _found(source: str, *, include: tuple[str, ...]) -> Resolved:
