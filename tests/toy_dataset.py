@@ -9,7 +9,6 @@ import numpy as np
 from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.manifest import SCHEMA, Feature, Manifest, Shard, Source, Split, TaskFacts, Tokenizer
 from t5prep.dataset.settings import Settings
-from t5prep.train.data import order
 
 INPUT, TARGET = 8, 4
 SHA = "f" * 64
@@ -22,13 +21,12 @@ def write(
     layout: str = "padded",
     name: str = "toy",
     length: int = INPUT,
-    every: int = 0,
+    every: int = 4,
     measured: bool = False,
 ) -> Manifest:
     """A dataset whose splits have shards of these many records. Record n of a split has the id `name/split/n`.
 
-    With an index of blocks of `every` records, or (0) without, as earlier versions made it; `measured`: with the lengths
-    of records beside it.
+    With an index of blocks of `every` records, or (0) without; `measured`: with the lengths of records beside it.
     """
     out.mkdir(parents=True, exist_ok=True)
     splits, blocks, lengths = {}, [], {}
@@ -103,31 +101,3 @@ def record(name: str, number: int, *, layout: str, length: int = INPUT) -> bytes
 def tokens_of(number: int, length: int) -> int:
     """How many input tokens a record has."""
     return 3 + number % (length - 2)
-
-
-def global_rows(
-    counts: tuple[int, ...], *, seed: int, global_batch: int, steps: int
-) -> list[list[tuple[int, int, int]]]:
-    """Every global batch as (epoch, shard, record), worked out row by row: what the input graph must give."""
-    table = order.table(global_batch, len(counts))
-    deal = order.Deal(counts, seed, table.lanes, table.width)
-    windows = -(-steps // table.steps)
-    batches: list[list[tuple[int, int, int]]] = [[] for _ in range(windows * table.steps)]
-    for lane in range(table.lanes):
-        read = lane_records(deal, lane, windows * table.lane_rows)
-        for window in range(windows):
-            index = window * table.lane_rows + np.arange(table.lane_rows)
-            for n, i in enumerate(order.shuffled(np, seed, lane, index, deal.epoch(lane, index))):
-                batches[window * table.steps + n // table.width].append(read[window * table.lane_rows + int(i)])
-    return batches[:steps]
-
-
-def lane_records(deal: order.Deal, lane: int, rows: int) -> list[tuple[int, int, int]]:
-    """The first rows of a lane, unpermuted, as (epoch, shard, record)."""
-    read: list[tuple[int, int, int]] = []
-    epoch = 0
-    while len(read) < rows:
-        for shard, skip, take in zip(*deal.pieces(np, lane, epoch, 0), strict=True):
-            read += [(epoch, int(shard), int(skip) + n) for n in range(int(take))]
-        epoch += 1
-    return read[:rows]

@@ -57,7 +57,6 @@ def main() -> None:
     options.add_argument("--records", type=int, default=200_000)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--steps", type=int, default=300, help="of a round")
-    options.add_argument("--without-index", action="store_true", help="as earlier versions prepared")
     given = options.parse_args()
     from toy_dataset import write
 
@@ -66,7 +65,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         each = given.records // given.shards
-        every = 0 if given.without_index else shard_files.spacing(given.records)
+        every = shard_files.spacing(given.records)
         write(Path(folder), {"train": [each] * given.shards}, length=LENGTH, every=every)
         files = sorted(str(path) for path in Path(folder).glob("train*"))
         pairs = {

@@ -15,7 +15,7 @@ from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train.data import batches, features, opening, tensorflow_rows, train_arrays, train_batches
+from t5prep.train.data import batches, opening, tensorflow_rows, train_arrays, train_batches
 
 STEPS = 30
 
@@ -37,9 +37,8 @@ def same(ours, others):
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
-@pytest.mark.parametrize("every", [0, 4])
-def test_arrays_are_the_batches_of_tensorflow(tmp_path, layout, every):
-    write(tmp_path, {"train": [41, 17]}, layout=layout, length=12, every=every)
+def test_arrays_are_the_batches_of_tensorflow(tmp_path, layout):
+    write(tmp_path, {"train": [41, 17]}, layout=layout, length=12)
     same(*both([str(tmp_path)]))
 
 
@@ -56,13 +55,6 @@ def test_arrays_of_a_mixture_and_of_hosts(tmp_path):
         write(tmp_path / name, {"train": [400]}, layout="ragged", length=length, every=4)
     for host in (0, 1):
         same(*both([str(tmp_path / "one"), str(tmp_path / "two")], rates=[2, 1], host=host, hosts=2))
-
-
-def test_without_c_they_are_the_same(tmp_path, monkeypatch):
-    write(tmp_path, {"train": [41]}, every=4)
-    by_c, _ = both([str(tmp_path)])
-    monkeypatch.setattr(features, "available", False)
-    same(both([str(tmp_path)])[0], by_c)
 
 
 def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):

@@ -6,7 +6,7 @@ import os
 import framing
 import numpy as np
 import pytest
-from toy_dataset import INPUT, TARGET, write
+from toy_dataset import INPUT, write
 
 from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
@@ -29,8 +29,8 @@ def data(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def long_windows(monkeypatch):
     """Of a hundred records, windows would be a batch each."""
-    monkeypatch.setattr("t5prep.train.data.block_order._PART", 3)
-    monkeypatch.setattr("t5prep.train.data.block_order._FIRST_READ", 1)
+    monkeypatch.setattr("t5prep.train.data.order._PART", 3)
+    monkeypatch.setattr("t5prep.train.data.order._FIRST_READ", 1)
 
 
 def ids(batches, steps):
@@ -64,17 +64,6 @@ def test_hosts_see_together_what_one_host_sees(data, hosts):
     assert [list(itertools.chain(*step)) for step in together] == of(0, 1)
 
 
-@pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
-def test_batches_are_what_a_step_needs(tmp_path, layout):
-    write(tmp_path, {"train": [30]}, layout=layout, every=8)
-    for batch in train_batches(str(tmp_path), global_batch=4, seed=0).take(7).as_numpy_iterator():
-        for row in range(4):
-            used = int(batch["attention_mask"][row].sum())
-            token = batch["input_ids"][row, 0]
-            assert batch["input_ids"][row].tolist() == [token] * (used - 1) + [1] + [0] * (INPUT - used)
-            assert batch["labels"][row].tolist() == [token, 1] + [-100] * (TARGET - 2)
-
-
 def test_a_mixture_keeps_its_rates_and_can_be_resumed(tmp_path):
     write(tmp_path / "a", {"train": [40, 41]}, name="a", every=8)
     write(tmp_path / "b", {"train": [9, 8, 10]}, name="b", every=4)
@@ -94,10 +83,9 @@ def test_a_mixture_keeps_its_rates_and_can_be_resumed(tmp_path):
     assert [a + b for a, b in zip(*halves, strict=True)] == whole[2:7]
 
 
-@pytest.mark.parametrize("every", [8, 0])
-def test_datasets_of_different_lengths_are_padded_to_the_longest(tmp_path, every):
-    write(tmp_path / "a", {"train": [40]}, name="a", every=every)
-    write(tmp_path / "b", {"train": [40]}, name="b", length=2 * INPUT, layout="ragged", every=every)
+def test_datasets_of_different_lengths_are_padded_to_the_longest(tmp_path):
+    write(tmp_path / "a", {"train": [40]}, name="a", every=8)
+    write(tmp_path / "b", {"train": [40]}, name="b", length=2 * INPUT, layout="ragged", every=8)
     both = [str(tmp_path / "a"), str(tmp_path / "b")]
     batches = train_batches(both, global_batch=8, seed=3, with_ids=True)
     assert batches.element_spec["input_ids"].shape == (8, 2 * INPUT)
@@ -118,13 +106,6 @@ def test_rates_are_exact_to_one_in_500(tmp_path):
     assert abs(share - 0.01) < 0.001
 
 
-def test_a_mixture_with_an_earlier_dataset_reads_both_without_an_index(tmp_path):
-    write(tmp_path / "a", {"train": [40, 41]}, name="a", every=8)
-    write(tmp_path / "b", {"train": [27]}, name="b")
-    read = ids(train_batches([str(tmp_path / "a"), str(tmp_path / "b")], global_batch=8, seed=3, with_ids=True), 9)
-    assert {name[0] for step in read for name in step} == {"a", "b"}
-
-
 @pytest.mark.parametrize("start", [0, 17, 400, 3000])
 def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch, start):
     monkeypatch.undo()
@@ -137,9 +118,7 @@ def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch,
     batches = train_batches(str(tmp_path), global_batch=32, seed=0, start_step=start)
     next(iter(batches.as_numpy_iterator()))
     made = opening.open_split(str(tmp_path), split="train")
-    if before_a_batch:  # without C, TensorFlow parses, and reads ahead only after the first batch is taken
-        read = before_a_batch[:1]
-    assert 0 < sum(read) <= 0.05 * sum(shard.bytes for shard in made.split.shards)
+    assert 0 < before_a_batch[0] <= 0.05 * sum(shard.bytes for shard in made.split.shards)
 
 
 def test_shards_are_closed_when_too_many_are_open(data, monkeypatch):
@@ -160,20 +139,15 @@ def broken(shard):
 
 
 SPOILT = [
-    (8, lambda out: (out / "shards.index").unlink(), "shards.index cannot be read"),
-    (8, lambda out: (out / "shards.index").write_bytes(b"\0" * 8), "shards.index has 8 bytes"),
-    (8, lambda out: broken(out / "train.tfrecord-00000-of-00001"), "was altered after byte 0"),
-    (
-        0,
-        lambda out: broken(out / "train.tfrecord-00000-of-00001"),
-        "The data cannot be read .corrupted record at 12.. Check it",
-    ),
+    (lambda out: (out / "shards.index").unlink(), "shards.index cannot be read"),
+    (lambda out: (out / "shards.index").write_bytes(b"\0" * 8), "shards.index has 8 bytes"),
+    (lambda out: broken(out / "train.tfrecord-00000-of-00001"), "was altered after byte 0"),
 ]
 
 
-@pytest.mark.parametrize(("every", "spoil", "message"), SPOILT)
-def test_what_was_altered_is_one_sentence(tmp_path, every, spoil, message):
-    write(tmp_path, {"train": [6]}, every=every)
+@pytest.mark.parametrize(("spoil", "message"), SPOILT)
+def test_what_was_altered_is_one_sentence(tmp_path, spoil, message):
+    write(tmp_path, {"train": [6]}, every=8)
     spoil(tmp_path)
     with pytest.raises(DatasetError, match=message) as error:
         next(arrays(train_batches(str(tmp_path), global_batch=2, seed=0)))

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import UsageError
-from t5prep.train.data import batches as batching
-from t5prep.train.data import features, lanes, order, tensorflow_rows
+from t5prep.train.data import features, tensorflow_rows
+from t5prep.train.data.batches import Host, Reading, read_ahead
 from t5prep.train.data.opening import Opened, open_all, open_split
 from t5prep.train.settings.config import Lengths
 
@@ -70,41 +70,12 @@ def train_batches(
     names = [data] if isinstance(data, str) else list(data)
     _check_rows(global_batch, host=host, hosts=hosts)
     opened = open_all(names, split=split, tokenizer=tokenizer)
-    parse = features.parser(opened, rows=global_batch // hosts, text=["id"] if with_ids else [], masks=masks)
-    own = batching.Host(host, hosts)
-    if buckets:
-        batching.check_buckets(opened, buckets)
-        of_buckets = batching.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
-        return _served(
-            tensorflow_rows.serialized_in_buckets(of_buckets, rows=global_batch // hosts, start_step=start_step).map(
-                lambda records, shape: features.shortened(parse(records), shape),
-                num_parallel_calls=tf.data.AUTOTUNE,
-                deterministic=True,
-            )
-        )
-    shares = _shares(opened, rates, global_batch)
-    if _indexed(opened):
-        decoder = None if with_ids else features.decoder(opened, masks=masks)
-        finish = features.finisher(opened[0], masks=masks)
-        batches = batching.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own)
-        if decoder:
-            return _served(tensorflow_rows.decoded(batches, decoder, finish, start_step=start_step))
-        records, batch = tensorflow_rows.serialized(batches, start_step=start_step), parse
-    else:
-        records = lanes.rows(
-            opened,
-            seed=seed,
-            global_batch=global_batch,
-            start_step=start_step,
-            shares=shares,
-            host=host,
-            hosts=hosts,
-        )
-
-        def batch(window: Any, at: Any) -> dict[str, Any]:
-            return parse(tf.gather(window, at))
-
-    return _served(records.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
+    reading = Reading(
+        opened, seed=seed, global_batch=global_batch, rates=rates, host=Host(host, hosts), buckets=buckets, masks=masks
+    )
+    texts = features.texts(opened[0], ["id"]) if with_ids else None
+    finish = features.finisher(opened[0], masks=masks)
+    return _served(tensorflow_rows.batches(reading, finish, start_step=start_step, texts=texts))
 
 
 def train_arrays(
@@ -121,39 +92,19 @@ def train_arrays(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield the batches of `train_batches` without masks, as numpy arrays: the trainer's way, past TensorFlow.
 
-    TensorFlow reads datasets without an index, and all where the package was built without a C compiler. Raises
-    DatasetError and UsageError.
+    Raises DatasetError and UsageError.
     """
-    opened = open_all(data, split=split)
-    if not (_indexed(opened) and features.available):
-        return tensorflow_rows.arrays(
-            train_batches(
-                opened,
-                split=split,
-                global_batch=global_batch,
-                seed=seed,
-                start_step=start_step,
-                rates=rates,
-                host=host,
-                hosts=hosts,
-                buckets=buckets,
-                masks=False,
-            )
-        )
     _check_rows(global_batch, host=host, hosts=hosts)
-    own = batching.Host(host, hosts)
-    if buckets:
-        batching.check_buckets(opened, buckets)
-        of_buckets = batching.BucketBatches(opened[0], buckets, seed=seed, global_batch=global_batch, host=own)
-        batch = batching.decoded_in_buckets(of_buckets, opened[0], buckets)
-    else:
-        decoder = features.decoder(opened, masks=False)
-        assert decoder is not None
-        shares = _shares(opened, rates, global_batch)
-        batch = batching.decoded(
-            batching.of_datasets(opened, shares=shares, seed=seed, global_batch=global_batch, host=own), decoder
-        )
-    return tensorflow_rows.explained(batching.read_ahead(batch, start_step=start_step))
+    reading = Reading(
+        open_all(data, split=split),
+        seed=seed,
+        global_batch=global_batch,
+        rates=rates,
+        host=Host(host, hosts),
+        buckets=buckets,
+        masks=False,
+    )
+    return tensorflow_rows.explained(read_ahead(reading.arrays, start_step=start_step))
 
 
 def eval_batches(
@@ -183,7 +134,11 @@ def eval_batches(
     part = -(-records // batch) * rows
     begin, end = min(host * part, records), min((host + 1) * part, records)
     filling = tf.data.Dataset.from_tensors(features.blank(opened)).repeat(part - (end - begin))
-    whole = lanes.share_of(opened, begin=begin, end=end).concatenate(filling).batch(rows, drop_remainder=True)
+    whole = (
+        tensorflow_rows.in_file_order(opened, begin=begin, end=end)
+        .concatenate(filling)
+        .batch(rows, drop_remainder=True)
+    )
     known = opened.manifest.features
     text = [name for name, wanted in (("id", with_ids), ("references", with_references)) if wanted and name in known]
     parse = features.parser([opened], rows=rows, text=text, masks=masks)
@@ -194,28 +149,6 @@ def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train",
     """Return after how many steps every record was seen: all datasets' records divided by the batch, rounded up."""
     opened = open_all([data] if isinstance(data, str) else data, split=split)
     return -(-sum(sum(one.counts) for one in opened) // global_batch)
-
-
-def _indexed(opened: Sequence[Opened]) -> bool:
-    """Return whether all datasets have an index; those that an earlier version prepared have none."""
-    return all(one.manifest.index for one in opened)
-
-
-def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, global_batch: int) -> list[int]:
-    """Return how many rows each dataset gives to a lane's window."""
-    table = (
-        batching.table(opened, global_batch)
-        if _indexed(opened)
-        else order.table(global_batch, min(len(one.counts) for one in opened))
-    )
-    rows = table.lane_rows
-    wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
-    if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
-        raise UsageError(
-            f"{len(opened)} datasets cannot be mixed by the rates {wanted}: give one positive rate to each, "
-            f"none so small that it is less than one row in {rows:,}."
-        )
-    return shares
 
 
 def _check_rows(batch: int, *, host: int, hosts: int) -> None:

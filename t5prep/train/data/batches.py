@@ -9,20 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import tensorflow as tf
 
-from t5prep.dataset import shard_files
+from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.tfrecord import Records
-from t5prep.errors import DatasetError, UsageError
-from t5prep.train.data import block_order, features, lanes, order
-from t5prep.train.data.block_order import BlockOrder
+from t5prep.errors import UsageError
+from t5prep.train.data import features, order
 from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.features import RecordDecoder
 from t5prep.train.data.opening import Opened
+from t5prep.train.data.order import BlockOrder
 from t5prep.train.settings.config import Lengths
 
-# Records that are parsed at once to learn their lengths.
-_SCANNED = 1024
+# Blocks that are read at once to learn the lengths of their records.
+_SCANNED = 64
 
 
 def check_buckets(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
@@ -34,8 +33,6 @@ def check_buckets(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
         raise UsageError(
             f"buckets do nothing for {one.data}: its rows are packed, and all are full. Leave buckets out."
         )
-    if not one.manifest.index:
-        raise DatasetError(f"{one.data} has no index, which buckets need. Prepare it again, into another --out.")
     longest = tuple(max(side) for side in zip(*buckets, strict=True))
     if longest[0] > one.input_length or longest[1] > one.target_length:
         raise UsageError(
@@ -58,11 +55,21 @@ def lengths_of(opened: Opened) -> np.ndarray:
     kept = opened.manifest.lengths
     if kept and lengths_kept(opened):
         return shard_files.read_lengths(opened.data, kept, split=opened.name, counts=opened.counts)
-    records = sum(opened.counts)
-    batches = lanes.share_of(opened, begin=0, end=records).batch(_SCANNED)
-    measure = features.measurer(opened)
-    measured = batches.map(measure, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return np.concatenate(list(measured.as_numpy_iterator()))
+    return _read_lengths(opened)
+
+
+def _read_lengths(opened: Opened) -> np.ndarray:
+    """Return what `lengths_of` does, from the records."""
+    reader, decoder = BlockReader(opened), features.decoder([opened], masks=False)
+    fills, measured = features.fills_of(opened), []
+    begins = np.cumsum(reader.sizes) - reader.sizes
+    for first in range(0, len(begins), _SCANNED):
+        sizes = reader.sizes[first : first + _SCANNED]
+        blocks = np.repeat(np.arange(first, first + len(sizes)), sizes)
+        read = reader.records(blocks, np.arange(len(blocks)) + begins[first] - begins[blocks])
+        ids = dict(zip(decoder.names, decoder(read), strict=True))
+        measured.append(np.stack([(ids[name] != fill).sum(axis=1) for name, fill in fills.items()], axis=1))
+    return np.concatenate(measured)
 
 
 def assign_buckets(lengths: np.ndarray, buckets: Sequence[Lengths]) -> np.ndarray:
@@ -194,18 +201,11 @@ class Windows:
         table = self.table
         index = number * table.lane_rows + np.arange(table.lane_rows)[np.newaxis]
         # Only a single dataset has epochs that end at a row; in a mixture, each dataset has its own epochs.
-        epoch = self._orders[0].deal.epoch(self._lanes, index) if len(parts) == 1 else np.zeros_like(index)
-        permuted = order.shuffled(np, self._seed, self._lanes, index, epoch)
+        epoch = self._orders[0].epoch(self._lanes, index) if len(parts) == 1 else np.zeros_like(index)
+        permuted = order.shuffled(self._seed, self._lanes, index, epoch)
         places = np.take_along_axis(np.concatenate(parts, axis=1), permuted, axis=1)
         steps = places.reshape(len(self._lanes), table.steps, table.width).swapaxes(0, 1).reshape(table.steps, -1)
         return Records(tuple(blocks), np.ascontiguousarray(steps[:, self._begin : self._begin + self.local]))
-
-
-def table(opened: Sequence[Opened], global_batch: int) -> order.Table:
-    """Return the layout of a global batch of datasets that all have an index."""
-    every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
-    least = _FINENESS if len(opened) > 1 else 1
-    return block_order.table(global_batch, records=sum(sum(one.counts) for one in opened), every=every, least=least)
 
 
 class Batches:
@@ -245,7 +245,7 @@ class BucketBatches:
             if not len(own):
                 continue
             part = Part(BlockReader(opened), own)
-            laid = block_order.table(global_batch, records=len(own), every=int(part.sizes.max()))
+            laid = order.table(global_batch, records=len(own), every=int(part.sizes.max()))
             windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
             self._batches.append(Batches(windows))
             self._shapes.append(shape)
@@ -257,15 +257,72 @@ class BucketBatches:
         return self._batches[bucket](turn), self._shapes[bucket]
 
 
-def of_datasets(
-    opened: Sequence[Opened], *, seed: int, global_batch: int, shares: Sequence[int], host: Host
-) -> Batches:
-    """Return this host's batches of datasets that all have an index.
+class Reading:
+    """This host's batches of a run, as numpy arrays: the rows of any step, in the lengths of the step's bucket.
 
-    Each dataset of a mixture gives its share of a lane's rows in a window, and the permutation mixes them.
+    `rows` are those of a batch, `together` the batches that have one shape and are cheaply read at once, `names` the
+    features, and `lengths` their lengths, None where buckets decide.
     """
-    readers, laid = [BlockReader(one) for one in opened], table(opened, global_batch)
-    return Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))
+
+    def __init__(
+        self,
+        opened: Sequence[Opened],
+        *,
+        seed: int,
+        global_batch: int,
+        rates: Sequence[float] | None,
+        host: Host,
+        buckets: Sequence[Lengths] = (),
+        masks: bool,
+    ) -> None:
+        """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
+
+        Raises UsageError where the datasets cannot be mixed by these rates, or not be cut into these buckets, and
+        DatasetError.
+        """
+        self.rows = global_batch // host.hosts
+        if buckets:
+            check_buckets(opened, buckets)
+            self._decoders = {one: features.decoder(opened, masks=masks, bucket=one) for one in buckets}
+            self._records: Callable[[int], tuple[Records, Lengths]] = BucketBatches(
+                opened[0], buckets, seed=seed, global_batch=global_batch, host=host
+            )
+            self.together = 1
+        else:
+            every = max(one.manifest.index.every[one.name] for one in opened if one.manifest.index)
+            least = _FINENESS if len(opened) > 1 else 1
+            records = sum(sum(one.counts) for one in opened)
+            laid = order.table(global_batch, records=records, every=every, least=least)
+            shares = _shares(opened, rates, laid.lane_rows)
+            readers = [BlockReader(one) for one in opened]
+            batches = Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))
+            self._decoders = {(0, 0): features.decoder(opened, masks=masks)}
+            self._records = lambda step: (batches(step), (0, 0))
+            self.together = batches.steps
+        decoder = next(iter(self._decoders.values()))
+        self.names = decoder.names
+        self.lengths: Sequence[int | None] = [None] * len(self.names) if buckets else decoder.lengths
+
+    def records(self, step: int, steps: int = 1) -> tuple[Records, RecordDecoder]:
+        """Return the records of some batches of one shape, and what decodes them. Raises DatasetError."""
+        parts, shapes = zip(*(self._records(number) for number in range(step, step + steps)), strict=True)
+        return parts[0] if steps == 1 else tfrecord.join_records(parts), self._decoders[shapes[0]]
+
+    def arrays(self, step: int) -> dict[str, np.ndarray]:
+        """Return the ids of a step's batch by name, int32[rows, length]. Raises DatasetError."""
+        records, decoder = self.records(step)
+        return dict(zip(decoder.names, decoder(records), strict=True))
+
+
+def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, rows: int) -> list[int]:
+    """Return how many of the `rows` of a lane's window each dataset gives."""
+    wanted = [float(sum(one.counts)) for one in opened] if rates is None else list(rates)
+    if len(wanted) != len(opened) or min(wanted) <= 0 or 0 in (shares := order.shares(wanted, rows)):
+        raise UsageError(
+            f"{len(opened)} datasets cannot be mixed by the rates {wanted}: give one positive rate to each, "
+            f"none so small that it is less than one row in {rows:,}."
+        )
+    return shares
 
 
 # Batches that are read ahead.
@@ -283,23 +340,3 @@ def read_ahead(batch: Callable[[int], dict[str, np.ndarray]], *, start_step: int
             yield ahead.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def decoded(batches: Batches, decoder: RecordDecoder) -> Callable[[int], dict[str, np.ndarray]]:
-    """Return a function from a step to the ids of its batch by name, int32[rows, length]."""
-    return lambda step: dict(zip(decoder.names, decoder(batches(step)), strict=True))
-
-
-def decoded_in_buckets(
-    batches: BucketBatches, opened: Opened, buckets: Sequence[Lengths]
-) -> Callable[[int], dict[str, np.ndarray]]:
-    """Return a function from a step to the ids of its batch by name, as long as its bucket is."""
-    decoders = {lengths: features.decoder([opened], masks=False, bucket=lengths) for lengths in buckets}
-
-    def batch(step: int) -> dict[str, np.ndarray]:
-        records, lengths = batches(step)
-        decoder = decoders[lengths]
-        assert decoder is not None
-        return dict(zip(decoder.names, decoder(records), strict=True))
-
-    return batch

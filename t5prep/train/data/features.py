@@ -1,6 +1,6 @@
 """Parse serialized records to the trainer's tensors, a whole batch at a time.
 
-Ids are read in C; where it is not built, or a record is unusual, TensorFlow's parser does it.
+Ids are read in C; where a record is unusual, TensorFlow's parser does it.
 """
 
 import functools
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t5prep._native import decode_rows
 from t5prep.dataset import tfrecord
 from t5prep.dataset.tfrecord import Records
 from t5prep.train.data.opening import Opened
@@ -19,13 +20,7 @@ from t5prep.train.settings.padding import Padding
 
 _PACKED = ("input_segment_ids", "input_positions", "label_segment_ids", "label_positions")
 
-try:
-    from t5prep._native import decode_rows
-except ImportError:  # there was no compiler
-    decode_rows = None  # type: ignore[assignment]
-
 ALIGNMENT = 64  # bytes; Eigen's for the widest vectors
-available = decode_rows is not None
 
 
 class RecordDecoder:
@@ -97,14 +92,12 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str], masks:
     return batch
 
 
-def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths | None = None) -> RecordDecoder | None:
-    """Return a reader in C of the features that `parser` reads, without texts; None where it is not built.
+def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths | None = None) -> RecordDecoder:
+    """Return a reader in C of the features that `parser` reads, without texts.
 
     Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`. Rows have the lengths of a
     `bucket` where one is given.
     """
-    if not available:
-        return None
     dataset = datasets[0].manifest
     padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
     plain = masks and padding.separator is None and not packed
@@ -112,7 +105,7 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths |
     lengths = _lengths(datasets)
     return RecordDecoder(
         lengths=dict(zip(("input_ids", "labels"), bucket, strict=True)) if bucket else lengths,
-        fills=_fills(datasets),
+        fills=fills_of(datasets[0]),
         counts={} if _ragged(datasets) else lengths,
         parse=parse,
         pad_id=padding.pad_id if plain else None,
@@ -123,6 +116,11 @@ def finisher(opened: Opened, *, masks: bool = True) -> Any:
     """Return a function that adds the `attention_mask` to a batch of ids by name, or nothing without `masks`."""
     padding = Padding.of_dataset(opened.manifest)
     return functools.partial(with_mask, padding=padding) if masks else dict
+
+
+def texts(opened: Opened, names: Sequence[str]) -> Any:
+    """Return a function from `string[n]` to the byte features of these names, as `parser` gives them."""
+    return _parser([opened], text=names, ids=False)
 
 
 def _lengths(datasets: Sequence[Opened]) -> dict[str, int]:
@@ -136,9 +134,9 @@ def _lengths(datasets: Sequence[Opened]) -> dict[str, int]:
     return {name: lengths[name.removesuffix("s").partition("_")[0]] for name in names}
 
 
-def _fills(datasets: Sequence[Opened]) -> dict[str, int]:
-    """Return what rows are filled up with where that is not 0."""
-    return {"input_ids": datasets[0].manifest.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
+def fills_of(opened: Opened) -> dict[str, int]:
+    """Return what rows are filled up with where that is not 0, by feature."""
+    return {"input_ids": opened.manifest.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
 
 
 def _ragged(datasets: Sequence[Opened]) -> bool:
@@ -147,9 +145,10 @@ def _ragged(datasets: Sequence[Opened]) -> bool:
     return len(own) > 1 or datasets[0].manifest.settings.layout == "ragged"
 
 
-def _parser(datasets: Sequence[Opened], *, text: Sequence[str]) -> Any:
-    """Return a function from `string[n]` to ids by name, int32[n, length], and to the byte features named in `text`."""
-    dataset, ragged, lengths, fills = datasets[0].manifest, _ragged(datasets), _lengths(datasets), _fills(datasets)
+def _parser(datasets: Sequence[Opened], *, text: Sequence[str], ids: bool = True) -> Any:
+    """Return a function from `string[n]` to `ids` by name, int32[n, length], and to the byte features named in `text`."""
+    dataset, ragged, fills = datasets[0].manifest, _ragged(datasets), fills_of(datasets[0])
+    lengths = _lengths(datasets) if ids else {}
     single = [name for name in text if dataset.features[name].shape in ([1], [])]
     spec: dict[str, Any] = {
         name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
@@ -173,26 +172,6 @@ def _parser(datasets: Sequence[Opened], *, text: Sequence[str]) -> Any:
         return batch
 
     return parse
-
-
-def shortened(batch: dict[str, Any], lengths: Any) -> dict[str, Any]:
-    """Return a batch with only the first `lengths` (int64[2]: of inputs, of targets) tokens of each row."""
-    ends = {"input_ids": lengths[0], "attention_mask": lengths[0], "labels": lengths[1]}
-    return {name: x[:, : ends[name]] if name in ends else x for name, x in batch.items()}
-
-
-def measurer(opened: Opened) -> Any:
-    """Return a function from `string[n]` to the input and target tokens of each record, int32[n, 2]."""
-    dataset = opened.manifest
-    fill = {"input_ids": dataset.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
-    spec = {name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for name in fill}
-
-    def measure(records: Any) -> Any:
-        read = tf.io.parse_example(records, spec)
-        sides = [tf.reduce_sum(tf.cast(read[name] != value, tf.int32), axis=1) for name, value in fill.items()]
-        return tf.stack(sides, axis=1)
-
-    return measure
 
 
 def blank(opened: Opened) -> bytes:

@@ -99,6 +99,9 @@ def open_all(data: Sequence[str | Opened], *, split: str, tokenizer: str | None 
     Raises DatasetError and UsageError.
     """
     opened = [open_split(name, split=split, tokenizer=tokenizer) for name in data]
+    for dataset in opened:
+        if not dataset.manifest.index:
+            raise DatasetError(f"{dataset.data} has no index of its records. Prepare it again, into another --out.")
     for other in opened[1:]:
         for what, one, two in (
             ("tokenizer", opened[0].manifest.tokenizer.sha256[:12], other.manifest.tokenizer.sha256[:12]),

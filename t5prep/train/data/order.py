@@ -2,28 +2,34 @@
 
 Shards hold their records in shuffled order already (by hash), so the work per epoch is small:
 
-* the shards of an epoch are permuted and concatenated, starting at a record drawn for that epoch;
-* that sequence is cut into one contiguous range per *lane*; every batch takes the same number of rows from each lane,
-  so a host opens only the files of its own lanes;
+* the blocks of records of the whole split are permuted and concatenated, starting at a record drawn for that epoch;
+* that sequence is cut into one contiguous range per *lane*; every batch takes the same number of rows from each lane. A
+  block has few records and there are many lanes, so that records of one block or one shard stand together in a batch no
+  more often than any others;
 * the records that a lane reads for some steps (a *window*) are permuted among themselves.
 
 Epochs follow each other without a gap: the rows of the first `records` positions are exactly one epoch, no batch is
 short, and nothing is dropped. No buffer holds state, so any step is computed directly, without replaying earlier steps.
-Lanes and windows depend on the global batch and the number of shards, never on replicas or hosts.
-
-Functions take `xp`, numpy or TensorFlow's numpy, so tests and the input graph compute the order with the same code.
-Hashing uses 63 bits of an int64 and only the operators `* & ^ //`, which overflow in the same way in both.
+Lanes and windows depend on the global batch and the number of records, never on replicas or hosts.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 # A window holds about this many records of the global order: some 10 MB of 512-token records.
 WINDOW = 8192
-# The most files that one host reads at the same time. TensorFlow buffers up to 64 MB for each one on gs://.
-MAX_LANES = 32
+# Many lanes keep the records of one block out of the same batch; a lane costs one block in memory.
+MAX_LANES = 128
+# A window has at most this part of the records.
+_PART = 64
+# While the first batch is made, up to so many windows are read, and the rest of the block that each lane has begun. All
+# together have at most this part of the records, and the begun blocks at most that one.
+_WINDOWS, _FIRST_READ, _OF_BLOCKS = 3, 1 / 20, 1 / 32
 
 _MASK = 2**63 - 1
 # The odd constants of splitmix64 (Steele, Lea and Flood 2014), cut to 63 bits.
@@ -31,12 +37,12 @@ _GOLDEN = 0x1E3779B97F4A7C15
 _FIRST = 0x3F58476D1CE4E5B9
 _SECOND = 0x14D049BB133111EB
 # The purpose of a hash is part of its key, so that no hash decides two things.
-_SHARDS, _START, _ROWS = 1, 2, 3
+_START, _ROWS, _BLOCKS = 2, 3, 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Describe the layout of a global batch: `lanes` times `width` rows, in windows of `steps` steps."""
+    """The layout of a global batch: `lanes` times `width` rows, in windows of `steps` steps."""
 
     lanes: int
     width: int
@@ -48,17 +54,25 @@ class Table:
         return self.width * self.steps
 
 
-def table(global_batch: int, shards: int) -> Table:
-    """Return the layout with the most lanes that divide the batch: at most one for each shard, so that few share one.
+def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Table:
+    """Return the layout of a global batch for datasets with so many `records` in blocks of (at most) `every`.
 
-    >>> table(128, 16)
-    Table(lanes=16, width=8, steps=64)
-    >>> table(96, 100).lanes, table(8, 1).lanes, table(10000, 3).steps
-    (32, 1, 1)
+    A lane has at least `least` rows in a window.
+
+    >>> table(128, records=40_000, every=8)
+    Table(lanes=128, width=1, steps=2)
+    >>> table(128, records=10_000_000, every=64)
+    Table(lanes=128, width=1, steps=64)
     """
-    most = max(1, min(shards, MAX_LANES, global_batch))
-    lanes = next(n for n in range(most, 0, -1) if global_batch % n == 0)
-    return Table(lanes, global_batch // lanes, max(1, WINDOW // global_batch))
+    rows = max(min(WINDOW, records // _PART), least)
+    most = max(1, rows // max(every, least))
+    if least == 1:
+        room = min(records * _OF_BLOCKS, records * _FIRST_READ - _WINDOWS * global_batch)
+        most = max(most, int(room // max(every - 1, 1)))
+    lanes = next(n for n in range(min(most, MAX_LANES, global_batch), 0, -1) if global_batch % n == 0)
+    if least == 1:
+        rows = min(rows, int(records * _FIRST_READ - lanes * (every - 1)) // _WINDOWS)
+    return Table(lanes, global_batch // lanes, max(1, -(-least * lanes // global_batch), rows // global_batch))
 
 
 def shares(rates: Sequence[float], size: int) -> list[int]:
@@ -76,7 +90,7 @@ def shares(rates: Sequence[float], size: int) -> list[int]:
 
 
 def key(*words: Any) -> Any:
-    """Return a hash of integers, or of integer arrays that broadcast: int64 in [0, 2**63)."""
+    """Return a hash of integers, or of int64 arrays that broadcast: in [0, 2**63)."""
     h = _GOLDEN
     for word in words:
         h = ((h ^ (word & _MASK)) + _GOLDEN) & _MASK
@@ -86,63 +100,73 @@ def key(*words: Any) -> Any:
     return h
 
 
-@dataclasses.dataclass(frozen=True)
-class Deal:
-    """Distribute one dataset over lanes: `width` records to each lane in turn. `stream` is the dataset's number."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class BlockOrder:
+    """The order of one dataset: which records the lanes read, `width` of them in turn from each lane.
 
-    counts: tuple[int, ...]
+    `sizes` (int64[blocks]) are the records of each block; `stream` is the dataset's number.
+    """
+
+    sizes: np.ndarray
     seed: int
     lanes: int
     width: int
     stream: int = 0
+    # The sequences of the last epochs: two, where a window ends one epoch and begins the next.
+    _kept: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict, repr=False)
 
-    @property
-    def records(self) -> int:
+    @functools.cached_property
+    def epoch_records(self) -> int:
         """Return the number of records in an epoch."""
-        return sum(self.counts)
+        return int(self.sizes.sum())
 
-    def epoch(self, lane: Any, index: Any) -> Any:
+    def epoch(self, lane: np.ndarray, index: np.ndarray) -> np.ndarray:
         """Return the epoch of the `index`-th record that a lane reads, counted from the start of training."""
         position = index // self.width * (self.lanes * self.width) + lane * self.width + index % self.width
-        return position // self.records
+        return position // self.epoch_records
 
-    def read(self, xp: Any, lane: Any, epoch: Any) -> Any:
-        """Return how many records a lane has read when an epoch begins."""
-        return self._before(xp, lane + 1, epoch * self.records) - self._before(xp, lane, epoch * self.records)
+    def records(self, lane: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the block of the `index`-th record that a lane reads, and its place in the block: int64 each.
 
-    def begins(self, xp: Any, lane: Any, epoch: Any) -> Any:
-        """Return where in the sequence of an epoch a lane's range begins; the sequence is a ring."""
-        this, following = epoch * self.records, (epoch + 1) * self.records
-        start = key(self.seed, self.stream, _START, epoch) % self.records
-        return start + self._before(xp, lane, following) - self._before(xp, lane, this)
-
-    def pieces(self, xp: Any, lane: Any, epoch: Any, index: Any) -> tuple[Any, Any, Any]:
-        """Return what a lane reads in an epoch: shards, how many records to skip in each, and how many to take.
-
-        `index` is the first record to read, over all epochs. All three are int64[2 * shards]: the permuted shards
-        twice, because a range may continue past their end. Most numbers of records to take are 0.
+        Lanes and indices, int64, broadcast to the shape of the result; `index` counts over all epochs.
         """
-        low = self.begins(xp, lane, epoch)
-        high = self.begins(xp, lane + 1, epoch)
-        low = low + xp.maximum(index - self.read(xp, lane, epoch), 0)
-        ring = xp.argsort(key(self.seed, self.stream, _SHARDS, epoch, xp.arange(len(self.counts), dtype=xp.int64)))
-        ring = xp.concatenate([ring, ring], 0)
-        sizes = xp.take(xp.array(self.counts, dtype=xp.int64), ring)
-        ends = xp.cumsum(sizes)
-        begins = ends - sizes
-        skip = xp.maximum(low - begins, 0)
-        return ring, skip, xp.maximum(xp.minimum(ends, high) - xp.maximum(begins, low), 0)
+        lane, index = np.broadcast_arrays(lane, index)
+        epochs = self.epoch(lane, index)
+        first, following = epochs * self.epoch_records, (epochs + 1) * self.epoch_records
+        # Where in the epoch's sequence, which is a ring, the lane's range begins, and how many records it has read before.
+        start = key(self.seed, self.stream, _START, epochs) % self.epoch_records
+        begins = start + self._before(lane, following) - self._before(lane, first)
+        read = self._before(lane + 1, first) - self._before(lane, first)
+        place = (begins + index - read) % self.epoch_records
+        block = np.empty_like(place)
+        for epoch in np.unique(epochs).tolist():
+            here = epochs == epoch
+            permuted, ends = self._sequence(epoch)
+            at = np.searchsorted(ends, place[here], side="right")
+            block[here] = permuted[at]
+            place[here] -= ends[at] - self.sizes[permuted[at]]
+        return block, place
 
-    def _before(self, xp: Any, lane: Any, position: Any) -> Any:
+    def _before(self, lane: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return how many of the first `position` rows of the global order belong to lanes before this one."""
         turn = self.lanes * self.width
-        return position // turn * (self.width * lane) + xp.minimum(position % turn, self.width * lane)
+        return position // turn * (self.width * lane) + np.minimum(position % turn, self.width * lane)
+
+    def _sequence(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the blocks in the order of an epoch, and how many records there are up to the end of each."""
+        if epoch not in self._kept:
+            for old in list(self._kept)[:-1]:
+                del self._kept[old]
+            numbers = np.arange(len(self.sizes), dtype=np.int64)
+            permuted = np.argsort(key(self.seed, self.stream, _BLOCKS, epoch, numbers))
+            self._kept[epoch] = permuted, np.cumsum(self.sizes[permuted])
+        return self._kept[epoch]
 
 
-def shuffled(xp: Any, seed: int, lane: Any, index: Any, epoch: Any) -> Any:
+def shuffled(seed: int, lane: np.ndarray, index: np.ndarray, epoch: np.ndarray) -> np.ndarray:
     """Return the permutation of a window: int[..., size], from lanes, indices and epochs that broadcast to that shape.
 
     Records of an earlier epoch stay before those of a later one. `index` counts a lane's rows over all epochs.
     """
     drawn = key(seed, _ROWS, lane, index)
-    return xp.argsort((epoch - epoch[..., :1]) * 2**44 + drawn // 2**19)
+    return np.argsort((epoch - epoch[..., :1]) * 2**44 + drawn // 2**19)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.dataset import tfrecord
-from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError
-from t5prep.train.data.batches import Batches, BucketBatches
-from t5prep.train.data.features import RecordDecoder
+from t5prep.train.data.batches import Reading
+from t5prep.train.data.opening import Opened
 
 # Batches that are read ahead, and that one call from TensorFlow into Python makes: a call takes as long as 20 rows.
 AHEAD = TOGETHER = 8
+# The read buffer of TFRecordDataset per file, in bytes; its default of 256 kB makes a system call per 200 records.
+_BUFFER = 1 << 20
 
 
 class _Calls:
@@ -52,58 +52,52 @@ class _Calls:
 _from_tensorflow = _Calls()
 
 
-def decoded(
-    batches: Batches, decoder: RecordDecoder, finish: Callable[[dict[str, Any]], dict[str, Any]], *, start_step: int
-) -> Any:
-    """Return a dataset of what `finish` returns for the ids of each batch by name, int32[rows, length]."""
-    together = min(TOGETHER, batches.steps)  # else the first batch would wait for many windows
+def batches(reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_step: int, texts: Any = None) -> Any:
+    """Return a dataset of what `finish` returns for each batch by name: the arrays of `reading`, without end.
+
+    `texts` makes further features of the batch's serialized records, `string[rows]`.
+    """
+    together = min(TOGETHER, reading.together)  # else the first batch would wait for many windows
 
     def decode(number: int) -> list[np.ndarray]:
-        first = start_step + number * together
-        return decoder(tfrecord.join_records([batches(step) for step in range(first, first + together)]))
+        records, decoder = reading.records(start_step + number * together, together)
+        arrays = decoder(records)
+        if texts:
+            serialized = np.empty(len(records.places), object)
+            serialized[:] = records.serialized()
+            arrays.append(serialized)
+        return arrays
 
-    def read(number: Any) -> dict[str, Any]:
-        arrays = tf.numpy_function(_from_tensorflow(decode), [number], [tf.int32] * len(decoder.names))
-        shapes = [[together, batches.rows, length] for length in decoder.lengths]
-        return dict(zip(decoder.names, map(tf.reshape, arrays, shapes), strict=True))
+    def read(number: Any) -> tuple[dict[str, Any], Any]:
+        kinds = [tf.int32] * len(reading.names) + ([tf.string] if texts else [])
+        arrays = tf.numpy_function(_from_tensorflow(decode), [number], kinds)
+        shapes = [[together, reading.rows, -1 if length is None else length] for length in reading.lengths]
+        ids = dict(zip(reading.names, map(tf.reshape, arrays, shapes), strict=False))
+        return ids, tf.reshape(arrays[-1], [together, reading.rows]) if texts else tf.zeros([together])
 
-    several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(1)
-    return several.unbatch().map(finish)
+    def whole(ids: dict[str, Any], serialized: Any) -> Any:
+        return finish({**ids, **(texts(serialized) if texts else {})})
 
-
-def serialized(batches: Batches, *, start_step: int) -> Any:
-    """Return a dataset of the records of each batch: `string[rows]`."""
-
-    def read(step: Any) -> Any:
-        records = tf.numpy_function(_from_tensorflow(lambda step: _strings(batches(step))), [step], tf.string)
-        return tf.ensure_shape(records, [batches.rows])
-
-    return _steps(start_step).map(read).prefetch(AHEAD)
-
-
-def serialized_in_buckets(batches: BucketBatches, *, rows: int, start_step: int) -> Any:
-    """Return a dataset of the records of each batch and of its bucket's lengths: `string[rows], int64[2]`."""
-
-    def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
-        records, lengths = batches(step)
-        return _strings(records), np.array(lengths, np.int64)
-
-    def read(step: Any) -> Any:
-        records, lengths = tf.numpy_function(_from_tensorflow(batch), [step], (tf.string, tf.int64))
-        return tf.ensure_shape(records, [rows]), tf.ensure_shape(lengths, [2])
-
-    return _steps(start_step).map(read).prefetch(AHEAD)
+    several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(-(-AHEAD // together))
+    return several.unbatch().map(whole)
 
 
-def _steps(first: int) -> Any:
-    return tf.data.Dataset.counter(start=first, dtype=tf.int64)
-
-
-def _strings(records: Records) -> np.ndarray:
-    """Return records as TensorFlow takes them: an array of bytes objects."""
-    array = np.empty(len(records.places), object)
-    array[:] = records.serialized()
-    return array
+def in_file_order(opened: Opened, *, begin: int, end: int) -> Any:
+    """Return the records [begin, end) of a split in the order of its shards, each once: `string[]`."""
+    pieces, passed = [], 0
+    for path, count in zip(opened.paths, opened.counts, strict=True):
+        low, high = max(begin - passed, 0), min(end - passed, count)
+        if low < high:
+            pieces.append((path, low, high - low))
+        passed += count
+    if not pieces:
+        return tf.data.Dataset.from_tensor_slices(tf.zeros([0], tf.string))
+    path, skip, take = (tf.constant(column) for column in zip(*pieces, strict=True))
+    slices = tf.data.Dataset.from_tensor_slices((path, tf.cast(skip, tf.int64), tf.cast(take, tf.int64)))
+    # Skipping reads only the headers of records.
+    return slices.flat_map(
+        lambda path, skip, take: tf.data.TFRecordDataset(path, buffer_size=_BUFFER).skip(skip).take(take)
+    )
 
 
 # TensorFlow hands on the traceback of an exception as text; the exception itself is its last line.
