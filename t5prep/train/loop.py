@@ -91,7 +91,8 @@ class Stepper:
     def ended(self, *, ahead: int = AHEAD) -> Iterator[FinishedStep]:
         """Yield steps in order until at most `ahead` started steps are left to yield.
 
-        Raises T5prepError that names the first step whose loss is not finite.
+        Raises T5prepError that names the first step whose loss or gradient is not finite. The metrics of all steps are
+        looked at where those of one are fetched, so before each checkpoint, and no step waits for it.
         """
         while len(self._begun) > ahead:
             number, metrics = self._begun.popleft()
@@ -100,17 +101,24 @@ class Stepper:
                 metrics.block_until_ready()
                 yield FinishedStep(number, None)
                 continue
-            values = np.asarray(metrics)
-            if not math.isfinite(values[0]):
-                self._refuse()
+            for earlier, numbers in self._not_checked:
+                values = np.asarray(numbers)
+                _check_finite(earlier, dict(zip(METRICS, values.tolist(), strict=True)))
             self._not_checked.clear()
             named = dict(zip(METRICS, values.tolist(), strict=True)) | {"learning_rate": self._rate(number - 1)}
             yield FinishedStep(number, named if self._wanted(number) else None)
 
-    def _refuse(self) -> None:
-        losses = ((number, float(np.asarray(metrics)[0])) for number, metrics in self._not_checked)
-        number, loss = next((number, loss) for number, loss in losses if not math.isfinite(loss))
+
+def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
+    """Raise T5prepError where the loss of a step or the norm of its gradient is not finite."""
+    loss, norm = metrics["loss"], metrics["gradient_norm"]
+    if not math.isfinite(loss):
         raise T5prepError(f"The loss of step {number:,} is {loss}: lower learning_rate, or set clip_norm.")
+    if not math.isfinite(norm):
+        raise T5prepError(
+            f"The gradient norm of step {number:,} is {norm}, at a loss of {loss:.4g}, and its weights are not saved: "
+            "lower learning_rate, or try --set dtype=float32."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,27 +152,44 @@ class Due:
         return bool(every) and (step % every == 0 or step == self.steps)
 
 
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
 class Signals:
-    """Remember SIGTERM and SIGINT while the loop runs, instead of ending the process at once."""
+    """Remember SIGTERM and SIGINT while the loop runs, instead of ending the process at once; a second one ends it.
+
+    Python calls a handler only between two of its own instructions, and an evaluation may compute for minutes in one of
+    them. So a thread of its own hears of each signal, prints, and ends the process.
+    """
 
     def __init__(self) -> None:
         self.received = ""
         self._asked = -1
         self._before: dict[signal.Signals, Any] = {}
+        self._heard, self._pipe, self._pipe_before = 0, -1, -1
 
     def __enter__(self) -> Self:
         # Several hosts end after the same step: jax tells all of them when one has received a signal.
         if threading.current_thread() is threading.main_thread() and hosts.count() == 1:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            listening, self._pipe = os.pipe()
+            os.set_blocking(self._pipe, False)
+            with io_signals.kept_from_new_threads():
+                threading.Thread(target=self._listen, args=(listening,), name="signals", daemon=True).start()
+            self._pipe_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
+            for number in _STOPPING:
                 self._before[number] = signal.signal(number, self._remember)
             # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
             self.received = io_signals.received()
+            self._heard = int(bool(self.received))
             io_signals.forget()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._before:
+            signal.set_wakeup_fd(self._pipe_before)
+            os.close(self._pipe)  # the thread ends
 
     def stop(self, step: int) -> bool:
         """Return whether the run ends after this step."""
@@ -174,15 +199,24 @@ class Signals:
         return bool(self.received)
 
     def _remember(self, number: int, _: object) -> None:
-        if self.received:  # asked twice: a checkpoint that is being written counts only when it is whole
-            os._exit(1)
-        self.received = signal.Signals(number).name
-        # Not by print, which a signal may have interrupted.
-        said = (
-            f"{self.received}: saving after the steps that are under way. A second one ends at once, without saving.\n"
-        )
-        with contextlib.suppress(OSError):
-            os.write(2, said.encode())
+        self.received = self.received or signal.Signals(number).name
+
+    def _listen(self, listening: int) -> None:
+        """Print what the first signal does, and end the process at the second one."""
+        while numbers := os.read(listening, 1):
+            number = signal.Signals(numbers[0])
+            if number not in _STOPPING:
+                continue
+            self._heard += 1
+            # Not by print, whose lock the main thread may hold.
+            said = "saving after the steps that are under way. A second one ends at once, without saving."
+            if self._heard > 1:
+                said = "a second one, so the process ends at once. The same command goes on from the last checkpoint."
+            with contextlib.suppress(OSError):
+                os.write(2, f"{number.name}: {said}\n".encode())
+            if self._heard > 1:  # a checkpoint that is being written counts only when it is whole
+                os._exit(1)
+        os.close(listening)
 
 
 WARM = 3  # steps before the first one that is recorded: they fill the queues between host and devices

@@ -146,6 +146,40 @@ def test_a_cut_file_and_a_newer_version_are_refused(tmp_path: Path) -> None:
         checkpoints.last(str(tmp_path))
 
 
+@pytest.mark.parametrize("spoilt", ["state.data-00000-of-00001", "checkpoint.json"])
+def test_a_damaged_checkpoint_that_nobody_needs_is_passed_over(tmp_path: Path, spoilt: str) -> None:
+    run = str(tmp_path)
+    for step, value in ((1, 0.2), (2, 0.9), (3, 0.1)):
+        checkpoints.save(run, _tensors(step), state=_state(step, value=value, best=max(value, 0.2)), keep=3)
+    old = tmp_path / "checkpoints" / "00000001"
+    (old / spoilt).write_bytes(b"{")
+    assert [state.step for _, state in checkpoints.found(run)] == [2, 3]
+    assert (checkpoints.best(run)[1].step, checkpoints.choose(run, which="3")[1].step) == (2, 3)
+    assert checkpoints.choose(run, which="last")[1].step == 3
+    with pytest.raises(OutputError, match=r"00000001/.* Delete .*00000001 and start again"):
+        checkpoints.choose(run, which="1")
+    checkpoints.save(run, _tensors(4), state=_state(4, value=0.3, best=0.9), keep=2)
+    assert [state.step for _, state in checkpoints.found(run)] == [2, 3, 4]
+    assert not old.exists()
+
+
+def test_a_damaged_checkpoint_that_is_needed_is_named_and_kept(tmp_path: Path) -> None:
+    run = str(tmp_path)
+    for step, value in ((1, 0.9), (2, 0.1), (3, 0.2)):
+        checkpoints.save(run, _tensors(step), state=_state(step, value=value, best=0.9), keep=2)
+    best = tmp_path / "checkpoints" / "00000001" / "checkpoint.json"
+    whole = best.read_bytes()
+    best.write_bytes(whole[:40])
+    with pytest.raises(OutputError, match=r"00000001/checkpoint\.json is damaged"):
+        checkpoints.best(run)
+    checkpoints.save(run, _tensors(4), state=_state(4, value=0.3, best=0.9), keep=2)  # training goes on
+    best.write_bytes(whole)
+    assert checkpoints.best(run)[1].step == 1
+    (tmp_path / "checkpoints" / "00000004" / "checkpoint.json").write_bytes(b"")
+    with pytest.raises(OutputError, match="00000004/checkpoint"):  # the run would go on from an earlier step
+        checkpoints.last(run)
+
+
 def test_another_run_is_refused() -> None:
     def check(**changed) -> None:
         given = {"config": CONFIG, "data": DATA, "tokenizer": "2" * 64, **changed}

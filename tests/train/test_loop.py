@@ -1,6 +1,7 @@
 """The loop around a run's steps: when each thing is due, and a signal, which is never lost, ends it after a checkpoint."""
 
 import dataclasses
+import math
 import os
 import random
 import signal
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+import jax
 
+from t5prep.errors import T5prepError
 from t5prep.train.log import RunLog
-from t5prep.train.loop import Due, FinishedStep, Signals, StepProfile, TrainingLoop
+from t5prep.train.loop import Due, FinishedStep, Signals, Stepper, StepProfile, TrainingLoop
 from t5prep.train.run.checkpoint import State
 from t5prep.train.runtime.state import Variables
 from t5prep.train.settings import config as configs
@@ -83,6 +86,36 @@ def _run(out: Path, *parts: Any, evaluate_every: int = 0) -> tuple[TrainingLoop,
         loop = TrainingLoop(state, due, stepper, evaluations, writer, log, profile, signals)
         loop.run()
     return loop, signals.received
+
+
+def _stepper(*metrics: tuple[float, float]) -> Stepper:
+    """Steps that do nothing, whose losses and gradient norms are given."""
+    numbers = iter(metrics)
+
+    def step(*given: Any) -> tuple[Any, ...]:
+        loss, norm = next(numbers)
+        return *given[: len(Variables._fields)], jax.numpy.array([loss, 0.5, norm])
+
+    batches: Iterator[dict[str, Any]] = iter([{}] * len(metrics))
+    variables = Variables(*[{}] * len(Variables._fields))
+    return Stepper(step, variables, batches, rate=lambda _: 0.1, wanted=lambda number: number == 12)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ((1.0, math.inf), "The gradient norm of step 2 is inf, at a loss of 1, and its weights are not saved"),
+        ((1.0, math.nan), "The gradient norm of step 2 is nan"),
+        ((math.nan, 1.0), "The loss of step 2 is nan: lower learning_rate, or set clip_norm"),
+    ],
+)
+def test_a_step_whose_loss_or_gradient_is_not_finite_is_not_saved(tmp_path: Path, metrics: tuple, said: str) -> None:
+    """Also where later steps are finite, and where nobody wants its metrics."""
+    writer = _Writer()
+    steps = [(1.0, 1.0), metrics, *[(1.0, 1.0)] * 10]
+    with pytest.raises(T5prepError, match=said):
+        _run(tmp_path, _stepper(*steps), _Evaluations(), writer)
+    assert writer.saved == []
 
 
 @pytest.mark.parametrize(
@@ -204,12 +237,25 @@ def test_signals_at_random_moments_end_the_loop() -> None:
         assert said == b"saved\n" or b"KeyboardInterrupt" in error, (said, error[-2000:])
 
 
-def test_a_second_signal_ends_at_once() -> None:
+@pytest.mark.parametrize(
+    "busy", ["for _ in range(600): time.sleep(0.1)", "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"]
+)
+def test_a_second_signal_ends_at_once(busy: str) -> None:
+    """Also in a call that comes back to Python only after minutes, as that of an evaluation's program."""
     code = (
-        "import os, signal\nfrom t5prep.train.loop import Signals\n"
-        "with Signals():\n    for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n    print('still here')\n"
+        "import hashlib, time\nfrom t5prep.train.loop import Signals\n"
+        f"with Signals():\n    print('begun', flush=True)\n    {busy}\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=dict(os.environ), check=False)
-    assert done.returncode == 1
-    assert not done.stdout
-    assert b"A second one ends at once" in done.stderr
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == (
+        "SIGINT: saving after the steps that are under way. A second one ends at once, without saving.\n"
+    )
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 1
+    assert process.stderr.read() == (
+        "SIGINT: a second one, so the process ends at once. The same command goes on from the last checkpoint.\n"
+    )

@@ -51,8 +51,8 @@ def train_batches(
         with_ids: Whether to add `id`: string[rows] (packed: string[rows, most in a row]).
         tokenizer: The SHA-256 of the tokenizer that the manifest must name; None for any.
         buckets: Lengths of inputs and targets, such as [(128, 16), (512, 64)]: each row goes to the first that holds it,
-            and each batch has the lengths of one. A split without `shards.lengths` (of an earlier version, or of more
-            than 2^24 records) is read once before the first batch.
+            and each batch has the lengths of one. A split without `shards.lengths` (one of more than 2^24
+            records) is read once before the first batch.
         masks: Whether to add `attention_mask`; a training step computes it itself, on its device.
 
     Returns:

@@ -76,30 +76,52 @@ def folder(run: str) -> str:
 
 
 def found(run: str) -> list[tuple[str, State]]:
-    """Return every complete checkpoint of a run, `(path, state)`, oldest first.
+    """Return every complete checkpoint of a run, `(path, state)`, oldest first. Damaged ones are left out."""
+    return [(path, state) for path, state in _all(run) if isinstance(state, State)]
 
-    Raises OutputError for one that was cut short or comes from a newer version.
+
+def _all(run: str) -> list[tuple[str, State | OutputError]]:
+    """Return every checkpoint of a run, oldest first.
+
+    In place of the state of one that was cut short, or comes from a newer version, stands the error that says so.
     """
     if not tf.io.gfile.isdir(folder(run)):
         return []
     names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder(run)))
     paths = [f"{folder(run)}/{name}" for name in names if name.isdigit()]
-    return [(path, _state(path)) for path in paths if tf.io.gfile.exists(f"{path}/{MARKER}")]
+    every: list[tuple[str, State | OutputError]] = []
+    for path in paths:
+        if not tf.io.gfile.exists(f"{path}/{MARKER}"):
+            continue
+        try:
+            every.append((path, _state(path)))
+        except OutputError as error:
+            every.append((path, error))
+    return every
 
 
 def last(run: str) -> tuple[str, State] | None:
-    """Return the newest complete checkpoint, or None."""
-    every = found(run)
-    return every[-1] if every else None
+    """Return the newest complete checkpoint, or None. Raises OutputError where the newest one is damaged."""
+    every = _all(run)
+    if not every:
+        return None
+    path, state = every[-1]
+    if isinstance(state, OutputError):
+        raise state
+    return path, state
 
 
 def best(run: str) -> tuple[str, State]:
     """Return the checkpoint with the best metric (the earliest of equal ones); the newest if none was evaluated.
 
     Only checkpoints are compared whose scores are of the same evaluation as the newest one's. As good is not better: so
-    `State.judge` counts for patience too. Raises UsageError where the run has no checkpoint.
+    `State.judge` counts for patience too. Raises UsageError where the run has no checkpoint, and OutputError where the best
+    one, or the only ones, are damaged; other damaged ones are passed over.
     """
     every = found(run)
+    damaged = [state for _, state in _all(run) if isinstance(state, OutputError)]
+    if damaged and not every:
+        raise damaged[-1]
     if not every:
         raise UsageError(
             f"{run} has no checkpoint, so it is not a run, or stopped before its first. Start it again: t5prep train --out {run} ..."
@@ -113,7 +135,11 @@ def best(run: str) -> tuple[str, State]:
     if not scored:
         return every[-1]
     sign = 1 if lower_is_better(scored[0][1].metric) else -1
-    return min(scored, key=lambda item: (sign * (item[1].value or 0.0), item[1].step))
+    path, state = min(scored, key=lambda item: (sign * (item[1].value or 0.0), item[1].step))
+    newest = scored[-1][1].best  # the best value of the run when that one was written
+    if damaged and newest is not None and sign * newest < sign * (state.value or 0.0):
+        raise damaged[-1]
+    return path, state
 
 
 def _of_scores(config: Mapping[str, Any]) -> list[Any]:
@@ -138,12 +164,14 @@ def choose(run: str, *, which: str = "best") -> tuple[str, State]:
     """Return the `best` checkpoint, the `last`, or that of a step's number. Raises UsageError that lists the steps."""
     if which == "best":
         return best(run)
+    if which == "last" and (newest := last(run)):
+        return newest
     every = found(run)
-    if which == "last" and every:
-        return every[-1]
-    for path, state in every:
-        if which.isdigit() and state.step == int(which):
-            return path, state
+    for path, one in _all(run):
+        if which.isdigit() and int(path.rpartition("/")[2]) == int(which):
+            if isinstance(one, OutputError):
+                raise one
+            return path, one
     there = ", ".join(str(state.step) for _, state in every) or "none"
     raise UsageError(f'{run} has no checkpoint "{which}". There are: {there}; also "best" and "last".')
 
@@ -285,7 +313,11 @@ def remove_incomplete(run: str) -> None:
 
 
 def _prune(run: str, *, keep: int) -> None:
-    kept = {path for path, _ in found(run)[-keep:]} | {best(run)[0]}
+    kept = {path for path, _ in found(run)[-keep:]}
+    try:
+        kept.add(best(run)[0])
+    except OutputError:  # the best one is damaged: it may be mended, and is no reason to lose this one
+        kept |= {path for path, _ in _all(run)}
     for name in tf.io.gfile.listdir(folder(run)):
         old = f"{folder(run)}/{name.rstrip('/')}"
         if old not in kept and name.rstrip("/").isdigit():  # what the user put beside the checkpoints stays
