@@ -1,5 +1,6 @@
 """Labels whose names are several tokens are scored as classes, whatever the task; whole texts are not."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import preparing
 import pytest
+import training
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -14,8 +16,10 @@ from t5prep.sources import sample  # noqa: E402
 from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
 from t5prep.train.evaluate import evaluator  # noqa: E402
 from t5prep.train.model.generation import Generation  # noqa: E402
+from t5prep.train.model.weights import random_weights  # noqa: E402
 from t5prep.train.run.run import TINY  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
+from t5prep.train.runtime.state import put_weights  # noqa: E402
 
 WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 
@@ -174,3 +178,24 @@ def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monk
     assert [one.id for one in found[0].sample] == [one.id for one in found[1].sample]
     assert found[0].worst == []
     assert all(one["scores"]["accuracy"] == 0.0 for one in found[0].predictions)
+
+
+def test_eight_devices_give_the_table_of_one(tmp_path: Path) -> None:
+    """Also of a last batch that does not fill them: so a TPU's cores and several GPUs give what one device gives."""
+    data = training.classes(tmp_path / "data", rows=90)
+    shape = dataclasses.replace(TINY, vocab_size=WORDS.size, d_model=8, d_kv=4, d_ff=8, num_heads=2)
+    tables = []
+    for replicas in (1, 8):
+        layout = open_layout(replicas=replicas)
+        assert layout.replicas == replicas
+        score = evaluator.Evaluator(
+            shape, layout=layout, data=data, split="validation", batch=16, tokenizer=WORDS, dtype=tf.float32
+        )
+        tables.append(score(put_weights(random_weights(shape), shape, layout)))
+    one, eight = tables
+    assert one.metrics["records"] % 8 != 0
+    assert eight.metrics["confusion"] == one.metrics["confusion"]
+    assert eight.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=1e-5)
+    assert [(row["id"], row["prediction"]) for row in eight.predictions] == [
+        (row["id"], row["prediction"]) for row in one.predictions
+    ]
