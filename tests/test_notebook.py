@@ -80,7 +80,7 @@ def test_the_way_from_kaggle_runs_up_to_the_hardware(internet: Internet, tmp_pat
     assert found == "device: the CPU\n"
     assert "train 30 records {" in prepared
     assert "validation 9 records {" in prepared
-    assert "source: kaggle:imoore/60k-stack-overflow-questions-with-quality-rate 2\n" in prepared
+    assert "source: kaggle:imoore/60k-stack-overflow-questions-with-quality-rate version 2\n" in prepared
     assert re.fullmatch(r"4 steps, best checkpoint: work/run/checkpoints/0000000[24]\n", trained)
     head, columns, *rows = scored.splitlines()
     assert re.fullmatch(r"accuracy [01]\.\d{4} on 9 questions", head)
