@@ -67,22 +67,36 @@ def export_command(
 
 
 @click.command("push")
-@click.option("--model", help="A directory that `t5prep export` made, or a run, whose best is exported.")
+@click.option(
+    "--model",
+    help="A directory that `t5prep export` made, a run, whose best is exported, or a tokenizer with config.json.",
+)
 @click.option("--data", help="A prepared dataset, to publish instead of a model.")
 @click.option("--repo", required=True, metavar="USER/NAME", help="The repository on the Hub; made where it is missing.")
 @click.option("--private", is_flag=True, help="Make it private.")
-@click.option("--follow", is_flag=True, help="Of a run that trains: push each better checkpoint too, until its end.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Of a run that trains, or is to begin: push each better checkpoint too, until its end.",
+)
+@click.option("--logs", is_flag=True, help="Of a run: push its TensorBoard logs too.")
 @_output.as_json
-def push_command(model: str | None, data: str | None, repo: str, private: bool, follow: bool, as_json: bool) -> None:
+def push_command(
+    model: str | None, data: str | None, repo: str, private: bool, follow: bool, logs: bool, as_json: bool
+) -> None:
     """Upload an exported model, or a prepared dataset, to the Hugging Face Hub, with your own login (`hf auth login`).
+
+    No device is opened, so a run can be followed beside its training on the same TPU.
 
     \b
     Example:
       t5prep push --model models/sample --repo me/question-quality
     """
-    if bool(model) == bool(data) or (data and follow):
-        raise click.UsageError("Name what is published: --model FOLDER (with --follow for a run), or --data FOLDER.")
-    address = _push_data(data, repo, private) if data else _push_model(model or "", repo, private, follow)
+    if bool(model) == bool(data) or (data and (follow or logs)):
+        raise click.UsageError(
+            "Name what is published: --model FOLDER (with --follow and --logs for a run), or --data FOLDER."
+        )
+    address = _push_data(data, repo, private) if data else _push_model(model or "", repo, private, follow, logs)
     if as_json:
         _output.print_json({"address": address})
     else:
@@ -95,12 +109,14 @@ def _push_data(data: str, repo: str, private: bool) -> str:
     return push(data, repo=repo, private=private)
 
 
-def _push_model(model: str, repo: str, private: bool, follow: bool) -> str:
-    if follow or os.path.isdir(os.path.join(model, "checkpoints")) or "://" in model:
+def _push_model(model: str, repo: str, private: bool, follow: bool, logs: bool) -> str:
+    if follow or os.path.isfile(os.path.join(model, "train.json")) or "://" in model:
         _model_options.need_tensorflow()
-        from t5prep.train.publish.push import push_best
+        from t5prep.train.publish.best import push_best
 
-        return push_best(model, repo=repo, private=private, follow=follow)
+        return push_best(model, repo=repo, private=private, follow=follow, logs=logs)
+    if logs:
+        raise click.UsageError(f"{model} is not a run, and --logs are those of a run: leave --logs out.")
     from t5prep.train.publish.push import push
 
     return push(model, repo=repo, private=private)

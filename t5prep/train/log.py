@@ -19,6 +19,7 @@ from t5prep.train.run.checkpoint import reason, write_text
 from t5prep.train.runtime import hosts
 
 SELDOM = 10.0  # seconds between two lines
+CURVES = "tensorboard"  # the folder of a run with the logs for TensorBoard
 INPUT_BOUND = 0.2  # share of the time spent waiting for a batch, above which faster devices would not help much
 
 
@@ -47,7 +48,7 @@ class RunLog:
         self._lines = _lines_until(self._path, step=step, evaluated=evaluated)
         self._steps = steps
         self._tokens_per_step, self._device = tokens_per_step, device
-        self._curves = f"{run.rstrip('/')}/tensorboard"
+        self._curves = f"{run.rstrip('/')}/{CURVES}"
         self._writer = None
         if tensorboard:
             try:

@@ -24,7 +24,7 @@ import tensorflow as tf
 from t5prep.errors import OutputError, T5prepError
 from t5prep.io import signals as io_signals
 from t5prep.train.evaluate.validation import Validation
-from t5prep.train.log import RunLog, say
+from t5prep.train.log import CURVES, RunLog, say
 from t5prep.train.run.checkpoint import State
 from t5prep.train.run.checkpoint_tensors import CheckpointWriter
 from t5prep.train.runtime import hosts
@@ -226,7 +226,7 @@ class StepProfile:
     """Record `steps` steps of a run that begins after step `first`, and write them once; 0 records nothing."""
 
     def __init__(self, run: str, *, steps: int, first: int) -> None:
-        self._place = f"{run.rstrip('/')}/tensorboard"
+        self._place = f"{run.rstrip('/')}/{CURVES}"
         self._begin, self._end = (first + WARM, first + WARM + steps) if steps else (-1, -1)
         self._folder = ""  # of the trace that is being recorded
 

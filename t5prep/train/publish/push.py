@@ -1,87 +1,82 @@
-"""Upload an exported model, or the best checkpoint of a run as it grows, to the Hugging Face Hub, with the user's own login."""
+"""Upload an exported model, or a tokenizer with the shape of a model, to the Hugging Face Hub, with the user's own login.
 
-import math
+It needs no TensorFlow.
+"""
+
+import json
+import shutil
 import tempfile
-import time
 from pathlib import Path
 
-from t5prep.errors import OutputError, UsageError
-from t5prep.io import gcs, paths, uploads
-from t5prep.train.log import say
-from t5prep.train.publish.export import export_hf
-from t5prep.train.run import checkpoint as checkpoints
-from t5prep.train.run import run
-from t5prep.train.run.checkpoint import State
+from t5prep.errors import UsageError
+from t5prep.io import uploads
+
+WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
+TOKENIZERS = ("spiece.model", "tokenizer.json")
+# What is pushed of a folder without weights: nothing else that lies there is published by accident.
+UNTRAINED = (
+    *("README.md", "config.json", "generation_config.json", *TOKENIZERS),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+)
 
 
 def push(directory: str, *, repo: str, private: bool = False, message: str = "Model exported by t5prep") -> str:
-    """Upload an exported directory to the Hugging Face Hub, and return the page's address.
+    """Upload an exported directory, or a tokenizer and config.json without weights, and return the page's address.
 
     Raises UsageError, OutputError.
     """
-    if not any((Path(directory) / name).is_file() for name in ("model.safetensors", "adapter_model.safetensors")):
+    place = Path(directory)
+    names = {path.name for path in place.iterdir()} if place.is_dir() else set()
+    if names.intersection(WEIGHTS):
+        return uploads.upload_to_hub(directory, repo=repo, kind="model", private=private, message=message)
+    if "config.json" not in names or not names.intersection(TOKENIZERS):
         raise UsageError(
-            f"{directory} is not an exported model (it has no model.safetensors). Export a run into a folder of its own, and push "
-            "that: t5prep export --model RUN --out FOLDER"
+            f"{directory} is not an exported model (it has no model.safetensors), nor a tokenizer with a config.json. Export a "
+            "run into a folder of its own, and push that: t5prep export --model RUN --out FOLDER"
         )
-    return uploads.upload_to_hub(directory, repo=repo, kind="model", private=private, message=message)
-
-
-# Seconds between two checks of a run that is followed.
-INTERVAL = 30.0
-
-
-def push_best(name: str, *, repo: str, private: bool = False, follow: bool = False, interval: float = INTERVAL) -> str:
-    """Export and upload a run's best checkpoint, and return the page's address.
-
-    follow: upload each better checkpoint too, until the run has made its last step. The run is only read, so neither a
-    slow network nor a failure stops training; a failed upload is tried again at the next check.
-    Raises UsageError, OutputError.
-    """
-    _check_place(name)
-    pushed = address = ""
-    while True:
-        newest = checkpoints.last(name)
-        if newest is None and not follow:
-            raise UsageError(f"{name} has no checkpoint yet: wait for its first, or add --follow.")
-        ended = newest is not None and finished(name, newest[1])  # checked first: the upload below is then the last one
-        try:
-            best = checkpoints.best(name)[0] if newest else pushed
-            if best != pushed:
-                address, pushed = _push(name, best, repo=repo, private=private), best
-        except OutputError as error:
-            if not follow:
-                raise
-            say(f"{error} It is tried again in {interval:.0f} s.")
-            ended = False
-        if not follow or ended:
-            return address
-        time.sleep(interval)
-
-
-def _check_place(name: str) -> None:
-    """Raise UsageError or OutputError where a run cannot be: TensorFlow would wait for minutes without a word."""
-    if gcs.is_gs(name):
-        gcs.objects(checkpoints.folder(name))
-    elif not (Path(name) / run.SETTINGS).is_file():
-        raise UsageError(f"{name} has no {run.SETTINGS}, so it is not a run.{paths.mistyped(name)}")
-
-
-def finished(name: str, state: State) -> bool:
-    """Check whether a run has made its last step, or was stopped early because its metric did not improve."""
-    settings = state.config
-    steps = int(settings["steps"])
-    if not steps:
-        records = sum(made.splits[settings["split"]].records for made in run.manifests_of_run(name))
-        steps = math.ceil(float(settings["epochs"]) * -(-records // int(settings["batch"])))
-    return state.step >= steps or 0 < int(settings["patience"]) <= state.stale
-
-
-def _push(name: str, best: str, *, repo: str, private: bool) -> str:
-    step = Path(best).name.lstrip("0") or "0"
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / repo.rpartition("/")[2]
-        export_hf(name, out=str(out), which=step)
-        address = push(str(out), repo=repo, private=private, message=f"Step {step}, exported by t5prep")
-    say(f"Step {step} of {name} is at {address}")
-    return address
+        for name in names.intersection(UNTRAINED):
+            shutil.copy(place / name, folder)
+        if "README.md" not in names:
+            Path(folder, "README.md").write_text(_card(place, repo.rpartition("/")[2]))
+        message = "Tokenizer and config, pushed by t5prep"
+        return uploads.upload_to_hub(folder, repo=repo, kind="model", private=private, message=message)
+
+
+def _card(place: Path, name: str) -> str:
+    """Return the model card of a tokenizer and a shape that has no weights yet. Raises UsageError."""
+    from huggingface_hub import ModelCardData
+
+    try:
+        shape = json.loads((place / "config.json").read_bytes())
+        kind, size = str(shape["model_type"]), int(shape["vocab_size"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(
+            f"{place}/config.json is not the configuration of a model ({error}): make it again."
+        ) from error
+    header = ModelCardData(library_name="transformers", tags=[kind, "t5prep"]).to_yaml()
+    rows = "\n".join(f"| {key} | {value} |" for key, value in shape.items() if isinstance(value, int | float | str))
+    return f"""---
+{header}
+---
+
+# {name}
+
+A tokenizer, and the shape of a {kind} with {size:,} embeddings. There are no weights here: a model of this shape is still to be
+trained.
+
+```python
+from transformers import AutoConfig, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
+config = AutoConfig.from_pretrained("THIS_MODEL")
+```
+
+`t5prep train --model THIS_MODEL --tokenizer THIS_MODEL --set weights=random ...` trains it from random weights.
+
+## Shape
+
+| config.json | |
+|---|---|
+{rows}
+"""

@@ -54,17 +54,20 @@ def given_processes() -> int:
 
 
 def count() -> int:
-    """Return how many processes train together."""
+    """Return how many processes train together. A process that joined no others opens no device to find out."""
     import jax
 
-    return int(jax.process_count())
+    return int(jax.process_count()) if jax.distributed.is_initialized() else 1
 
 
 def writes() -> bool:
-    """Check whether this is the process that writes logs and settings."""
+    """Check whether this is the process that writes logs and settings. One that joined no others is, and opens no device.
+
+    `push --follow` runs beside a training on the same machine: it would take the chips from it.
+    """
     import jax
 
-    return bool(jax.process_index() == 0)
+    return not jax.distributed.is_initialized() or bool(jax.process_index() == 0)
 
 
 def wait(name: str) -> None:

@@ -1,6 +1,10 @@
 """`push --follow` with the real client against a Hub on loopback, while a run writes its checkpoints."""
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import pytest
 import training
 from click.testing import CliRunner
 from servers.http import Answer, Fault
+from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 from servers.internet import Internet
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -16,7 +21,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep import cli
 from t5prep.tokens import loading
 from t5prep.train.model.weights import random_weights
-from t5prep.train.publish import push
+from t5prep.train.publish import best
 from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.run import run
 from t5prep.train.settings import config as configs
@@ -44,7 +49,7 @@ class Run:
 def follow(one: Run, *, interval: float) -> tuple[threading.Thread, list[str]]:
     """Follow a run in a thread; what it returns comes into the list."""
     found: list[str] = []
-    ask = lambda: found.append(push.push_best(one.out, repo="me/model", follow=True, interval=interval))  # noqa: E731
+    ask = lambda: found.append(best.push_best(one.out, repo="me/model", follow=True, interval=interval))  # noqa: E731
     thread = threading.Thread(target=ask)
     thread.start()
     return thread, found
@@ -89,6 +94,42 @@ def test_a_hub_that_is_down_for_a_while_stops_nothing(
     assert found[0].endswith("/me/model")
     assert "It is tried again in" in capsys.readouterr().err
     assert internet.hub.commits["me/model"] == ["Step 4, exported by t5prep"]
+
+
+def test_a_run_is_pushed_with_its_logs_exported_and_reported_without_a_device(
+    hub_that_takes: type[HubThatTakes],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Beside a training on a TPU, whoever opens the TPU too takes its chips away: here, opening any device is an error."""
+    import huggingface_hub.constants
+
+    one = Run(tmp_path / "run")
+    one.reach(4)
+    (tmp_path / "run/tensorboard").mkdir()
+    (tmp_path / "run/tensorboard/events.out.tfevents.1.host").write_bytes(b"events")
+    place = {"HF_ENDPOINT": huggingface_hub.constants.ENDPOINT, "JAX_PLATFORMS": "a_device_that_nobody_has"}
+    code = (
+        "import sys, jax\n"
+        "from t5prep.cli import main\n"
+        "for line in sys.argv[1:]:\n"
+        "    main(line.split(), standalone_mode=False)\n"
+        "try:\n"
+        "    jax.devices()\n"
+        "except RuntimeError:\n"
+        "    print('opening a device is an error here')\n"
+    )
+    lines = [
+        f"push --model {one.out} --repo me/model --logs",
+        f"export --model {one.out} --out {tmp_path}/exported",
+        f"report {one.out} --out {tmp_path}/report.html",
+    ]
+    command = [sys.executable, "-c", code, *lines]
+    done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("opening a device is an error here\n")
+    (commit,) = (body for path, body in hub_that_takes.said if "/commit/" in path)
+    sent = [json.loads(line)["value"].get("path") for line in commit.splitlines()]
+    assert {"model.safetensors", "runs/events.out.tfevents.1.host"} < set(sent)
 
 
 def test_the_command_without_a_login_is_one_sentence(internet: Internet, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Pushing to the Hub: the real client against a local server that speaks its API; and what is refused."""
 
+import base64
 import json
 import socket
 from pathlib import Path
@@ -49,9 +50,40 @@ def test_who_may_not_write(
     assert "hf_planted" not in str(raised.value)
 
 
-def test_only_exported_models_are_pushed(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not an exported model"):
+def test_only_models_are_pushed(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"is not an exported model .* nor a tokenizer with a config\.json"):
+            push(str(tmp_path), repo="me/model")
+        (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "spiece.model").touch()
+    with pytest.raises(UsageError, match=r"config\.json is not the configuration of a model \('model_type'\)"):
         push(str(tmp_path), repo="me/model")
+
+
+def test_a_tokenizer_and_a_shape_are_pushed_without_weights_and_get_a_card(
+    hub_that_takes: type[HubThatTakes],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    shape = {"model_type": "t5", "vocab_size": 32128, "d_model": 512}
+    for name, content in (("config.json", json.dumps(shape)), ("tokenizer.json", "{}"), ("notes.txt", "mine")):
+        (tmp_path / name).write_text(content)
+    push(str(tmp_path), repo="me/model")
+    (commit,) = (body for path, body in hub_that_takes.said if "/commit/" in path)
+    lines = [json.loads(line) for line in commit.splitlines()]
+    sent = {
+        line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines if line["key"] == "file"
+    }
+    assert sent.keys() == {"README.md", "config.json", "tokenizer.json"}
+    card = sent["README.md"].decode()
+    assert card.startswith("---\nlibrary_name: transformers\ntags:\n- t5\n- t5prep\n---\n\n# model\n")
+    assert "32,128 embeddings" in card
+    assert "| d_model | 512 |" in card
+
+
+def test_logs_are_those_of_a_run(exported: str) -> None:
+    result = CliRunner().invoke(main, ["push", "--model", exported, "--repo", "me/model", "--logs"])
+    assert result.exit_code == 2
+    assert "is not a run, and --logs are those of a run" in result.output
 
 
 def test_a_hub_that_does_not_answer_is_one_sentence(exported: str, monkeypatch: pytest.MonkeyPatch) -> None:
