@@ -142,7 +142,11 @@ def _balance(manifest: Any) -> str:
     became = " + ".join(
         f"{number:,} {_BECAME[field]}" for field, number in totals.items() if number and field != "read"
     )
-    return f"{totals['read']:,} read = {became}"
+    split = manifest.ledger["split"]
+    more = (
+        f" + {split['examples'] - split['rows']:,} more of {split['rows']:,} that were split" if split["rows"] else ""
+    )
+    return f"{totals['read']:,} read{more} = {became}"
 
 
 _BECAME = {

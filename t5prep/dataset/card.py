@@ -163,6 +163,8 @@ def _body(manifest: Manifest) -> Iterator[str]:
     yield "\n## What became of the rows\n"
     totals = [sum(getattr(rows, name) for rows in manifest.rows.values()) for name in _BECAME]
     yield from _table(_BECAME, [tuple(f"{total:,}" for total in totals)])
+    if (split := manifest.ledger.get("split", {})).get("rows"):
+        yield f"\n{split['rows']:,} of these rows were too long, and were split into {split['examples']:,} examples."
     if manifest.rejected:
         yield ""
         yield from _table(

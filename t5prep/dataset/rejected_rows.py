@@ -30,13 +30,17 @@ _MISTAKE = "This is a mistake of t5prep: the dataset is not whole. Please report
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Count the rows of one file: those that were read, and what each of them became."""
+    """Count the rows of one file: those that were read, and what each of them became.
+
+    `parts` are the examples that long rows became beyond one each.
+    """
 
     read: int
     examples: int
     rejected: int
     duplicates: int
     blank: int
+    parts: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +60,9 @@ def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
     """
     for name, file in rows.items():
         became = file.examples + file.rejected + file.duplicates + file.blank
-        if file.read != became or min(dataclasses.astuple(file)) < 0:
+        if file.read + file.parts != became or min(dataclasses.astuple(file)) < 0:
             raise BalanceError(
-                f"{name}: {file.read:,} rows were read, and {became:,} are accounted for ({file.examples:,} examples, "
+                f"{name}: {file.read + file.parts:,} rows and parts, {became:,} are accounted for ({file.examples:,} examples, "
                 f"{file.rejected:,} rejected, {file.duplicates:,} duplicates, {file.blank:,} blank). {_MISTAKE}"
             )
     for what, total, counted in (

@@ -13,7 +13,7 @@ POLICIES = ("head_tail", "head", "tail")
 MARKERS = ("extra_id_1", "none")
 _EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"
 LAYOUTS = ("padded", "ragged", "packed")
-LONG = ("auto", "cut", "reject")
+LONG = ("auto", "cut", "split", "reject")
 DEDUPS = ("none", "exact", "near")
 _SPLITS = (
     "shares drawn by the id's hash, or numbers of rows, as in validation=15000 [default: train=0.9,validation=0.1, unless "
@@ -127,8 +127,8 @@ class Settings:
     )
     long: str = option(
         "auto",
-        "what becomes of rows with a too long side: cut or reject; auto rejects where the target follows the input word "
-        "by word, because a cut would make the two sides differ",
+        "what becomes of rows with a too long side: cut, split, or reject; auto splits where the target follows the input "
+        "word by word, because a cut would make the two sides differ, and cuts elsewhere",
         choices=LONG,
         changes_tokens=True,
     )

@@ -8,7 +8,8 @@ examples one by one by the task's own function: this is the only loop over rows.
 1. filters change texts, or give the reason why a row is rejected (filters/chain.py);
 2. rows with a text of an evaluation set are rejected (evaluation_sets.py);
 3. texts become ids, cut to their lengths, and targets ids or numbers of classes (tokens/featurizer.py);
-4. what is too long and not to be cut, filters that count tokens, and earlier datasets reject more rows;
+4. what is too long and not to be cut is split (tokens/splitting.py) or rejected; filters that count tokens, and earlier
+   datasets reject more rows;
 5. digests and shingles are made of what is compared, and all of it is the table of features (SCHEMA).
 
 A new option is a field of Settings and one step here.
@@ -40,6 +41,7 @@ from t5prep.tasks.example_table import Inputs
 from t5prep.tasks.task import ChosenTask
 from t5prep.tokens.featurizer import Features
 from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.splitting import Splitter
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -127,6 +129,7 @@ class BlockExamples:
 # One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
 # input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are. `group`
 # decides its split, where it has one, instead of its id.
+# `part` counts from 1 where a row that was too long became several examples, and is 0 where it is one.
 # `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
 SCHEMA = pa.schema(
     [
@@ -144,6 +147,7 @@ SCHEMA = pa.schema(
         ("group", pa.string()),
         ("shingles", pa.list_(pa.uint64())),
         ("changed", pa.list_(pa.string())),
+        ("part", pa.int32()),
     ]
 )
 
@@ -180,7 +184,10 @@ class BlockTokenizer:
         )
         self._filters, self._leaks, self._earlier = Chain(settings.filter), leaks, earlier
         self._dedup, self._near_words = settings.dedup, settings.near_words
-        self._whole = settings.long == "reject" or (settings.long == "auto" and task.task.never_cut)
+        split = settings.long == "split" or (settings.long == "auto" and task.task.never_cut)
+        lengths = (settings.input_length, settings.target_length)
+        self._splitter = Splitter(tokenizer, *lengths, settings.keep_newlines) if split else None
+        self._whole = settings.long == "reject" or split
         # Earlier records are known as they were cut, so the new ones are compared as they are cut.
         self._cut_by = tokenizer if settings.dedup_against else None
 
@@ -205,6 +212,13 @@ class BlockTokenizer:
             leaks = dict(enumerate(self._leaks.find(inputs.lines().to_pylist())))
             reasons = {row: leak for row, leak in leaks.items() if leak} | reasons
         made = self._featurize(inputs, examples["target"].combine_chunks())
+        part = np.zeros(len(examples), np.int32)
+        if self._splitter is not None and (split := _in_parts(examples, made, reasons, self._splitter)) is not None:
+            examples, part = split.examples, split.part
+            reasons = {new: reasons[old] for new, old in enumerate(split.of) if old in reasons} | split.reasons
+            changed = changed and [changed[old] for old in split.of]
+            inputs = example_table.inputs_of(examples)
+            made = self._featurize(inputs, examples["target"].combine_chunks())
         reasons = made.reasons | reasons
         if self._whole:
             reasons = _too_long(made) | reasons
@@ -235,10 +249,13 @@ class BlockTokenizer:
             "group": examples["group"],
             "shingles": self._shingles(compared),
             "changed": changed,
+            "part": part,
         }
         features = pa.table([_column(table[field.name], field, len(examples)) for field in SCHEMA], schema=SCHEMA)
         numbers = features["row"].to_numpy()
-        return features if (numbers[1:] > numbers[:-1]).all() else features.take(np.argsort(numbers)).combine_chunks()
+        if (numbers[1:] >= numbers[:-1]).all():
+            return features
+        return features.take(np.argsort(numbers, kind="stable")).combine_chunks()
 
     def _compared(self, inputs: Inputs, ids: Ragged) -> pa.LargeStringArray | None:
         """Return the text of which each example's shingles are, and by which it is looked up among earlier ones."""
@@ -259,13 +276,56 @@ class BlockTokenizer:
         return pa.ListArray.from_arrays(pa.array(hashed.begins.astype(np.int32)), pa.array(hashed.hashes))
 
 
+class _Split(NamedTuple):
+    """Examples of which the long ones are in parts: the table, the `part` of each, its place before, and new reasons."""
+
+    examples: pa.Table
+    part: np.ndarray
+    of: list[int]
+    reasons: dict[int, str]
+
+
+def _in_parts(examples: pa.Table, made: Features, reasons: dict[int, str], splitter: Splitter) -> _Split | None:
+    """Return the examples with those that were cut in parts; None where none was. Rows with a reason stay as they are."""
+    left_out = reasons.keys() | made.reasons.keys()
+    long = [row for row in np.flatnonzero(_cut(made)).tolist() if row not in left_out]
+    if not long:
+        return None
+    rows = examples.take(pa.array(long))
+    parts: list[list[Example | str]] = []
+    for one in example_table.examples_of(rows):
+        try:
+            parts.append([*splitter(one)] if isinstance(one, Example) else [one])
+        except Reject as reject:
+            parts.append([str(reject)])
+    counts = np.ones(len(examples), np.int64)
+    counts[long] = [len(some) for some in parts]
+    of = np.repeat(np.arange(len(examples)), counts)
+    number = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    part = np.where(counts[of] > 1, number, 0).astype(np.int32)
+    where = np.isin(of, long)
+    each = [one for some in parts for one in some]
+    own = examples.take(pa.array(of[where]))
+    named = {name: own[name].to_pylist() for name in ("record_id", "group")}
+    some = example_table.made_of(own["row"].to_pylist(), each, **named)
+    order = np.argsort(np.concatenate([np.flatnonzero(~where), np.flatnonzero(where)]), kind="stable")
+    table = pa.concat_tables([examples.take(pa.array(of[~where])), some]).take(pa.array(order)).combine_chunks()
+    why = {place: one for place, one in zip(np.flatnonzero(where).tolist(), each, strict=True) if isinstance(one, str)}
+    return _Split(table, part, of.tolist(), why)
+
+
+def _cut(made: Features) -> np.ndarray:
+    """Return which rows were cut, on either side: bool[rows]."""
+    cut: np.ndarray = (made.tokens > made.inputs.lengths) | (made.target_tokens > made.labels.lengths)
+    return cut
+
+
 def _too_long(made: Features) -> dict[int, str]:
     """Return the reason of each row that was cut, on either side."""
-    cut = (made.tokens > made.inputs.lengths) | (made.target_tokens > made.labels.lengths)
     longest = np.maximum(made.tokens, made.target_tokens)
     return {
         row: f"too long: {longest[row]} tokens, and examples of this task are not cut"
-        for row in np.flatnonzero(cut).tolist()
+        for row in np.flatnonzero(_cut(made)).tolist()
     }
 
 

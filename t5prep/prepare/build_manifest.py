@@ -81,7 +81,7 @@ def assemble(
         source=manifest.Source(source.uri, source.revision, files, source.licence, source.citation),
         tokenizer=describe(tokenizer),
         features=manifest.record_features(settings, references=blocks.references),
-        ledger=_ledger(total, counted),
+        ledger={**_ledger(total, counted), "split": {name: blocks.split[name] for name in ("rows", "examples")}},
         splits=splits,
         rejected=rejected,
         rejected_tokens=_summed([blocks.reason_tokens]),

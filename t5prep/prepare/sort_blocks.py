@@ -31,7 +31,7 @@ class SortedBlock:
 
     `record_bytes` are those of each split's records, as long as each row makes one. `found` is true where an earlier run
     tokenized the block. `sketch` is None unless near-duplicates are looked for. `reason_tokens` are the tokens of what
-    filters rejected; `changed` the rows that each filter changed.
+    filters rejected; `changed` the rows that each filter changed. Of `rows`, `split_rows` became `parts` examples.
     """
 
     file: str
@@ -44,6 +44,8 @@ class SortedBlock:
     reason_tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
     changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
     blank: int = 0
+    split_rows: int = 0
+    parts: int = 0
     references: bool = False
     found: bool = False
     sketch: Sketch | None = None
@@ -53,7 +55,8 @@ class SortedBlock:
 class BlockTotals:
     """The counts of some blocks. `records` and `record_bytes` are those of each split.
 
-    `reasons` counts rejected rows and `reason_tokens` their tokens, `changed` the rows that each filter changed.
+    `reasons` counts rejected rows and `reason_tokens` their tokens, `changed` the rows that each filter changed,
+    `split` the rows that became several examples, and those examples.
     """
 
     rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
@@ -64,12 +67,22 @@ class BlockTotals:
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     reason_tokens: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     changed: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    split: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     references: bool = False
 
     def add(self, block: SortedBlock) -> "BlockTotals":
         """Count one more block."""
         rejected = sum(block.reasons.values())
-        self.rows.add(block.file, read=block.rows, examples=block.spill.records, rejected=rejected, blank=block.blank)
+        more = block.parts - block.split_rows
+        self.rows.add(
+            block.file,
+            read=block.rows,
+            parts=more,
+            examples=block.spill.records,
+            rejected=rejected,
+            blank=block.blank,
+        )
+        self.split.update(rows=block.split_rows, examples=block.parts)
         self.read += block.rows
         self.blank += block.blank
         self.records.update({split: last - first for split, (first, last) in block.spill.splits.items()})
@@ -83,7 +96,7 @@ class BlockTotals:
         self.rows.merge(other.rows)
         self.read += other.read
         self.blank += other.blank
-        for name in ("records", "record_bytes", "reasons", "reason_tokens", "changed"):
+        for name in ("records", "record_bytes", "reasons", "reason_tokens", "changed", "split"):
             getattr(self, name).update(getattr(other, name))
         self.references |= other.references
         return self
@@ -114,16 +127,22 @@ class BlockSorter:
 
     def __call__(self, table: pa.Table, block: Block) -> SortedBlock:
         """Return what a block's table (feature_table.SCHEMA) becomes, its spill in memory."""
-        rejected = _rejected(table, block)
+        rejected, number = _rejected(table, block), table["part"].to_numpy()
         kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
         rows = kept["row"].to_numpy() + block.first_row
         ids = [
             f"{block.file.name}:{row}" if id is None else id
             for id, row in zip(kept["id"].to_pylist(), rows.tolist(), strict=True)
         ]
+        part, rows_of = kept["part"].to_numpy(), ids
+        if part.any():
+            ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
         keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
-        digests = placement.digests(keys, seed=self._settings.seed)
-        names, of = self._draw(kept, digests, file=block.file.name)
+        digests = drawn_by = placement.digests(keys, seed=self._settings.seed)
+        if part.any():  # the parts of a row go to one split: that of the row
+            of_rows = placement.digests(rows_of, seed=self._settings.seed)
+            drawn_by = np.where((part > 0)[:, None], of_rows, digests)
+        names, of = self._draw(kept, drawn_by, file=block.file.name)
         positions = placement.positions(digests)
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
         targets = _target_digests(labels)
@@ -165,8 +184,10 @@ class BlockSorter:
             rejected=rejected.lines,
             reasons=rejected.reasons,
             reason_tokens=rejected.tokens,
-            changed=collections.Counter(pc.list_flatten(kept["changed"]).to_pylist()),
-            blank=block.rows - len(table),
+            changed=collections.Counter(pc.list_flatten(kept["changed"].filter(pa.array(part <= 1))).to_pylist()),
+            blank=block.rows - int((number <= 1).sum()),
+            split_rows=int((number == 1).sum()),
+            parts=int((number > 0).sum()),
             references=bool(columns.references.data),
             sketch=own_sketch,
         )

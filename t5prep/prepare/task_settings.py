@@ -99,6 +99,11 @@ def check(settings: Settings, task: ChosenTask) -> None:
     """Raise UsageError for settings that the task cannot work with."""
     if task.spans:
         _check_spans(settings, task)
+    if settings.long == "split" and not task.task.never_cut:
+        raise UsageError(
+            f"--long split: the target of {settings.task} does not follow the input word by word, so its parts would have no "
+            "targets of their own. Use --long cut or --long reject"
+        )
     Chain(settings.filter)
     if settings.records:
         json_documents.check_path(settings.records)

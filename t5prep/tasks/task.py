@@ -220,8 +220,8 @@ class Task:
     # Rows with one id are correct answers to one input: one training example each, and one evaluation example with all
     # of them as references.
     several_answers: bool = False
-    # The target follows the input word by word, so an example that does not fit whole is rejected (--long): a cut would
-    # make its two sides differ.
+    # The target follows the input word by word, so an example that does not fit whole is split (--long): a cut would make
+    # its two sides differ.
     never_cut: bool = False
 
     def __post_init__(self) -> None:

@@ -72,7 +72,7 @@ def test_reasons_of_several_lines_are_one_line_in_the_error(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("task", "options", "long", "rejects"),
     [
-        ("diacritics_ro", {}, "auto", True),
+        ("diacritics_ro", {}, "reject", True),
         ("diacritics_ro", {}, "cut", False),
         ("text2text", {"inputs_column": "text", "targets_column": "text"}, "auto", False),
         ("text2text", {"inputs_column": "text", "targets_column": "text"}, "reject", True),

@@ -6,8 +6,9 @@ Model    iliemihai/t5x_diacritics transliterates all characters of its inputs (a
          model must guess more than diacritics. Here only ă â î ș ț change.
 
 Targets are composed (NFC), and the cedilla forms ş ţ of old keyboards become the comma-below ș ț of correct Romanian,
-so that the same word always has the same tokens. A text that does not fit whole is rejected, because its two sides
-would be cut at different words; `--long cut` cuts it all the same, as the original does.
+so that the same word always has the same tokens. A text that does not fit whole is split at ends of sentences,
+or between words, with the same words on both sides, because a cut would keep different words of the two; `predict` splits
+in the same way. `--long cut` cuts it all the same, as the original does, and `--long reject` leaves it out.
 """
 
 import dataclasses

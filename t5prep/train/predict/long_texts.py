@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from t5prep.errors import Reject
 from t5prep.tasks.example import Example, Part, Protected
+from t5prep.tokens.splitting import BETWEEN_WORDS, MARGIN, apart
 from t5prep.tokens.tokenizer import Tokenizer
 
 # The gap between two sentences: spaces after a full stop (and a closing quote or bracket), or a new line.
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])\s+|\s*\n\s*")
-_BETWEEN_WORDS = re.compile(r"\s+")
-# Tokens that a part may have beyond its counted ones: its tokens depend on the text before it.
-_MARGIN = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +41,7 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
     fixed = sum(
         len(tokenizer.encode(part.text)) if isinstance(part, Protected) else not isinstance(part, str) for part in parts
     )
-    fixed += 1 + _MARGIN  # the last EOS
+    fixed += 1 + MARGIN  # the last EOS
     if limit - fixed < 1:
         raise Reject(f"protected text too long: {fixed} tokens with EOS, the limit is {limit}")
     pieces = _divided(str(parts[place]), tokenizer=tokenizer, room=max(1, room - fixed), limit=limit - fixed)
@@ -60,7 +58,7 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
 
 def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[tuple[str, str]]:
     """Return groups of sentences of at most `room` tokens, each with the spaces after it; joined, they are the text."""
-    sentences = _apart(text, _BETWEEN_SENTENCES)
+    sentences = apart(text, _BETWEEN_SENTENCES)
     small: list[tuple[str, str, int]] = []
     for (sentence, gap), tokens in zip(sentences, _counts(sentences, tokenizer), strict=True):
         if tokens <= limit:
@@ -83,7 +81,7 @@ def _divided(text: str, *, tokenizer: Tokenizer, room: int, limit: int) -> list[
 
 def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str, str, int]]:
     """Return the words of a sentence that is too long; a word that is too long is divided between letters."""
-    words = _apart(sentence, _BETWEEN_WORDS)
+    words = apart(sentence, BETWEEN_WORDS)
     counted = collections.deque(zip(words, _counts(words, tokenizer), strict=True))
     divided: list[tuple[str, str, int]] = []
     while counted:
@@ -95,16 +93,6 @@ def _words(sentence: str, *, tokenizer: Tokenizer, limit: int) -> list[tuple[str
         halves = [(word[:middle], ""), (word[middle:], gap)]
         counted.extendleft(reversed(list(zip(halves, _counts(halves, tokenizer), strict=True))))
     return divided
-
-
-def _apart(text: str, between: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Return the texts between the matches, each with the match after it ("" after the last)."""
-    pieces, begin = [], 0
-    for gap in between.finditer(text):
-        if gap.end() > gap.start():
-            pieces.append((text[begin : gap.start()], gap.group()))
-            begin = gap.end()
-    return [*pieces, (text[begin:], "")]
 
 
 def _counts(pieces: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list[int]:
