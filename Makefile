@@ -3,7 +3,7 @@
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/pins.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/pins.txt
 
 # What `make prep` prepares; each can be given on the command line.
 TASK ?= so_quality
@@ -33,19 +33,19 @@ INSTALLED := setup.py .ci/pins.txt $(wildcard t5prep/native/*)
 # A stamp per set of packages: pip runs again only when what it reads has changed. A larger set holds the smaller ones.
 $(VENV)/base: $(INSTALLED)
 	@.ci/python $(VENV) prepare '$(PYTHON)'
-	@echo "installing t5prep into $(VENV) (once, about a minute) ..." >&2
+	@echo "installing t5prep into $(VENV) (once: about 500 MB, a minute; pip says what it fetches) ..." >&2
 	$(PIP) -e '.[report]'
 	@touch $@
 
 $(VENV)/train: $(INSTALLED)
 	@.ci/python $(VENV) train '$(PYTHON)'
-	@echo "installing t5prep with TensorFlow into $(VENV) (once, about three minutes) ..." >&2
+	@echo "installing t5prep with TensorFlow into $(VENV) (once: about 2 GB, some minutes; pip says what it fetches) ..." >&2
 	$(PIP) -e '.[report,train]'
 	@touch $(VENV)/base $@
 
 $(VENV)/dev: $(INSTALLED)
 	@.ci/python $(VENV) train '$(PYTHON)'
-	@echo "installing t5prep, TensorFlow and the tools of development into $(VENV) (once, some minutes) ..." >&2
+	@echo "installing t5prep, TensorFlow and the tools of development into $(VENV) (once: about 2 GB, some minutes; pip says what it fetches) ..." >&2
 	$(PIP) -e '.[train,dev]'
 	@touch $(VENV)/base $(VENV)/train $@
 
@@ -90,7 +90,7 @@ bench: $(VENV)/dev  ## measure ours against the reference in one run, as ratios
 
 $(VENV)/plan: $(INSTALLED)
 	@.ci/python $(VENV) train '$(PYTHON)'
-	@echo "installing the TPU compiler into $(VENV) (once) ..." >&2
+	@echo "installing the TPU compiler into $(VENV) (once; pip says what it fetches) ..." >&2
 	$(PIP) -e '.[train,dev,plan]'
 	@touch $(VENV)/base $(VENV)/train $(VENV)/dev $@
 

@@ -65,6 +65,8 @@ def prepare_resolved(
     """
     pool.exit_if_respawned_script()
     out = str(out)
+    if "\0" in out:
+        raise UsageError(f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.")
     engines.require(runner, arguments=arguments, out=out)
     if workers is not None and workers < 0:
         raise UsageError(f"--workers {workers}: it is at least 0, which is this process alone")

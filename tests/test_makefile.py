@@ -197,3 +197,9 @@ def test_make_looks_for_a_python_before_it_installs(tmp_path: Path) -> None:
     )
     assert ran.returncode == 2
     assert "PYTHON=nothing is not a Python 3 that starts." in ran.stderr
+
+
+def test_pip_says_what_it_fetches() -> None:
+    """Two gigabytes take minutes: a silent make looks as if it hung."""
+    assert "--quiet" not in MAKEFILE
+    assert "about 2 GB" in MAKEFILE

@@ -30,6 +30,8 @@ COMMANDS = {
     **dict.fromkeys(("doctor", "cache", "completion"), "doctor"),
 }
 
+_GIVEN = "t5prep.arguments"  # in a context's `meta`: the command line, for advice
+
 
 # No process that is started from here, by whatever library, imports files of the folder that the user happens to be in.
 os.environ.setdefault("PYTHONSAFEPATH", "1")
@@ -75,14 +77,25 @@ class _Commands(click.Group):
         if args is None and "--text" not in arguments:
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         with _terminal.shown(data="predict" in arguments[:1]), _terminal.stoppable():
-            return super().main(args, **extra)
+            try:
+                return super().main(args, **extra)
+            except OSError as error:  # what `--help` writes is written before any command is invoked
+                if (message := _failing.sentence(error)) is None or not extra.get("standalone_mode", True):
+                    raise
+                message.show()
+                _terminal.drop_output()
+                sys.exit(message.exit_code)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_GIVEN] = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
             # click types it as final since 8.5; nothing else reaches every kind of usage error.
-            error.message += _advice(error)  # type: ignore[misc]
+            error.message = _advised(error, ctx)  # type: ignore[misc]
             raise
         except click.ClickException:
             raise
@@ -94,23 +107,34 @@ class _Commands(click.Group):
             raise message from error
 
 
-def _advice(error: click.UsageError) -> str:
-    """Return what to type instead, where a value was given without its option, or a setting as an option."""
+def _advised(error: click.UsageError, group: click.Context) -> str:
+    """Return the message with what to type instead, where a value was given without its option, or a setting as an option."""
     context = error.ctx
     if context is None:
-        return ""
+        return error.message
     options = {name for parameter in context.command.params for name in parameter.opts}
+    given: list[str] = group.meta[_GIVEN]
     if isinstance(error, click.NoSuchOption) and "--set" in options:
         from t5prep.train.settings.config import TrainConfig
 
         setting = error.option_name.lstrip("-").replace("-", "_")
         if setting in {field.name for field in dataclasses.fields(TrainConfig)}:
-            return f" {setting} is a setting: --set {setting}=VALUE"
+            error.possibilities = []  # type: ignore[misc]
+            after = given[given.index(error.option_name) + 1 :] if error.option_name in given else []
+            value = after[0] if after and not after[0].startswith("-") else "VALUE"
+            return f"{error.message} {setting} is a setting: --set {setting}={value}"
+    named = "--data" if context.info_name == "train" else "--model"
+    if named not in options:
+        return error.message
     if "unexpected extra argument" in error.message:
-        named = "--data" if context.info_name == "train" else "--model"
-        if named in options:
-            return f". Name it with its option: {named} ..."
-    return ""
+        return f"{error.message}. Name it with its option: {named} ..."
+    place = given[1] if len(given) > 1 and not given[1].startswith("-") else ""
+    if isinstance(error, click.MissingParameter) and place:
+        out = " --out RUN" if context.info_name in ("train", "export") else ""
+        return (
+            f'"{place}" is given without its option. Did you mean: t5prep {context.info_name} {named} {place}{out} ...?'
+        )
+    return error.message
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

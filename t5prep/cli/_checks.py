@@ -372,7 +372,7 @@ def _region(uri: str, bucket: str, zone: str) -> list[AccessCheck]:
     region = zone.rpartition("-")[0] if zone.count("-") == 2 else zone
     try:
         with gcs.speaking(uri, need="storage.buckets.get"):
-            location = str(gcs.client().get_bucket(bucket, timeout=gcs.TIMEOUT_SECONDS).location)
+            location = str(gcs.client().get_bucket(bucket, timeout=gcs.TIMEOUT_SECONDS, retry=gcs.retry(uri)).location)
     except (OutputError, OSError) as error:
         look = f"gcloud storage buckets describe gs://{bucket} --format='value(location)'"
         return [AccessCheck("region", False, f"the bucket's region cannot be seen: {error}", look)]
@@ -393,7 +393,11 @@ def _granted(uri: str, bucket: str, account: str) -> list[AccessCheck]:
     )
     try:
         with gcs.speaking(uri, need="storage.buckets.getIamPolicy"):
-            policy = gcs.client().bucket(bucket).get_iam_policy(requested_policy_version=3, timeout=gcs.TIMEOUT_SECONDS)
+            policy = (
+                gcs.client()
+                .bucket(bucket)
+                .get_iam_policy(requested_policy_version=3, timeout=gcs.TIMEOUT_SECONDS, retry=gcs.retry(uri))
+            )
     except (OutputError, OSError) as error:
         return [AccessCheck("service account", False, f"who may use the bucket cannot be seen: {error}", fix)]
     roles = sorted(

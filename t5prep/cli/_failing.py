@@ -92,10 +92,20 @@ def _system(error: OSError) -> click.ClickException | None:
     """Return the sentence for an error of the operating system; None for a closed pipe, which click ends quietly."""
     if error.errno == errno.EPIPE:
         return None
+    if isinstance(error, FileNotFoundError) and _folder_is_gone():
+        return click.ClickException("The current folder was deleted. Change to another one: cd")
     reason = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
         return click.ClickException(f"{reason[:1].upper()}{reason[1:]}.")
     return click.ClickException(_without_passwords(f"{_text(error.filename)} cannot be read or written ({reason})."))
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return True
+    return False
 
 
 def _without_passwords(message: str) -> str:

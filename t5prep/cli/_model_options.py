@@ -8,6 +8,22 @@ import click
 from t5prep.train import need_tensorflow as need_tensorflow
 
 
+def recipe_names(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+    """Return the recipes that complete what was typed for `--recipe`."""
+    from t5prep.train.settings.config import recipes
+
+    return [name for name in recipes() if name.startswith(begun)]
+
+
+def setting_names(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+    """Return the settings that complete what was typed for `--set`, each with its `=`."""
+    import dataclasses
+
+    from t5prep.train.settings.config import TrainConfig
+
+    return [f"{field.name}=" for field in dataclasses.fields(TrainConfig) if field.name.startswith(begun)]
+
+
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--tpu [local]` and `--gpus`."""
     tpu = click.option(

@@ -94,6 +94,12 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def drop_output() -> None:
+    """Let what is still to be written to a broken stdout go nowhere: else Python fails on it once more at its end."""
+    if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+
+
 def stopped(command: str | None) -> click.ClickException:
     """Return the message for a command that was interrupted."""
     again = "goes on: what was done is kept" if command in _GOES_ON else "begins again"

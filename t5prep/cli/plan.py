@@ -9,7 +9,7 @@ import click
 
 import t5prep
 from t5prep import errors
-from t5prep.cli import _output
+from t5prep.cli import _model_options, _output
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io.installation import install_command
 
@@ -29,8 +29,15 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 @click.option("--target-length", type=click.IntRange(min=1), help="Instead of the dataset's (or 64).")
 @click.option("--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Rows a step, over all devices.")
 @click.option("--tpu", "tpus", multiple=True, help="v2-8, v3-8, v5e-4, v6e-8, ... [default: v5e-8]")
-@click.option("--recipe", help="A recipe of `t5prep train`.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting of `t5prep train`: remat=true.")
+@click.option("--recipe", shell_complete=_model_options.recipe_names, help="A recipe of `t5prep train`.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    shell_complete=_model_options.setting_names,
+    metavar="KEY=VALUE",
+    help="A setting of `t5prep train`: remat=true.",
+)
 @click.option("--packed", is_flag=True, help="Rows hold several examples each.")
 @click.option("--price", type=click.FloatRange(min=0), help="What one chip costs for an hour, in any currency.")
 @click.option("--sweep", is_flag=True, help="A table over every --tpu and --batch.")

@@ -31,8 +31,17 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option("--data", multiple=True, metavar="DIR", help="A prepared dataset, local or gs://; several are mixed.")
 @click.option("--model", help="A Hugging Face directory or Hub name, or a run whose best weights to start from.")
 @click.option("--out", required=True, help="The run's directory, local or gs://; an existing run is continued.")
-@click.option("--recipe", help="Settings by name (see --settings), or a TOML file.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One setting, over the recipe's.")
+@click.option(
+    "--recipe", shell_complete=_model_options.recipe_names, help="Settings by name (see --settings), or a TOML file."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    shell_complete=_model_options.setting_names,
+    metavar="KEY=VALUE",
+    help="One setting, over the recipe's.",
+)
 @click.option(
     "--settings", "listing", is_flag=True, is_eager=True, expose_value=False, callback=_list_settings, help="List them."
 )

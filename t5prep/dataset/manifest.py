@@ -359,6 +359,10 @@ def load(data: str | Path) -> Manifest:
         )
         if not gcs.is_gs(folder) and folder and not Path(folder).exists():
             raise DatasetError(f"{folder} does not exist.{paths.mistyped(folder)} {again}") from None
+        if not gcs.is_gs(folder) and (Path(folder or ".") / "train.json").is_file():
+            raise DatasetError(
+                f"{folder} is a training run, and not a prepared dataset. To look at a run: t5prep report {folder}"
+            ) from None
         inside = "" if gcs.is_gs(folder) else _inside(Path(folder or "."))
         if inside:
             raise DatasetError(

@@ -69,6 +69,8 @@ def explain(error: OSError, path: Path, *, option: str = "--out") -> str:
     """Return a sentence about why a place cannot be written, and what to do."""
     if error.errno in (28, 122):  # ENOSPC, EDQUOT
         return f"no space left for {path}. Free some, or choose another place with {option}."
+    if error.errno == 27:  # EFBIG
+        return f"{path} cannot be written: `ulimit -f` allows no larger file. Allow more: ulimit -f unlimited"
     return f"{path} cannot be written ({error.strerror}). Choose another place with {option}."
 
 

@@ -1,5 +1,6 @@
 """Find the files of a model in a directory, or in a Hub repository, from which only files asked for are fetched."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 from t5prep.errors import UsageError
 from t5prep.io import paths
 
+# How the small text begins that Git keeps in place of a large file.
+_LFS = b"version https://git-lfs.github.com/spec/v1"
 # The advice for a name that is not found.
 WANTED = "pass a directory with config.json and weights, or a name such as google-t5/t5-base."
 
@@ -23,9 +26,15 @@ class ModelFiles:
     def path(self, file: str) -> Path:
         """Return the path of a file on this machine, fetched first if needed.
 
-        Raises UsageError when it cannot be fetched.
+        Raises UsageError when it cannot be fetched, or is only Git LFS's pointer to the file.
         """
-        return self._path(file)
+        path = self._path(file)
+        with contextlib.suppress(OSError), open(path, "rb") as opened:
+            if opened.read(len(_LFS)) == _LFS:
+                raise UsageError(
+                    f"{path} is a Git LFS pointer: the file itself was not fetched. Fetch it there: git lfs pull"
+                )
+        return path
 
     def read(self, file: str) -> bytes:
         """Return a file's content. Raises UsageError."""
@@ -88,7 +97,9 @@ def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
-        raise UsageError(f'"{name}" is not a directory, and {why}: {WANTED}') from error
+        raise UsageError(
+            f'"{name}" is not a directory, and {why}. Try again when it answers, or pass a directory of this machine.'
+        ) from error
     return in_directory(folder, name=name)
 
 

@@ -100,14 +100,12 @@ def copy(path: str, uri: str) -> str:
 
 
 def _send(uri: str, file: BinaryIO) -> int:
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
     try:
         with gcs.speaking(uri, need="storage.objects.create"):
             # Retrying is safe: it sends the same bytes under the same name.
             blob = gcs.blob(uri)
             blob.upload_from_file(
-                file, rewind=True, checksum="crc32c", retry=DEFAULT_RETRY, timeout=gcs.TIMEOUT_SECONDS
+                file, rewind=True, checksum="crc32c", retry=gcs.retry(uri), timeout=gcs.TIMEOUT_SECONDS
             )
             return int(blob.generation)
     except FileNotFoundError:

@@ -1,19 +1,28 @@
 """Make the page of a prepared dataset, from the manifest, rejected.jsonl and the first records."""
 
 import collections
+import dataclasses
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from t5prep import sources
 from t5prep.dataset import inspect_records, manifest, rejected_rows
+from t5prep.dataset.inspect_records import Shown
 from t5prep.dataset.manifest import Manifest
-from t5prep.errors import DatasetError, TokenizerError
+from t5prep.errors import DatasetError, Reject, T5prepError, TokenizerError
 from t5prep.io import paths
 from t5prep.plan import lengths
 from t5prep.prepare import record_counts
-from t5prep.report import characters, charts, pages, record_sample, tokens
-from t5prep.report.record_sample import Drawn
+from t5prep.reading import blocks
+from t5prep.report import charts, pages, tokens
+from t5prep.sources import RawFile
+from t5prep.tasks import registry
+from t5prep.tasks.example import Example, Protected
+from t5prep.tokens import audit
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -44,8 +53,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
     if loaded_tokenizer:
         order = [first, *(split for split in dataset_manifest.splits if split != first)]
         drawn = [
-            record_sample.draw(data, dataset_manifest, loaded_tokenizer, split=split, tokenizer=tokenizer)
-            for split in order[:3]
+            draw(data, dataset_manifest, loaded_tokenizer, split=split, tokenizer=tokenizer) for split in order[:3]
         ]
     return pages.render(
         "dataset.html",
@@ -63,10 +71,10 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         charts=_charts(dataset_manifest),
         choices=_choices(dataset_manifest, first),
         first=first,
-        marker=record_sample.marked(dataset_manifest) and bool(dataset_manifest.ledger["inputs"]["rows_cut"]),
+        marker=marked(dataset_manifest) and bool(dataset_manifest.ledger["inputs"]["rows_cut"]),
         kept_newlines=newlines.SENTINEL if dataset_manifest.settings.keep_newlines else "",
         labels=_labels(dataset_manifest),
-        characters=characters.look(dataset_manifest, loaded_tokenizer) if loaded_tokenizer else None,
+        characters=look(dataset_manifest, loaded_tokenizer) if loaded_tokenizer else None,
         drawn=drawn,
         why=why,
         rejected=list(_rejected(data, dataset_manifest)),
@@ -158,8 +166,152 @@ def _pieces(
     record: inspect_records.Shown, dataset_manifest: Manifest, loaded_tokenizer: Tokenizer | None
 ) -> dict[str, list[tokens.Piece]]:
     assert loaded_tokenizer is not None, "records are only drawn with a tokenizer"
-    marker = loaded_tokenizer.sentinel(1) if record_sample.marked(dataset_manifest) else None
+    marker = loaded_tokenizer.sentinel(1) if marked(dataset_manifest) else None
     target = tokens.labels(record.labels, loaded_tokenizer)
     if dataset_manifest.settings.target == "class":
         target = [tokens.Piece(record.targets, "text", f"class {record.labels[0]}")]
     return {"input": tokens.inputs(record.input_ids, loaded_tokenizer, marker=marker), "target": target}
+
+
+# Enough records for shares that are exact to a percent; reading them takes about a second.
+RECORDS = 2000
+_RECORDS_SHOWN = 3
+# T5's vocabulary has no "<": it becomes the unknown piece, which decoding writes as ⁇.
+_MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
+
+
+@dataclasses.dataclass
+class Drawn:
+    """Hold a sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
+
+    `markup` maps each target to its records (with markup, without); it is None where there are too many different
+    targets to be classes. `unknown` counts records with unknown tokens.
+    """
+
+    split: str
+    records: int = 0
+    shown: list[Shown] = dataclasses.field(default_factory=list)
+    cut: list[Shown] = dataclasses.field(default_factory=list)
+    unknown: int = 0
+    markup: dict[str, tuple[int, int]] | None = dataclasses.field(default_factory=dict)
+
+    @property
+    def association(self) -> float:
+        """Return Cramér's V of target and markup, from 0 to 1."""
+        counts: dict[tuple[int, ...], tuple[int, int]] = {
+            (i,): pair for i, pair in enumerate((self.markup or {}).values())
+        }
+        return record_counts.association(counts)
+
+
+def draw(
+    data: str | Path, dataset_manifest: Manifest, loaded_tokenizer: Tokenizer, *, split: str, tokenizer: str | None
+) -> Drawn:
+    """Return a sample of the first records of a split. Raises DatasetError."""
+    drawn = Drawn(split)
+    marker = loaded_tokenizer.sentinel(1) if marked(dataset_manifest) else None
+    worst = dataset_manifest.ledger["inputs"].get("worst", [])
+    lost = {entry["id"]: entry["lost"] for entry in worst if entry["split"] == split}
+    for record in inspect_records.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
+        drawn.records += 1
+        if len(drawn.shown) < _RECORDS_SHOWN:
+            drawn.shown.append(record)
+        if lost.get(record.id) or (marker is not None and marker in record.input_ids):
+            drawn.cut = sorted([*drawn.cut, record], key=lambda candidate: -lost.get(candidate.id, 0))[:_RECORDS_SHOWN]
+        drawn.unknown += loaded_tokenizer.unk_id in record.input_ids
+        if drawn.markup is not None:
+            has = bool(_MARKUP.search(_plain(record.inputs)))
+            target = record.targets.removesuffix("</s>").strip()
+            with_markup, without = drawn.markup.get(target, (0, 0))
+            drawn.markup[target] = with_markup + has, without + (not has)
+            if len(drawn.markup) > record_counts.MOST_LABELS:
+                drawn.markup = None
+    return drawn
+
+
+def marked(dataset_manifest: Manifest) -> bool:
+    """Check whether a sentinel in an input marks its cut-out middle. In span corruption it marks a hidden span."""
+    return dataset_manifest.settings.marked and not dataset_manifest.task.hides_spans
+
+
+def _plain(text: str) -> str:
+    """Return a decoded text without the control tokens, which look like markup."""
+    return re.sub(r"</?s>|<pad>|<extra_id_\d+>|<unused_\d+>", " ", text)
+
+
+_ROWS_READ = 2000
+_CHARACTERS_SHOWN = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Characters:
+    """Hold the characters that decoding does not give back, for the first `rows` good rows of a file.
+
+    `lost` has the most frequent first; `more` counts those that are not shown.
+    """
+
+    file: str
+    rows: int
+    lost: list[audit.Lost]
+    more: int = 0
+
+
+def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
+    """Return the characters of inputs and targets that the tokenizer changes.
+
+    Return None where the source is not on this machine, or has changed since.
+    """
+    if dataset_manifest.source.uri != "sample:" and ":" in dataset_manifest.source.uri:
+        return None
+    try:
+        name, examples = _good_examples(dataset_manifest)
+        texts = [list(_texts(example)) for example in itertools.islice(examples, _ROWS_READ)]
+    except (T5prepError, OSError, KeyError):
+        return None
+    lost = audit.examine(itertools.chain.from_iterable(texts), tokenizer).lost
+    if dataset_manifest.settings.keep_newlines:
+        lost = [entry for entry in lost if entry.character != "\n"]
+    return Characters(name, len(texts), lost[:_CHARACTERS_SHOWN], len(lost[_CHARACTERS_SHOWN:]))
+
+
+def _good_examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
+    """Return the name of the first file, and the examples of its rows. Raises T5prepError or OSError."""
+    if dataset_manifest.task.file:
+        raise T5prepError(f"{dataset_manifest.task.file} defines the task, and it is not here.")
+    if dataset_manifest.settings.task not in registry.names():  # a manifest's name of a file is never executed
+        raise T5prepError(f"{dataset_manifest.settings.task} is not installed.")
+    chosen_task = registry.get(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
+    source = sources.resolve(dataset_manifest.source.uri, include=chosen_task.files)
+    element = blocks.match(source.files, chosen_task.pairs)[0]
+    known = {(file.name, file.bytes) for file in dataset_manifest.source.files}
+    raw_files: tuple[RawFile, ...] = blocks.files(element)
+    if any((file.name, file.bytes) not in known for file in raw_files):
+        raise T5prepError(f"{raw_files[0].name} is another file than the one that was prepared.")
+    columns = chosen_task.columns.names
+    file_blocks = blocks.scan_element(
+        element,
+        kind=dataset_manifest.settings.format,
+        encoding=dataset_manifest.settings.encoding,
+        otherwise=chosen_task.task.corpus.format,
+        records=dataset_manifest.settings.records,
+    )
+
+    def examples() -> Iterator[Example]:
+        for block in file_blocks:
+            for row in blocks.read(block, columns=columns):
+                if row.record is not None:
+                    try:
+                        yield chosen_task.to_example(row.record)
+                    except Reject:
+                        continue
+
+    return raw_files[0].name, examples()
+
+
+def _texts(example: Example) -> Iterator[str]:
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    for part in (*parts, example.targets):
+        if isinstance(part, Protected):
+            yield part.text
+        elif isinstance(part, str):
+            yield part

@@ -1,23 +1,28 @@
 """Make the page of a training run: curves, checkpoints, answers, settings, and the data that it was trained on."""
 
+import dataclasses
 import json
 import math
 import operator
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from t5prep.dataset import manifest
 from t5prep.errors import DatasetError, T5prepError, UsageError
 from t5prep.io import paths
-from t5prep.report import charts, pages, settings_page
+from t5prep.report import charts, pages
+from t5prep.train.evaluate.metrics import lower_is_better
 from t5prep.train.model.architecture import read_config
 from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.settings import config as configs
+from t5prep.train.settings.config import TrainConfig
 
 SETTINGS, ANSWERS = "train.json", "eval.json"
-# The first curves of the page, in this order; others follow by name.
+# The curves of the page, in this order, and the metric that picks the best checkpoint. Other metrics are rows of a table:
+# most of them are nearly the same line again.
 _FIRST = ("loss", "accuracy", "token_accuracy", "learning_rate", "gradient_norm")
 # Training's accuracy is that of tokens; an evaluation calls it token_accuracy, and its own accuracy is that of classes.
 _OF_TOKENS = {"accuracy": "token_accuracy"}
@@ -54,14 +59,19 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     fast = [line for line in lines if _is_number(line.get(_SPEED)) and _is_number(line.get(_WAITING))]
     lines = [line for line in lines if _SPEED not in line]
     data = list(_data(run, sorted(name for name in names if re.fullmatch(r"manifest-\d+\.json", name))))
-    curves = _curves(lines, split=str(settings.get("eval_split", "validation")))
+    split = str(settings.get("eval_split", "validation"))
+    best = _best(lines, split=split, metric=str(settings.get("metric", "auto")))
+    curves = _curves(lines, split=split)
+    drawn = {name: curve for name, curve in curves.items() if name in (*_FIRST, best and best["metric"])}
     return pages.render(
         "training.html",
         title=f"{Path(str(run)).name or Path(run).absolute().name} · t5prep",
         run=str(run),
         settings=settings,
         steps=max((line["step"] for line in lines), default=0),
-        charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in curves.items()],
+        charts=[(_called(name, curve), _drawn(name, curve)) for name, curve in drawn.items()],
+        best=best,
+        others=_others([name for name in curves if name not in drawn], lines, split=split, best=best),
         last=_last(lines),
         throughput=_throughput(fast),
         device=next((line["device"] for line in reversed(fast) if isinstance(line.get("device"), str)), ""),
@@ -70,7 +80,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         worst=[example for example in _list(evaluation.get("worst")) if isinstance(example, dict)][:_WORST],
         classes=_classes(evaluation.get("metrics")),
         checkpoint=evaluation.get("checkpoint", ""),
-        recipe=settings_page.nearest_recipe(settings),
+        recipe=nearest_recipe(settings),
         parameters=_parameters(run),
         took=_took(
             fast, settings=settings, data=[dataset_manifest for _, dataset_manifest in data if dataset_manifest]
@@ -114,6 +124,27 @@ def _curves(lines: list[dict[str, Any]], *, split: str) -> dict[str, dict[str, t
             values.append(value)
     order = sorted(curves, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
     return {name: curves[name] for name in order if any(len(set(values)) > 1 for _, values in curves[name].values())}
+
+
+def _best(lines: list[dict[str, Any]], *, split: str, metric: str) -> dict[str, Any] | None:
+    """Return the metric that picks the checkpoint to keep, its best value and the step of it; None before an evaluation."""
+    if metric == "auto":
+        metric = "accuracy" if any(f"{split}_accuracy" in line for line in lines) else "loss"
+    scored = [(line[f"{split}_{metric}"], line["step"]) for line in lines if _is_number(line.get(f"{split}_{metric}"))]
+    if not scored:
+        return None
+    pick = min if lower_is_better(metric) else max
+    value, step = pick(scored, key=operator.itemgetter(0))  # of equal ones the first, as training keeps it
+    return {"metric": metric, "value": value, "step": step, "split": split}
+
+
+def _others(
+    names: list[str], lines: list[dict[str, Any]], *, split: str, best: dict[str, Any] | None
+) -> list[tuple[str, float | None, float | None]]:
+    """Return the metrics of evaluation without a chart: name, value at the best checkpoint, and last value."""
+    last = _last(lines)
+    at_best = _last([line for line in lines if best and line["step"] == best["step"]])
+    return [(name, at_best.get(f"{split}_{name}"), last.get(f"{split}_{name}")) for name in names]
 
 
 def _called(name: str, curve: dict[str, tuple[list[float], list[float]]]) -> str:
@@ -240,3 +271,39 @@ def _data(run: str | Path, names: list[str]) -> Iterator[tuple[str, manifest.Man
             yield "", manifest.loads(paths.read(paths.at(run, name)), where=paths.at(run, name))
         except DatasetError as error:
             yield str(error), None
+
+
+# Paths of a run, which no recipe sets, are left out of the comparison.
+_ITS_OWN = frozenset({"data", "out", "tokenizer"})
+
+
+class Nearest(NamedTuple):
+    """Hold the recipe that a run is nearest to ("" for the defaults), and the settings that differ.
+
+    `differs` has (setting, the recipe's value, the run's value).
+    """
+
+    name: str
+    differs: list[tuple[str, Any, Any]]
+
+
+def nearest_recipe(settings: Mapping[str, Any]) -> Nearest:
+    """Return the built-in recipe that differs least from a run's settings, given as in its train.json.
+
+    >>> nearest_recipe({**json.loads(configs.dumps(TrainConfig())), "batch": 64}).differs
+    [('batch', 128, 64)]
+    """
+    candidates = [Nearest("", _differing(settings, {}))]
+    for name in configs.recipes():
+        try:
+            recipe = configs.read_recipe(name)
+        except UsageError:
+            continue
+        candidates.append(Nearest(name, _differing(settings, recipe)))
+    return min(candidates, key=lambda candidate: len(candidate.differs))
+
+
+def _differing(settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    usual = json.loads(json.dumps(dataclasses.asdict(TrainConfig()))) | dict(recipe)
+    known = (name for name in usual if name in settings and name not in _ITS_OWN)
+    return [(name, usual[name], settings[name]) for name in known if usual[name] != settings[name]]

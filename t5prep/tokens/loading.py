@@ -209,7 +209,9 @@ def find(name: str) -> Path:
         return _file_of(model_files.find(name))
     except UsageError as error:
         raise TokenizerError(
-            f"{error}".replace(model_files.WANTED, "T5's own tokenizer is google-t5/t5-base.")
+            f"{error}".replace(model_files.WANTED, "T5's own tokenizer is google-t5/t5-base.").replace(
+                "pass a directory of this machine", "pass a spiece.model file of this machine"
+            )
         ) from None
 
 

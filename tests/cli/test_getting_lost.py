@@ -1,12 +1,21 @@
 """Where people get lost: what they did is said, with what to type instead."""
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from preparing import questions, write_csv
 
 from t5prep.cli import main
+from t5prep.errors import T5prepError, UsageError
+from t5prep.io import gcs, model_files
+from t5prep.tokens import loading
+
+COMMAND = [sys.executable, "-c", "from t5prep.cli import main; main()"]
 
 
 def prepare(source: object, out: Path) -> Result:
@@ -52,3 +61,100 @@ def test_the_next_command_can_be_typed_as_it_stands(tmp_path: Path) -> None:
     out = tmp_path / "my $(data); dataset"
     (line,) = [line for line in prepare(source, out).stdout.splitlines() if line.startswith("next: ")]
     assert shlex.split(line.removeprefix("next: ")) == ["t5prep", "inspect", str(out)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (["eval", "runs/one"], "Did you mean: t5prep eval --model runs/one ...?"),
+        (["train", "data/one"], "Did you mean: t5prep train --data data/one --out RUN ...?"),
+        (["train", "data/one", "--out", "runs/one"], "Name it with its option: --data"),
+        (["train", "--epochs", "3", "--out", "runs/one"], "epochs is a setting: --set epochs=3"),
+    ],
+)
+def test_a_value_without_its_option_and_a_setting_as_an_option(typed: list[str], says: str) -> None:
+    refused = CliRunner().invoke(main, typed)
+    assert (refused.exit_code, says in refused.stderr, "--replicas" in refused.stderr) == (2, True, False)
+
+
+def test_a_run_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "train.json").write_text("{}")
+    refused = CliRunner().invoke(main, ["inspect", str(tmp_path)])
+    assert refused.exit_code == 1
+    assert (
+        f"is a training run, and not a prepared dataset. To look at a run: t5prep report {tmp_path}" in refused.stderr
+    )
+
+
+@pytest.mark.parametrize("typed", [["--help"], ["tasks"]])
+def test_a_full_disk_behind_stdout_is_one_sentence(typed: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run([*COMMAND, *typed], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, "Error: No space left on device.\n")
+
+
+def test_a_current_folder_that_was_deleted(tmp_path: Path) -> None:
+    words = "prepare so_quality --source sample: --tokenizer sample: --out d --workers 1"
+    shell = f"cd {tmp_path} && mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(COMMAND)} {words}"
+    ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
+        1,
+        "Error: The current folder was deleted. Change to another one: cd",
+    )
+
+
+def test_a_limit_of_file_sizes_is_named(tmp_path: Path) -> None:
+    words = ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--workers", "1"]
+    shell = f"ulimit -f 100; exec {shlex.join([*COMMAND, *words, '--out', str(tmp_path / 'd')])}"
+    ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    assert (ran.returncode, "Allow more: ulimit -f unlimited" in ran.stderr) == (1, True)
+
+
+def test_a_nul_in_a_name_is_refused(tmp_path: Path) -> None:
+    import t5prep
+
+    with pytest.raises(UsageError, match="holds no NUL character"):
+        t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out=f"{tmp_path}/a\0b", workers=0)
+
+
+def test_a_pointer_of_git_lfs_is_not_weights(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n")
+    with pytest.raises(UsageError, match=r"is a Git LFS pointer: .* git lfs pull"):
+        model_files.find(tmp_path).read("model.safetensors")
+
+
+def test_a_hub_that_does_not_answer_is_not_answered_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: (_ for _ in ()).throw(OSError("no")))
+    monkeypatch.setattr(
+        huggingface_hub,
+        "snapshot_download",
+        lambda *_, **__: (_ for _ in ()).throw(OSError("no")),
+    )
+    with pytest.raises(T5prepError) as refused:
+        loading.load("google-t5/t5-base")
+    assert str(refused.value).endswith("Try again when it answers, or pass a spiece.model file of this machine.")
+
+
+@pytest.mark.parametrize(
+    ("typed", "begun", "completed"),
+    [
+        (["train", "--recipe"], "ti", "tiny"),
+        (["train", "--set"], "epo", "epochs="),
+        (["plan", "--recipe"], "ti", "tiny"),
+    ],
+)
+def test_recipes_and_settings_are_completed(typed: list[str], begun: str, completed: str) -> None:
+    found = ShellComplete(main, {}, "t5prep", "_T5PREP_COMPLETE").get_completions(typed, begun)
+    assert completed in [item.value for item in found]
+
+
+def test_a_bucket_that_does_not_answer_is_said_and_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")  # nobody listens on the port for discarding
+    monkeypatch.setattr(gcs, "FIRST_SECONDS", 2.0)
+    with pytest.raises(T5prepError, match="cannot be reached"):
+        gcs.read("gs://nobody/one")
+    assert capsys.readouterr().err.startswith("gs://nobody does not answer (")

@@ -73,6 +73,21 @@ def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
     assert report.write(run, out=tmp_path / "b.html", answers=answers).read_bytes() == path.read_bytes()
 
 
+def test_the_headline_is_the_best_that_is_kept_and_near_copies_are_a_table(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    scores = ((30, 0.9342, 0.8), (60, 0.9289, 0.7))
+    lines = [
+        {"step": step, "validation_accuracy": one, "validation_f1_macro": f1, "validation_mcc": one - 0.1}
+        for step, one, f1 in scores
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = report.write(folder, out=tmp_path / "a.html").read_text()
+    assert "<b>0.9342</b><span>validation accuracy, the best, at step 30</span>" in page
+    assert page.count("<svg") == 1
+    assert '<td>f1 macro</td><td class="n">0.8000</td><td class="n">0.7000</td>' in page
+
+
 def test_a_run_without_answers_says_how_to_get_them(run: Path, tmp_path: Path) -> None:
     assert "t5prep eval --model RUN" in report.write(run, out=tmp_path / "a.html").read_text()
     _answers(run / "eval.json")

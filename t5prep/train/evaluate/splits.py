@@ -10,6 +10,7 @@ from t5prep.errors import T5prepError, UsageError
 from t5prep.io import paths
 from t5prep.train.evaluate import validation
 from t5prep.train.evaluate.evaluator import Evaluation, Evaluator
+from t5prep.train.log import say
 from t5prep.train.model.generation import Generation
 from t5prep.train.run import checkpoint, run
 from t5prep.train.runtime.devices import open_layout
@@ -50,12 +51,25 @@ def score_splits(
     """
     places = list(data) or datasets_of(model, which=which)
     loaded = load(model, which=which, tpu=tpu, gpus=gpus)
+    _warn_of_unrelated(loaded.opened, places)
     scored = [
         Scored(place, split, score_split(loaded, data=place, split=split, **options))
         for place in places
         for split in splits
     ]
     return loaded.opened.name, scored
+
+
+def _warn_of_unrelated(opened: run.Model, places: Sequence[str]) -> None:
+    """Print a line about each dataset of a task that the run was not trained on."""
+    learned = {dataset.settings.task for dataset in opened.manifests}
+    for place in places if learned else ():
+        task = manifest.load(place).settings.task
+        if task not in learned:
+            say(
+                f"warning: {opened.name} was trained on {', '.join(sorted(learned))}; {place} is of {task}. Its scores say how "
+                "well the one carries over to the other."
+            )
 
 
 def load(model: str, *, which: str = "best", tpu: str | None = None, gpus: bool = False) -> Loaded:

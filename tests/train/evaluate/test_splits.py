@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from preparing import prepared, questions, write_csv
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -33,7 +34,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def load(model: str, **_: Any) -> SimpleNamespace:
         loads.append(model)
-        return SimpleNamespace(opened=SimpleNamespace(name="runs/both/7"))
+        return SimpleNamespace(opened=SimpleNamespace(name="runs/both/7", manifests=()))
 
     def evaluate(loaded: Any, *, data: str, split: str, **options: Any) -> Evaluation:
         asked.append(options)
@@ -108,3 +109,16 @@ def test_options_of_generating_and_a_limit_are_taken(scored: Path, monkeypatch: 
     assert (asked[0]["limit"], asked[0]["generation"].beams, asked[0]["generation"].no_repeat_ngram) == (5, 4, 2)
     refused = CliRunner().invoke(cli.main, [*command, "--top-k", "3"])
     assert "--top-k is for answers that are drawn: add --sample" in str(refused.output) + str(refused.exception)
+
+
+def test_a_dataset_of_another_task_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_csv(tmp_path / "rows.csv", questions(9))
+    learned = prepared(source, tmp_path / "learned", tokenizer="sample:")
+    columns = {"inputs_column": "Title", "targets_column": "Y"}
+    prepared(source, tmp_path / "other", task="text2text", tokenizer="sample:", options=columns)
+    opened = SimpleNamespace(name="runs/one", manifests=(learned,))
+    splits._warn_of_unrelated(opened, [str(tmp_path / "learned")])  # type: ignore[arg-type]
+    assert capsys.readouterr().err == ""
+    splits._warn_of_unrelated(opened, [str(tmp_path / "other")])  # type: ignore[arg-type]
+    said = capsys.readouterr().err
+    assert f"runs/one was trained on so_quality; {tmp_path / 'other'} is of text2text." in said

@@ -18,7 +18,7 @@ from t5prep import cli
 from t5prep.dataset import manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, UsageError
-from t5prep.report import characters
+from t5prep.report.dataset import look
 from t5prep.tokens import loading
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import predictions, predictor, rows
@@ -142,7 +142,7 @@ def test_a_manifest_names_no_code_to_run(dataset: Path, tmp_path: Path) -> None:
     made = manifest.load(altered)
     settings = dataclasses.replace(made.settings, task=str(altered / "task.py"))
     made = dataclasses.replace(made, settings=settings, task=dataclasses.replace(made.task, file="", sha256=""))
-    assert characters.look(made, loading.load("sample:")) is None
+    assert look(made, loading.load("sample:")) is None
     assert not ran.exists()
 
 
