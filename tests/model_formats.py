@@ -4,8 +4,11 @@ What they write themselves is in tests/data/published, and made by tests/torch_t
 """
 
 import collections
+import gzip
 import io
+import json
 import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -52,6 +55,72 @@ def write_hdf5(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
             joined = "/".join(parts).replace("block/", "block_._").replace("layer/", "layer_._")
             last = {"embedding": "embeddings"}.get(last, last)
             file[f"{parts[0]}/tf_t5for_conditional_generation/{joined}/{last}:0"] = value
+
+
+# PyTorch's names → T5X's (google-research/t5x at cc342d4; names of examples/t5/network.py).
+T5X_NAMES = (
+    (r"shared\.weight", "token_embedder/embedding"),
+    (r"lm_head\.weight", "decoder/logits_dense/kernel"),
+    (r"(\w+)\.final_layer_norm\.weight", r"\1/\1_norm/scale"),
+    (r"(\w+)\.block\.0\.layer\.0\.SelfAttention\.relative_attention_bias\.weight", r"\1/relpos_bias/rel_embedding"),
+    (r"encoder\.block\.(\d+)\.layer\.0\.SelfAttention\.(\w)\.weight", r"encoder/layers_\1/attention/\2/kernel"),
+    (r"decoder\.block\.(\d+)\.layer\.0\.SelfAttention\.(\w)\.weight", r"decoder/layers_\1/self_attention/\2/kernel"),
+    (
+        r"decoder\.block\.(\d+)\.layer\.1\.EncDecAttention\.(\w)\.weight",
+        r"decoder/layers_\1/encoder_decoder_attention/\2/kernel",
+    ),
+    (r"(\w+)\.block\.(\d+)\.layer\.\d\.DenseReluDense\.(\w+)\.weight", r"\1/layers_\2/mlp/\3/kernel"),
+    (r"encoder\.block\.(\d+)\.layer\.0\.layer_norm\.weight", r"encoder/layers_\1/pre_attention_layer_norm/scale"),
+    (r"encoder\.block\.(\d+)\.layer\.1\.layer_norm\.weight", r"encoder/layers_\1/pre_mlp_layer_norm/scale"),
+    (r"decoder\.block\.(\d+)\.layer\.0\.layer_norm\.weight", r"decoder/layers_\1/pre_self_attention_layer_norm/scale"),
+    (r"decoder\.block\.(\d+)\.layer\.1\.layer_norm\.weight", r"decoder/layers_\1/pre_cross_attention_layer_norm/scale"),
+    (r"decoder\.block\.(\d+)\.layer\.2\.layer_norm\.weight", r"decoder/layers_\1/pre_mlp_layer_norm/scale"),
+)
+
+
+def write_t5x(folder: Path, tensors: Mapping[str, np.ndarray], *, kind: str) -> None:
+    """A checkpoint of T5X of tensors by PyTorch's names.
+
+    kind: "msgpack", all in one file; "zarr", matrices in arrays of Zarr beside it, as published; "orbax", all of them.
+    """
+    target: dict[str, Any] = {}
+    for name, value in tensors.items():
+        (path,) = (re.sub(known, ours, name) for known, ours in T5X_NAMES if re.fullmatch(known, name))
+        for one, long in zip("qkvo", ("query", "key", "value", "out"), strict=True):
+            path = path.replace(f"/{one}/kernel", f"/{long}/kernel")
+        *parts, last = path.split("/")
+        value = np.ascontiguousarray(value.T if last in ("kernel", "rel_embedding") else value)
+        node = target
+        for part in parts:
+            node = node.setdefault(part, {})
+        array = f"target.{path.replace('/', '.')}"
+        if kind == "orbax":
+            node[last] = f"PLACEHOLDER://{array}"
+        elif kind == "zarr" and value.ndim > 1:
+            about = {"chunks": [-(-size // 2) for size in value.shape], "shape": list(value.shape)}
+            store = {"driver": "gfile", "path": f"{array}/"}
+            node[last] = {"driver": "zarr", "dtype": "float32", "kvstore": store, "metadata": about}
+        else:
+            node[last] = value
+            continue
+        write_zarr(folder / array, value)
+    tree = {"target": target, "state": {"step": np.array(7, np.int32), "param_states": {}}}
+    (folder / "checkpoint").write_bytes(_packed(tree if kind == "orbax" else {"version": 3, "optimizer": tree}))
+
+
+def write_zarr(folder: Path, value: np.ndarray) -> None:
+    """An array of Zarr 2 in two chunks for each axis, of which the last ones may reach over the end."""
+    folder.mkdir()
+    chunk = [-(-size // 2) for size in value.shape]
+    about = {"chunks": chunk, "compressor": {"id": "gzip", "level": 1}, "dtype": value.dtype.str, "fill_value": None}
+    about |= {"filters": None, "order": "C", "shape": list(value.shape), "zarr_format": 2}
+    (folder / ".zarray").write_text(json.dumps(about))
+    for place in np.ndindex(*(-(-size // one) for size, one in zip(value.shape, chunk, strict=True))):
+        spans = tuple(slice(n * one, (n + 1) * one) for n, one in zip(place, chunk, strict=True))
+        whole = np.zeros(chunk, value.dtype)
+        part = value[spans]
+        whole[tuple(slice(size) for size in part.shape)] = part
+        (folder / ".".join(map(str, place))).write_bytes(gzip.compress(whole.tobytes(), 1))
 
 
 def _flax_name(part: str, value: np.ndarray) -> tuple[str, np.ndarray]:

@@ -17,7 +17,7 @@ from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
 from t5prep.train.model.architecture import CLASS_NAMES, Config, EncoderConfig, ModelConfig, read_config, with_classes
 from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout, encoder_layouts, weight_layouts
-from t5prep.train.published import choosing, safetensors_file
+from t5prep.train.published import choosing, safetensors_file, t5x_file
 from t5prep.train.published.stored import Index, LazyArray, Stored
 
 # The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
@@ -62,9 +62,11 @@ UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight
 def load_config(model: str | Path | ModelFiles) -> Config:
     """Return the config of a model: a directory, or a Hub name, of which nothing else is fetched.
 
-    Raises UsageError where there is none or of another kind.
+    A checkpoint of T5X has no config.json: its tensors say the same. Raises UsageError where there is none or of another kind.
     """
     files = _files(model)
+    if "config.json" not in files.names and t5x_file.NAME in files.names:
+        return read_config(choosing.shape(files), where=f"{files.name}/{t5x_file.NAME}")
     if "config.json" not in files.names:
         if "manifest.json" in files.names:
             raise UsageError(f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.")

@@ -1,4 +1,4 @@
-"""Choose which of a model's weight files to read, the first of four formats that it has, and read tensors by name."""
+"""Choose which of a model's weight files to read, the first of five formats that it has, and read tensors by name."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.published import flax_file, hdf5_file, safetensors_file, torch_file
+from t5prep.train.published import flax_file, hdf5_file, safetensors_file, t5x_file, torch_file
 from t5prep.train.published.stored import Index, Stored, UnreadableError
 
 # File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
@@ -17,6 +17,7 @@ FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {
     "pytorch_model.bin": torch_file.tensors,
     "flax_model.msgpack": flax_file.tensors,
     "tf_model.h5": hdf5_file.tensors,
+    t5x_file.NAME: t5x_file.tensors,
 }
 
 
@@ -34,6 +35,14 @@ def tensors(model: ModelFiles) -> dict[str, Stored]:
                 tensors |= _read(model, part, read)
             return tensors
     raise UsageError(f'"{model.name}" holds no weights; one of {", ".join(FORMATS)} is looked for.')
+
+
+def shape(model: ModelFiles) -> bytes:
+    """Return the config.json that a checkpoint of T5X lacks, from the shapes of its tensors. Raises UsageError."""
+    try:
+        return json.dumps(t5x_file.shape_of(tensors(model))).encode()
+    except UnreadableError as error:
+        raise UsageError(f"{model.name}: {t5x_file.NAME} cannot be read, for {error}.") from error
 
 
 def _parts(model: ModelFiles, index: str) -> list[str]:

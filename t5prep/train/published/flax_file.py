@@ -124,14 +124,15 @@ def _walk(path: Path, data: memoryview, value: Any, names: tuple[str, ...]) -> I
         for name, one in value.items():
             yield from _walk(path, data, one, (*names, str(name)))
         return
-    stored = _array(path, data, value)
+    stored = array_at(path, data, value)
     *parts, last = names or ("",)
     if last == "kernel" and len(stored.shape) == 2:
         stored = stored.transposed
     yield ".".join([*parts, re.sub("^(kernel|embedding)$", "weight", last)]), stored
 
 
-def _array(path: Path, data: memoryview, value: Any) -> Stored:
+def array_at(path: Path, data: memoryview, value: Any) -> Stored:
+    """Return the array that `unpack` gave as `value`: one extension, or the map of an array in chunks."""
     if isinstance(value, dict):
         shape, chunks = _listed(value["shape"]), _listed(value["chunks"])
     else:

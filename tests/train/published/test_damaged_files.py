@@ -2,11 +2,13 @@
 
 import collections
 import contextlib
+import gzip
 import json
 import os
 import pickle
 import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,31 @@ def write_archive(path: Path, content: bytes, *, compression: int = zipfile.ZIP_
 def model(tmp_path: Path) -> Path:
     (tmp_path / "config.json").write_text(json.dumps(TINY.to_json()))
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda place: (place / ".zarray").unlink(), "the array target.* is missing"),
+        (lambda place: (place / ".zarray").write_text("{"), "zarray is damaged"),
+        (lambda place: (place / "0.0").unlink(), r"the array target.* lacks 0\.0"),
+        (lambda place: (place / "0.0").write_bytes(b"\x1f\x8b"), r"0\.0 is damaged"),
+        (lambda place: (place / "0.0").write_bytes(gzip.compress(bytes(1 << 24))), r"0\.0 is damaged"),
+    ],
+)
+def test_a_damaged_checkpoint_of_t5x_is_one_sentence(tmp_path: Path, harm: Callable[[Path], object], said: str) -> None:
+    drawn = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    model_formats.write_t5x(tmp_path, drawn, kind="zarr")
+    harm(tmp_path / "target.encoder.layers_0.mlp.wo.kernel")
+    with pytest.raises(UsageError, match=said) as raised:
+        np.asarray(load_weights(tmp_path)[1]["encoder.wo"])
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_a_checkpoint_of_tensorflow_is_none_of_t5x(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-0"')
+    with pytest.raises(UsageError, match="has no optimizer/target, so it is no checkpoint of T5X"):
+        load_weights(tmp_path)
 
 
 def refused(model: Path, match: str) -> str:

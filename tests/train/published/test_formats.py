@@ -16,9 +16,10 @@ from torch_t5 import FAMILIES, LENGTH, draw_batch
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.io import model_files  # noqa: E402
+from t5prep.train.model.architecture import ModelConfig  # noqa: E402
 from t5prep.train.model.search import generate  # noqa: E402
 from t5prep.train.model.t5 import forward  # noqa: E402
-from t5prep.train.model.weights import load_weights, save_weights  # noqa: E402
+from t5prep.train.model.weights import load_weights, random_weights, save_weights  # noqa: E402
 from t5prep.train.published import choosing  # noqa: E402
 
 GOLDEN = Path(__file__).parents[2] / "data" / "published"
@@ -116,6 +117,22 @@ def test_flax_arrays_in_chunks_and_in_bfloat16_are_the_same_arrays() -> None:
     rounded = load_weights(GOLDEN / "t5" / "bf16")[1]
     for name in expected:
         assert np.array_equal(rounded[name], tf.cast(tf.cast(expected[name], tf.bfloat16), tf.float32))
+
+
+@pytest.mark.parametrize("kind", ["msgpack", "zarr", "orbax"])
+@pytest.mark.parametrize("family", ["t5", "t5_1_1", "byt5"])
+def test_a_checkpoint_of_t5x_is_a_model_without_a_config(tmp_path: Path, family: str, kind: str) -> None:
+    """Its shape is that of its tensors, and parts of weights are read from the chunks that hold them."""
+    config = ModelConfig.from_json(FAMILIES[family])
+    expected = random_weights(config)
+    save_weights(tmp_path, config, expected)
+    stored = choosing.tensors(model_files.find(tmp_path))
+    (tmp_path / "t5x").mkdir()
+    model_formats.write_t5x(tmp_path / "t5x", {name: one.read() for name, one in stored.items()}, kind=kind)
+    found, weights = load_weights(tmp_path / "t5x")
+    assert found == config
+    assert all(np.array_equal(weights[name], expected[name]) for name in expected)
+    assert np.array_equal(weights["encoder.kv"][1, :, 3:7, 2:], expected["encoder.kv"][1, :, 3:7, 2:])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
