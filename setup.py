@@ -120,6 +120,8 @@ setup(
         "train": TRAIN,
         # TensorFlow reads data and lowers the model on the CPU; jax runs it with the libtpu that `plan` compiles with.
         "tpu": [*TRAIN, LIBTPU],
+        # The wheel of jax's CUDA plugin brings CUDA and cuDNN; the machine needs NVIDIA's driver alone.
+        "gpu": [*TRAIN, JAX.replace("jax", "jax[cuda12]", 1)],
         "plan": [JAX, LIBTPU],
         "language": LANGUAGE,
         # SentencePiece inside a SavedModel (`export --text`). Each release belongs to one of TensorFlow.

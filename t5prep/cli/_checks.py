@@ -42,6 +42,7 @@ def healthy(findings: list[Finding]) -> bool:
 EXTRAS = {
     "train": "training, evaluating and predicting",
     "tpu": "training on a TPU VM",
+    "gpu": "training on NVIDIA GPUs",
     "plan": "planning with the TPU compiler",
     "report": "pages with charts",
     "dataflow": "preparing on Dataflow",
@@ -105,6 +106,8 @@ def _fitting(extra: str, needs: list[Requirement]) -> Finding:
             bad.append(f"{need.name} {have} is not {need.specifier}")
         elif "gcp" in need.extras and version("google-apitools") is None:
             bad.append("apache-beam has no Google Cloud in it")
+        elif "cuda12" in need.extras and not _cuda():
+            bad.append("jax has no CUDA in it")
     name = f"extra {extra}" if extra else "packages"
     if not bad:
         purpose = f", for {EXTRAS[extra]}" if extra else ""
@@ -156,6 +159,9 @@ except T5prepError as error:
 """
 
 
+GPU_CODE = TPU_CODE.replace('tpu="local"', "gpus=True")
+
+
 def tensorflow() -> Iterator[Finding]:
     """Check whether TensorFlow loads, and which devices it sees."""
     if version("tensorflow") is None:
@@ -194,6 +200,26 @@ def tpus(name: str | None) -> Iterator[Finding]:
     yield Finding("TPU runtime", "ok", ", ".join(f"{what} {version}" for what, version in answer["versions"].items()))
     memory = f", {answer['memory'] / 2**30:.1f} GiB each" if answer["memory"] else ""
     yield Finding("TPU", "ok", f"{answer['devices']} devices ({answer['kind']}{memory}); a tiny step ran on them")
+
+
+def gpus() -> Iterator[Finding]:
+    """Check for NVIDIA's driver, for a jax with CUDA, and whether a tiny step runs on the GPUs."""
+    if not DRIVER.exists():
+        yield Finding("GPU", "absent", "no driver of NVIDIA on this machine", "nvidia-smi")
+    elif not _cuda():
+        yield Finding("GPU", "absent", "NVIDIA's driver is here, and jax is without CUDA", install_command("gpu"))
+    elif "error" in (answer := asked(GPU_CODE)):
+        yield Finding("GPU", "wrong", str(answer["error"]), "nvidia-smi")
+    else:
+        yield Finding("GPU", "ok", f"{answer['devices']} devices ({answer['kind']}); a tiny step ran on them")
+
+
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def _cuda() -> str | None:
+    """Return the version of jax's CUDA plugin, or None where there is none."""
+    return version("jax-cuda12-plugin") or version("jax-cuda13-plugin")
 
 
 def asked(code: str, *arguments: str) -> dict:
@@ -289,6 +315,7 @@ def examine(
     yield from runners()
     yield from tensorflow()
     yield from tpus(tpu)
+    yield from gpus()
     yield from credentials()
     yield from disk()
     if bucket:

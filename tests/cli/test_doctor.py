@@ -109,6 +109,21 @@ def test_a_tpu_is_looked_at_chips_first(monkeypatch: pytest.MonkeyPatch) -> None
     assert "--worker=all" in _found(tpu="mine")["TPU mine"].fix
 
 
+def test_gpus_need_a_driver_then_a_jax_with_cuda_and_are_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, answers = lambda: next(_checks.gpus()), {"devices": 2, "kind": "NVIDIA L4"}
+    monkeypatch.setattr(_checks, "asked", lambda code: answers if code == _checks.GPU_CODE else {})
+    assert "open_layout(gpus=True)" in _checks.GPU_CODE
+    monkeypatch.setattr(_checks, "DRIVER", tmp_path / "version")
+    assert found().seen == "no driver of NVIDIA on this machine"
+    _checks.DRIVER.touch()
+    monkeypatch.setattr(_checks, "version", lambda name: None)
+    assert (found().state, found().fix) == ("absent", installation.install_command("gpu"))
+    monkeypatch.setattr(_checks, "version", lambda name: "0.10.2")
+    assert found().seen == "2 devices (NVIDIA L4); a tiny step ran on them"
+    answers = {"error": "out of memory"}
+    assert (found().state, found().seen) == ("wrong", "out of memory")
+
+
 def test_a_tpu_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"versions": {"jax": "0.10.2"}, "devices": 4, "kind": "TPU v5 lite", "memory": 16 << 30, "loss": 5.0}
     monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/accel0")]))

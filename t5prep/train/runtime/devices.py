@@ -53,9 +53,10 @@ def _tpu(name: str) -> list[Any]:
 
 
 def _gpus() -> list[Any]:
-    return _devices(
-        "cuda", '--gpus: jax sees no GPU here (it looked for CUDA devices). pip install "jax[cuda12]==0.10.2"'
-    )
+    """Return the NVIDIA GPUs of this machine."""
+    if importlib.util.find_spec("jax_cuda12_plugin") is None and importlib.util.find_spec("jax_cuda13_plugin") is None:
+        raise UsageError(f"--gpus: jax is installed without CUDA: {install_command('gpu')}")
+    return _devices("cuda", "--gpus: jax sees no GPU here; nvidia-smi says whether the machine has one")
 
 
 def _cpus(count: int) -> list[Any]:
