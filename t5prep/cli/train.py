@@ -1,20 +1,22 @@
 """Define `t5prep train`, which trains a T5 or an encoder on prepared data."""
 
+import dataclasses
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import t5prep
 from t5prep.cli import _model_options, _output, plan
 
+if TYPE_CHECKING:
+    from t5prep.train.settings.config import TrainConfig
+
 SHOWN = 10  # rows of the table of predictions
 
 
 def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        import dataclasses
-
         from t5prep.train.settings.config import TrainConfig, recipes
 
         for field in dataclasses.fields(TrainConfig):
@@ -57,6 +59,11 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
     metavar="STEPS",
     help="Record so many steps for TensorBoard's profiler, after the first ones.",
 )
+@click.option(
+    "--check-step",
+    is_flag=True,
+    help="With --tpu or --gpus: run one step there and on the CPU, from the same weights, and print how they differ; no run.",
+)
 @click.option("--replicas", default=1, hidden=True, type=click.IntRange(min=1), help="Logical CPU devices, for tests.")
 @_output.as_json
 def train_command(
@@ -70,6 +77,7 @@ def train_command(
     gpus: bool,
     dry_run: bool,
     profile: int,
+    check_step: bool,
     replicas: int,
     as_json: bool,
 ) -> None:
@@ -93,6 +101,9 @@ def train_command(
     if dry_run:
         plan.print_one(**plan.options_of(api.configuration(**chosen), tpu=tpu), as_json=as_json)
         return
+    if check_step:
+        _check_step(api.configuration(**chosen), tpu=tpu, gpus=gpus, replicas=replicas, as_json=as_json)
+        return
     if tpu is not None:
         plan.warn(api.configuration(**chosen), tpu=tpu)
     result = t5prep.train(**chosen, tpu=tpu, gpus=gpus, replicas=replicas, profile=profile)
@@ -113,3 +124,30 @@ def train_command(
         click.echo(f"next: t5prep eval --model {shlex.quote(out)}   (its answers, and what they score)")
     else:
         click.echo(f"next: t5prep export --model {shlex.quote(out)} --out DIR")
+
+
+def _check_step(config: "TrainConfig", *, tpu: str | None, gpus: bool, replicas: int, as_json: bool) -> None:
+    """Print one step on the CPU and on the accelerator. Exit with 1 where the accelerator's numbers are not finite."""
+    from t5prep.train import need_tensorflow
+
+    need_tensorflow()
+    from t5prep.train.check_step import check_step
+
+    done = check_step(config, tpu=tpu, gpus=gpus, replicas=replicas)
+    if as_json:
+        _output.print_json({**dataclasses.asdict(done), "finite": done.finite})
+    else:
+        click.echo(f"{'':<16}{done.cpu:>24}{done.accelerator:>32}")
+        for name, value in done.cpu_metrics.items():
+            click.echo(f"{name:<16}{value:>24.6g}{done.accelerator_metrics[name]:>32.6g}")
+        click.echo(
+            "\nvariable                 not finite  norm of the update  largest difference  difference of the state"
+        )
+        for one in done.variables[:SHOWN]:
+            numbers = f"{one.not_finite:>10,}  {one.update:>18.3g}  {one.weights:>18.3g}  {one.state:>23.3g}"
+            click.echo(f"{one.name:<25}{numbers}")
+        if done.without:
+            click.echo(f"turned off: {', '.join(done.without)}")
+    if not done.finite:
+        click.echo("Not all numbers are finite. What to try, in which order: docs/google-cloud.md.", err=True)
+        raise click.exceptions.Exit(1)

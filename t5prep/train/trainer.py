@@ -85,7 +85,7 @@ def _train(
 
     # ──────────────────────────────────────────────────────────────────────────────────────────────────────── Model ──
     config = dataclasses.replace(config, dtype=dtype_of(config.dtype, platform=layout.platform).name)
-    shape, initial = _start(config, tokenizer, manifests)
+    shape, initial = first_weights(config, tokenizer, manifests)
     base = adapters.digest(initial) if config.lora else ""
     initial |= draw(adapter_layouts(shape), seed=config.seed)
     run.check_begin(config.out)
@@ -160,7 +160,9 @@ def _train(
     return Result(config.out, now, best, evaluations.of_best(weights), loop.stopped_early)
 
 
-def _start(config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]) -> tuple[Config, dict[str, Array]]:
+def first_weights(
+    config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
+) -> tuple[Config, dict[str, Array]]:
     """Return the model's shape and its initial weights. Raises TokenizerError where the data has another tokenizer."""
     if config.weights == "random" and run.is_run(config.model):
         say(

@@ -248,9 +248,9 @@ def test_the_command_says_what_it_did(data, bucket):
 
     first = CliRunner().invoke(main, ["upload", str(data), bucket, "--json"])
     assert first.exit_code == 0, first.output
-    assert len(json.loads(first.stdout)["sent"]) == 7
+    assert len(json.loads(first.stdout)["sent"]) == 8
     again = CliRunner().invoke(main, ["upload", str(data), bucket])
-    assert re.search(r"0 objects sent .*7 there already", again.stdout)
+    assert re.search(r"0 objects sent .*8 there already", again.stdout)
     bad = CliRunner().invoke(main, ["upload", str(data), "s3://bucket"])
     assert bad.exit_code == 1
     assert "gs://bucket/prefix" in bad.output

@@ -46,7 +46,15 @@ def device_batches(
 ) -> Iterator[dict[str, Any]]:
     """Yield every batch from `start_step` on, on the devices; each host reads its own rows."""
     host, hosts = layout.row_reader
-    rows = train_arrays(
+    for batch in host_batches(opened, config, start_step=start_step, host=host, hosts=hosts):
+        yield put_rows(batch, layout)
+
+
+def host_batches(
+    opened: Sequence[Opened], config: TrainConfig, *, start_step: int = 0, host: int = 0, hosts: int = 1
+) -> Iterator[dict[str, Any]]:
+    """Return a host's rows of every batch from `start_step` on, as numpy arrays."""
+    return train_arrays(
         opened,
         split=config.split,
         global_batch=config.batch,
@@ -57,8 +65,6 @@ def device_batches(
         hosts=hosts,
         buckets=parse_buckets(config.buckets),
     )
-    for batch in rows:
-        yield put_rows(batch, layout)
 
 
 def rates(
