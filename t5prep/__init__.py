@@ -11,12 +11,13 @@ Large packages are imported only when one of these functions is called. `t5prep.
 """
 
 import importlib
-import inspect
 import sys
 import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import inspect
+
     from pipelines.prepare import prepare as prepare
     from t5prep.dataset.manifest import load as load
     from t5prep.errors import T5prepError as T5prepError
@@ -56,8 +57,10 @@ class _CallableFolder(types.ModuleType):
         return _function(self.__name__.rpartition(".")[2])(*arguments, **options)
 
     @property
-    def __signature__(self) -> inspect.Signature:
+    def __signature__(self) -> "inspect.Signature":
         """Return the signature of the function, for `help` and editors."""
+        import inspect
+
         return inspect.signature(_function(self.__name__.rpartition(".")[2]))
 
 

@@ -4,14 +4,21 @@ COMMANDS names the module of each command. Neither this module nor the top of a 
 TensorFlow or transformers, so that `--help` stays fast.
 """
 
+import os
+import signal
+import sys
+
+# Ctrl-C while a command still imports what it needs, or is at its end, ends it without a word. Only where this process is
+# the command: in another program, Ctrl-C is that program's.
+if os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import atexit
 import dataclasses
 import faulthandler
 import gc
 import importlib
 import io
-import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +26,7 @@ import click
 
 from t5prep.cli import _failing, _terminal, _versions
 from t5prep.errors import did_you_mean
+from t5prep.io import signals
 
 # Each command and its module in this package, in the order in which a user needs them.
 COMMANDS = {
@@ -102,6 +110,8 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             raise _terminal.stopped(ctx.invoked_subcommand) from None
         except Exception as error:
+            if signals.received():  # a library made another error of the KeyboardInterrupt
+                raise _terminal.stopped(ctx.invoked_subcommand) from None
             if (message := _failing.sentence(error)) is None:
                 raise
             raise message from error

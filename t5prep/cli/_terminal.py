@@ -87,7 +87,8 @@ def stoppable() -> Iterator[None]:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        with signals.raised_again():
+            yield
     finally:
         signals.forget()
         for number, handler in before.items():

@@ -1,18 +1,22 @@
 """Remember that a signal asked this process to stop, and keep signals away from threads that compute.
 
 Python raises KeyboardInterrupt wherever it happens to be. Inside a callback that a library calls, such as jax's of the
-garbage collection, it is printed and ignored. So long loops call `check`.
+garbage collection, it is ignored. There it is raised again a moment later, and long loops call `check`.
 Products in jaxlib put the stack pointer into the heap: a signal handler that runs there writes its frame over what lies
 below. The main thread has a separate stack for signals (faulthandler); every other thread takes none.
 """
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 # A crash is not put off: the thread that crashes says where.
 _OF_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 _received: list[str] = []
+# How long after an ignored KeyboardInterrupt the next one is raised: the callback that ignored it has then returned.
+_AGAIN_SECONDS = 0.02
 
 
 @contextlib.contextmanager
@@ -44,3 +48,24 @@ def check() -> None:
     """Raise KeyboardInterrupt if a signal has come: the one that Python raised may have been ignored."""
     if _received:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def raised_again() -> Iterator[None]:
+    """Raise a KeyboardInterrupt again that Python could only ignore, until it ends the command. In the main thread only."""
+    before = sys.unraisablehook
+
+    def hook(about: Any) -> None:
+        if not (_received and issubclass(about.exc_type, KeyboardInterrupt)):
+            before(about)
+        else:
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+
+    handler = signal.signal(signal.SIGALRM, lambda *_: check())
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)

@@ -5,6 +5,7 @@ next process continues at the server's offset. The library's own resumable uploa
 https://cloud.google.com/storage/docs/performing-resumable-uploads
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from t5prep.errors import OutputError, UsageError
-from t5prep.io import cache_folder, gcs
+from t5prep.io import atomic_files, cache_folder, gcs
 
 # The protocol wants multiples of 256 KiB.
 CHUNK_BYTES = 8 << 20
@@ -122,9 +123,13 @@ class Upload:
         )
         self._known = True
         self._at(0)
-        self._kept.parent.mkdir(parents=True, exist_ok=True)
-        # Anyone who knows the address may write the object, so only the owner may read the file.
-        with open(os.open(self._kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        # Half an address would be asked again and again after a kill, so it appears whole; where it cannot be kept, the upload
+        # goes on all the same. Anyone who knows it may write the object, so only the owner may read the file.
+        with (
+            contextlib.suppress(OutputError),
+            atomic_files.scratch(self._kept) as temporary,
+            open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file,
+        ):
             file.write(self._session)
 
     def _forget(self) -> None:

@@ -179,8 +179,8 @@ class Signals:
             for number in _STOPPING:
                 self._before[number] = signal.signal(number, self._remember)
             # Of a signal that came before, the KeyboardInterrupt may have been raised where it is ignored.
-            self.received = io_signals.received()
-            self._heard = int(bool(self.received))
+            if earlier := io_signals.received():
+                self.received, self._heard = earlier, self._heard + 1
             io_signals.forget()
         return self
 

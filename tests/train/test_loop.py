@@ -18,6 +18,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import jax
 
 from t5prep.errors import T5prepError
+from t5prep.io import signals as io_signals
 from t5prep.train.log import RunLog
 from t5prep.train.loop import Due, FinishedStep, Signals, Stepper, StepProfile, TrainingLoop
 from t5prep.train.run.checkpoint import State
@@ -183,6 +184,7 @@ class Ignoring:
         print("begun", flush=True)
         time.sleep(60)
 
+signals._AGAIN_SECONDS = 60  # the loop asks before that
 with _terminal.stoppable():
     one = Ignoring()
     del one
@@ -207,6 +209,84 @@ def test_a_signal_that_was_ignored_is_seen_by_the_loop(then: str, number: signal
         assert said.decode() == f"True {number.name}\n"
     else:
         assert error.rstrip().endswith(b"KeyboardInterrupt")
+
+
+AGAIN = """
+import sys, time
+from t5prep.cli import _terminal
+
+class Ignoring:
+    def __del__(self):
+        print("begun", flush=True)
+        time.sleep(60)
+
+with _terminal.stoppable():
+    one = Ignoring()
+    del one
+    print("after it", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_ignored_is_raised_again(number: signal.Signals) -> None:
+    """Also where no loop asks: while a program is compiled, or a file is read."""
+    with subprocess.Popen([sys.executable, "-c", AGAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"begun\n"
+        began = time.monotonic()
+        process.send_signal(number)
+        said, error = process.communicate(timeout=60)
+    assert said == b"after it\n"
+    assert error.rstrip().endswith(b"KeyboardInterrupt")
+    assert b"Exception ignored" not in error
+    assert time.monotonic() - began < 30
+
+
+def test_a_signal_between_two_handlers_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when the loop's handler is set, and before the loop has asked what came earlier."""
+
+    def received() -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return ""
+
+    monkeypatch.setattr(io_signals, "received", received)
+    with Signals() as signals:
+        assert signals.stop(1)
+        assert signals.received == "SIGINT"
+
+
+STARTING = """
+import os, signal, sys
+
+class Sends:
+    def find_spec(self, name, *_):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Sends())
+sys.argv = {argv}
+from t5prep.cli import main
+"""
+
+
+def test_while_a_command_starts_it_ends_without_a_word() -> None:
+    code = STARTING.format(argv=["/usr/bin/t5prep", "doctor"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+    # In another program, Ctrl-C is that program's.
+    code = STARTING.format(argv=["mine.py"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.stderr.rstrip().endswith(b"KeyboardInterrupt")
+
+
+@pytest.mark.slow
+def test_real_signals_against_real_processes(tmp_path: Path) -> None:
+    """`signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
+    count = os.environ.get("T5PREP_SIGNALS", "30")
+    script = Path(__file__).with_name("signals_thousand.py")
+    done = subprocess.run([sys.executable, str(script), str(tmp_path / "s"), count], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 LOOP = """

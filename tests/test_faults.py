@@ -1,0 +1,50 @@
+"""Commands that meet a fault of the disk or of a bucket, and are given again: 200 seeds of `faults`, which says what must hold."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import Harness
+from servers.gcs_emulator import Front
+
+from t5prep.io import gcs
+
+pytestmark = pytest.mark.slow
+
+# `train` and `eval` compile, so they meet few.
+SEEDS = {"train": 2, "eval": 3}
+OTHERS = 39
+
+
+@pytest.fixture(scope="module")
+def harness(emulator: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler: faults of the disk are made by a library in C")
+    front = Front(emulator)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{front.port}")
+        gcs.client_of.cache_clear()
+        # In memory where that is: every command waits for the disk otherwise.
+        memory = Path("/dev/shm")
+        folder = (memory if os.access(memory, os.W_OK) else tmp_path_factory.mktemp("f")) / f"faults-{os.getpid()}"
+        try:
+            harness = Harness(folder, training=True, front=front)
+            yield harness
+            harness.run.close()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            gcs.client_of.cache_clear()
+            front.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["prepare", "prepare near", "prepare overwrites", "prepare to a bucket", "upload", "train", "eval"]
+)
+def test_a_fault_leaves_nothing_false(harness: Harness, name: str) -> None:
+    scenario = next(one for one in harness.scenarios() if one.name == name)
+    count = int(os.environ.get("T5PREP_FAULT_SEEDS", SEEDS.get(name, OTHERS)))
+    wrong = [said for number in range(count) if (said := harness.seed(scenario, number))]
+    assert not wrong, "\n\n".join(wrong)
+    assert count < OTHERS or {0, 1, -9} <= set(harness.codes[-count:])  # each kind of end was met
