@@ -14,6 +14,7 @@ import setuptools
 
 ROOT = Path(__file__).parents[1]
 PINS = ROOT / ".ci" / "pins.txt"
+NEWEST = ROOT / ".ci" / "pins-newest.txt"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # The oldest Linux for which libtpu and TensorFlow have wheels.
 PLATFORM = "x86_64-manylinux_2_31"
@@ -31,7 +32,7 @@ def _setup() -> dict:
 SETUP = _setup()
 
 
-def _resolve(folder: Path, extras: Iterable[str], python: str, *options: str) -> set[str]:
+def _resolve(folder: Path, extras: Iterable[str], python: str, *options: str, pins: Path = PINS) -> set[str]:
     """Return the packages that the base with some extras resolves to for a version of Python.
 
     uv does it, because it reads a requirement's markers for that version; pip reads them for the one that runs.
@@ -44,7 +45,7 @@ def _resolve(folder: Path, extras: Iterable[str], python: str, *options: str) ->
     extra_requirements = [requirement for extra in extras for requirement in SETUP["extras_require"][extra]]
     wanted.write_text("\n".join([*SETUP["install_requires"], *extra_requirements]) + "\n")
     command = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-platform", PLATFORM]
-    command += ["--python-version", python, "-c", str(PINS), *options, str(wanted)]
+    command += ["--python-version", python, "-c", str(pins), *options, str(wanted)]
     environment = {**os.environ, "UV_PYTHON_DOWNLOADS": "never"}
     environment.pop("PIP_FIND_LINKS", None)
     resolved = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -60,6 +61,14 @@ def test_every_extra_resolves_with_the_pins(tmp_path: Path, python: str) -> None
     pinned = set(re.findall(r"^([a-z0-9-]+)==", PINS.read_text(), re.MULTILINE))
     assert packages <= pinned, "these would be another version tomorrow"
     assert ("tensorflow" in packages) == (python != "3.14")
+
+
+@pytest.mark.slow
+def test_every_extra_resolves_with_the_newest_of_each_range(tmp_path: Path) -> None:
+    packages = _resolve(tmp_path, SETUP["extras_require"], "3.13", pins=NEWEST)
+    versions = dict(re.findall(r"^([a-z0-9-]+)==([0-9]+\.[0-9]+)", NEWEST.read_text(), re.MULTILINE))
+    assert packages <= versions.keys(), "these would be another version tomorrow"
+    assert (versions["jax"], versions["tensorflow"]) == ("0.12", "2.21")
 
 
 @pytest.mark.slow

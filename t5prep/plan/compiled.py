@@ -35,7 +35,8 @@ class Compiled:
 
     `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program
     itself. When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and
-    accessed bytes count the body of each loop only once; cycles count every iteration.
+    accessed bytes count the body of each loop only once; cycles count every iteration. `unread`: the sentence that says why
+    the cycles are not known, which are then 0.
     """
 
     fits: bool
@@ -47,6 +48,7 @@ class Compiled:
     accessed_bytes: int = 0
     estimated_cycles: int = 0
     exchanged_bytes: int = 0
+    unread: str = ""
     loops: bool = False
     by_operation: dict[str, int] = dataclasses.field(default_factory=dict)
     weight_bytes: int = 0
@@ -153,6 +155,11 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
     if error := answer.pop("error", ""):
         if needed := _OUT_OF_MEMORY.search(error):
             return Compiled(fits=False, hbm_bytes=byte_sizes.of_compiler(needed[1], needed[2]), **answer)
+        if "RESOURCE_EXHAUSTED" in error:
+            raise T5prepError(
+                f"The step does not fit {chip.name}, and libtpu {versions()['libtpu']} says in words that t5prep cannot read how "
+                f"much memory it needs: {_first(error)}."
+            )
         if "Invalid TPU external name" in error or "topology" in error.lower():
             raise UsageError(
                 f'libtpu {versions()["libtpu"]} does not know the topology "{topology}" ({_first(error)}): choose another --tpu.'

@@ -14,6 +14,7 @@ It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `
 
 import base64
 import hashlib
+import importlib.metadata
 import json
 import math
 import os
@@ -113,6 +114,7 @@ def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
 def read(executable: Any) -> dict[str, Any]:
     """Return the figures of a compiled program."""
     text, memory, cost = executable.as_text(), executable.memory_analysis(), executable.cost_analysis()
+    cycles = hlo.estimated_cycles(text)
     return {
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
@@ -121,7 +123,8 @@ def read(executable: Any) -> dict[str, Any]:
         "program_bytes": memory.generated_code_size_in_bytes,
         "flops": int(cost.get("flops", 0)),
         "accessed_bytes": int(cost.get("bytes accessed", 0)),
-        "estimated_cycles": hlo.estimated_cycles(text),
+        "estimated_cycles": cycles,
+        "unread": "" if cycles else hlo.UNREAD.format(importlib.metadata.version("libtpu")),
         "exchanged_bytes": hlo.exchanged_bytes(text),
         "loops": hlo.has_loops(text),
         "by_operation": dict(list(hlo.by_operation(text, depth=3).items())[:40]),
@@ -146,13 +149,16 @@ def _key(program: Any) -> str:
 
 
 def planned_temporaries(dump: Path) -> int | None:
-    """Return the bytes of temporaries that the compiler has planned, or None as long as its dump does not say them."""
+    """Return the bytes of temporaries that the compiler has planned, or None as long as its dump does not say them.
+
+    A compiler that says them in other words is left to come to its end, where jax has them from its own analysis.
+    """
     if not list(dump.glob("*.after_optimizations.txt")):  # the next file that it writes
         return None
     (plan,) = dump.glob("*.after_optimizations-buffer-assignment.txt")
     with plan.open() as lines:
         sizes = [_TEMPORARIES.match(line) for line in lines]
-    return sum(int(size[1]) for size in sizes if size)
+    return sum(int(size[1]) for size in sizes if size) if any(sizes) else None
 
 
 def _answer_early(dump: Path, out: int) -> None:

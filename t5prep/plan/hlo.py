@@ -10,6 +10,9 @@ import math
 import re
 from collections.abc import Iterator
 
+# What is said instead of a time where no instruction has the number.
+UNREAD = "libtpu {} writes no estimated cycles that t5prep can read into its programs; memory and FLOPs are known"
+
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\([^\n]*\) -> [^\n]*)?\{$")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _LOOP = re.compile(r"\bwhile\(.*\bcondition=%?([\w.\-]+), body=%?([\w.\-]+)")

@@ -99,10 +99,15 @@ def lines(answer: Answer, *, model: str) -> list[str]:
         f"  work          {answer.flops / 1e9:,.0f} GFLOP"
         + ("" if answer.looped else f" and {compiled.accessed_bytes / 1e9:,.1f} GB")
         + " on each device",
-        f"  a step        {answer.step_seconds * 1e3:.1f} ms estimated ({compiled.estimated_cycles / 1e6:.1f} M cycles at "
-        f"{chip.clock_hz / 1e9:.2f} GHz), {answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
-        f"                ({A_MODEL})",
     ]
+    if compiled.unread:
+        text.append(f"  a step        of unknown time: {compiled.unread}")
+    else:
+        text += [
+            f"  a step        {answer.step_seconds * 1e3:.1f} ms estimated ({compiled.estimated_cycles / 1e6:.1f} M cycles at "
+            f"{chip.clock_hz / 1e9:.2f} GHz), {answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
+            f"                ({A_MODEL})",
+        ]
     if compiled.exchanged_bytes:
         text.append(
             f"  exchange      {compiled.exchanged_bytes / 1e6:,.1f} MB that a device gets from others in a step; "
@@ -162,7 +167,7 @@ def table(answers: Sequence[tuple[Answer, Epoch | None]]) -> list[str]:
         question, compiled = answer.question, answer.compiled
         line = f"{question.tpu.name:<12}{question.settings.batch:>7}{compiled.hbm_bytes / GIB:>9.2f}"
         line += f"{question.tpu.chip.hbm_bytes / GIB:>7.2f}  {'yes' if answer.fits else 'NO':<5}"
-        if answer.fits:
+        if answer.fits and answer.step_seconds:
             line += (
                 f"{compiled.estimated_cycles / 1e6:>9.1f}{answer.step_seconds * 1e3:>9.1f}{answer.share_of_peak:>6.0%}"
             )
@@ -209,8 +214,8 @@ def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str
 
 
 def epoch_seconds(choice: Choice, answers: Sequence[Answer]) -> float | None:
-    """Return the estimated seconds of an epoch over all its shapes, or None where one does not fit."""
-    if not all(answer.fits for answer in answers):
+    """Return the estimated seconds of an epoch over all its shapes; None where one does not fit, or its time is unknown."""
+    if not all(answer.fits and answer.step_seconds for answer in answers):
         return None
     return sum(
         math.ceil(shape.rows / answer.question.settings.batch) * answer.step_seconds

@@ -117,7 +117,7 @@ def stages(
         answer = asking.ask(question, save=save)
     else:
         answer = asking.ask(question) if exact else extending.estimate(question, asking=asking.ask, say=say)
-    epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits else None
+    epoch = report.epoch(answer, rows=rows, price=price) if rows and answer.fits and answer.step_seconds else None
     grown = Plan(answer, epoch)
     yield grown
     ask = asking.ask if exact else functools.partial(extending.extended, asking=asking.ask)

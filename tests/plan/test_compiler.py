@@ -2,13 +2,17 @@
 
 import dataclasses
 import os
+import types
 from pathlib import Path
 
 import pytest
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.plan import compiled, hlo
+from t5prep.plan import compiled, compiler, hlo, report
 from t5prep.plan.chips import CHIPS, GIB, parse
+from t5prep.plan.models import MODELS
+from t5prep.plan.question import Answer, Question
+from t5prep.train.settings.config import TrainConfig
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 jax = pytest.importorskip("jax", reason="needs the extra plan")
@@ -131,6 +135,53 @@ ENTRY %main.3 (p: f32[8]) -> f32[8] {
   ROOT %f.3 = f32[8]{0} fusion(%w), metadata={op_name="a/b/c"}, backend_config={"estimated_cycles":"16"}
 }
 """
+
+
+class Executable:
+    """A compiled program whose text is not written as today's libtpu writes it."""
+
+    def as_text(self) -> str:
+        return COMPILED.replace("estimated_cycles", "cycles_expected")
+
+    def memory_analysis(self):
+        return types.SimpleNamespace(
+            **{f"{kind}_size_in_bytes": 8 for kind in ("argument", "output", "alias", "temp", "generated_code")}
+        )
+
+    def cost_analysis(self) -> dict[str, float]:
+        return {"flops": 64.0}
+
+
+def test_a_compiler_that_says_no_cycles_is_named_and_the_rest_is_answered(monkeypatch):
+    monkeypatch.setattr(compiler.importlib.metadata, "version", lambda _: "9.9")
+    said = compiled._read(compiler.read(Executable()), chip=CHIPS["v5e"], topology="v5e:1x1")
+    question = Question(MODELS["t5-base"], TrainConfig(batch=8), parse("v5e"), 512, 64)
+    answer = Answer(question, said)
+    text = "\n".join(report.lines(answer, model="t5-base"))
+    assert "a step        of unknown time: libtpu 9.9 writes no estimated cycles" in text
+    assert "ms" not in text
+    assert said.flops == 64
+    assert said.hbm_bytes == 24
+    table = report.table([(answer, None), (answer, None)])
+    assert "yes" in table[1]
+
+
+def test_memory_that_is_needed_and_said_in_other_words_names_the_version():
+    said = {"error": "RESOURCE_EXHAUSTED: it takes too much\nmore"}
+    with pytest.raises(T5prepError, match=r"does not fit v5e, and libtpu [\d.]+ says .* RESOURCE_EXHAUSTED"):
+        compiled._read(said, chip=CHIPS["v5e"], topology="v5e:1x1")
+
+
+def test_temporaries_are_read_from_the_dump_or_left_to_the_end(tmp_path):
+    plan = tmp_path / "m.after_optimizations-buffer-assignment.txt"
+    plan.write_text(
+        "allocation 3: size 96, page 1, preallocated-temp:\nallocation 4: size 4, page 2, preallocated-temp:\n"
+    )
+    assert compiler.planned_temporaries(tmp_path) is None
+    (tmp_path / "m.after_optimizations.txt").touch()
+    assert compiler.planned_temporaries(tmp_path) == 100
+    plan.write_text("allocation 3 has 96 bytes\n")
+    assert compiler.planned_temporaries(tmp_path) is None
 
 
 def test_compiled_text_is_read():

@@ -1,6 +1,7 @@
 """Two processes with four CPU devices each: the losses of one process with eight; killed one, both end, and go on."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep import cli
 from t5prep.errors import UsageError
 from t5prep.train.run import checkpoint as checkpoints
-from t5prep.train.runtime import host_watch, hosts
+from t5prep.train.runtime import hosts
 
 SECONDS = 600
 
@@ -41,7 +42,7 @@ def start(given: list[str]) -> list[subprocess.Popen]:
     environment |= {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
     return [
         subprocess.Popen(
-            given, env=environment | {"JAX_PROCESS_ID": str(number)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+            given, env=environment | {"JAX_PROCESS_ID": str(number)}, stderr=subprocess.PIPE, stdout=subprocess.PIPE
         )
         for number in range(2)
     ]
@@ -62,11 +63,8 @@ def test_two_processes_train_as_one_does_and_end_together(tmp_path: Path) -> Non
         assert all(one.poll() is None for one in killed), ended(killed)
         time.sleep(0.1)
     killed[1].kill()
-    began = time.monotonic()
-    said = ended(killed)
-    assert time.monotonic() - began < 60
-    assert killed[0].returncode == 1
-    assert host_watch.SENTENCE in said[0]
+    ended(killed)
+    assert killed[0].returncode not in (0, None)
 
     newest = checkpoints.last(str(tmp_path / "two"))
     assert newest
@@ -91,17 +89,30 @@ def test_a_directory_of_one_of_several_machines_is_refused(monkeypatch: pytest.M
     hosts.check_places("runs/a")
 
 
-def test_a_host_that_ends_is_noticed_and_one_that_says_so_is_not() -> None:
-    for says_so in (True, False):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            second = socket.create_connection(server.getsockname())
-            first, _ = server.accept()
-        noticed: list[bool] = []
-        host_watch.Pulse([first], lambda noticed=noticed: noticed.append(True))
-        if says_so:
-            second.sendall(host_watch.BYE)
-        second.close()
-        deadline = time.monotonic() + (0.5 if says_so else 10)
-        while not noticed and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert noticed == ([] if says_so else [True])
+JOINED = """
+import sys, time
+from t5prep.train.runtime import hosts
+hosts.HEARTBEAT_SECONDS = 10
+hosts.join("cpu")
+hosts.wait("joined")
+print("joined", flush=True)
+time.sleep(600)  # as for devices that wait for another host
+"""
+
+
+@pytest.mark.parametrize("other", [0, 1], ids=["the first", "another"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "frozen"])
+def test_a_host_that_is_dead_or_frozen_ends_the_others(number: signal.Signals, other: int) -> None:
+    processes = start([sys.executable, "-c", JOINED])
+    try:
+        for one in processes:
+            assert one.stdout is not None
+            assert one.stdout.readline() == b"joined\n"
+        processes[other].send_signal(number)
+        began = time.monotonic()
+        assert processes[1 - other].wait(timeout=SECONDS) not in (0, None)
+        assert time.monotonic() - began < 300
+    finally:
+        for one in processes:
+            one.kill()
+            one.communicate()

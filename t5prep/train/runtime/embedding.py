@@ -13,11 +13,18 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.mlir import hlo_to_stablehlo, ir
-from jax.extend.mlir.dialects import stablehlo
 
+from t5prep.errors import T5prepError
 from t5prep.train.model.layers import FILLER
 from t5prep.train.model.switches import is_on
+
+try:
+    from jax.extend.mlir import hlo_to_stablehlo, ir
+    from jax.extend.mlir.dialects import stablehlo
+except ImportError as error:
+    raise T5prepError(
+        f'jax {jax.__version__} lacks a part that t5prep calls programs by ({error}): pip install "jax>=0.10,<0.13"'
+    ) from error
 
 _DTYPES = {
     **{"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16, "f64": np.float64, "i1": np.bool_},

@@ -5,23 +5,23 @@ import contextlib
 import os
 import socket
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.train.runtime import host_watch
 
 # The metadata of a TPU VM about its slice's workers (https://cloud.google.com/compute/docs/metadata/overview).
 _WORKERS = "http://metadata.google.internal/computeMetadata/v1/instance/attributes/worker-network-endpoints"
 _SECONDS = 5.0
-_pulses: list[host_watch.Pulse] = []  # at most one: the pulse of this process
+# A host that is silent for so long is dead or frozen: jax then ends the others, whose devices would wait for it for ever.
+HEARTBEAT_SECONDS = 60
 
 
 def join(platform: str) -> None:
     """Join the other hosts of a run, once: those of a TPU slice, or those that JAX_COORDINATOR_ADDRESS names.
 
+    From then on jax's coordination service ends this process when another host is dead or frozen (`HEARTBEAT_SECONDS`).
     Raises T5prepError where they do not answer.
     """
     import jax
@@ -36,10 +36,8 @@ def join(platform: str) -> None:
             "process_id": _number("JAX_PROCESS_ID"),
         }
     try:
-        jax.distributed.initialize(**numbers, initialization_timeout=300)
+        jax.distributed.initialize(**numbers, initialization_timeout=300, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
         jax.config.update("jax_platforms", platform if platform == "cpu" else f"{platform},cpu")
-        if count() > 1:
-            _pulses.append(host_watch.begin(number=jax.process_index(), count=count(), tell=_tell))
     except (RuntimeError, ValueError, OSError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise T5prepError(
@@ -89,8 +87,10 @@ def together() -> Iterator[None]:
         leave(failed=True)
         if count() == 1:
             raise
-        time.sleep(_SECONDS)  # if another host has ended, the pulse ends this one now
-        raise T5prepError(f"The devices of this run failed ({str(error).splitlines()[0][:200]}).") from error
+        raise T5prepError(
+            f"The devices of this run failed ({str(error).splitlines()[0][:200]}), as they do when another host has ended. "
+            "What was saved is there: start the same command on all hosts, and it goes on from the last checkpoint."
+        ) from error
     except BaseException:
         leave(failed=True)
         raise
@@ -101,14 +101,14 @@ def leave(*, failed: bool) -> None:
     """End this host's part of a run: quietly, or so that the other hosts end, too."""
     import jax
 
-    for own in _pulses:
-        if not failed:
-            wait("the run has ended")
-            own.leave()
-            jax.distributed.shutdown()  # now, as on the other hosts: later, each would wait for the others' output
-    if failed and _pulses:
+    if count() == 1:
+        return
+    if failed:
         atexit.unregister(jax.distributed.shutdown)  # it would wait minutes for the others
         atexit.register(_end_now)
+    else:
+        wait("the run has ended")
+        jax.distributed.shutdown()  # now, as on the other hosts: later, each would wait for the others' output
 
 
 def _end_now() -> None:
@@ -132,14 +132,6 @@ def check_places(*places: str) -> None:
         raise UsageError(
             f"{local[0]} is a directory of one machine, and {machines} machines train together: put it on gs://BUCKET/..."
         )
-
-
-def _tell(numbers: Any) -> Any:
-    """Return the first host's numbers, on all hosts."""
-    import numpy as np
-    from jax.experimental import multihost_utils
-
-    return np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers, np.int32))).tolist()
 
 
 def _machines() -> int:
