@@ -136,10 +136,10 @@ def warn(config: Any, *, tpu: str) -> None:
 
     Nothing is compiled.
     """
-    from t5prep.plan import stages
+    from t5prep.plan import interface
 
     try:
-        plan = stages.recalled(**options_of(config, tpu=tpu))
+        plan = interface.recalled(**options_of(config, tpu=tpu))
     except T5prepError:
         return  # no plan for this machine, model or data: the training itself reports what is wrong
     if plan and not plan.fits:

@@ -5,14 +5,19 @@ it never runs inside the program that asks.
 
 What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
 HloModuleProto for one device; and "keep", a file for the compiled text, "save", a run's directory for whose start the
-executable is kept (`kept_programs.place_of`), "answers", a folder of earlier answers; "dump", an empty folder, where the memory
+executable is kept (`compiling.place_of`), "answers", a folder of earlier answers; "dump", an empty folder, where the memory
 of a step alone is asked: the compiler writes there what it has planned, and is stopped before it generates code, which
 takes nearly all of its time.
 
 It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
+
+Each scheduled instruction of the program that it makes has `"estimated_cycles":"N"` and the name of the TensorFlow operation it
+came from. A step takes the sum over the entry computation. The body of a loop counts once for each iteration, for loops that
+count from 0 to a constant, as those of TensorFlow and jax do. The estimate is for one device that never waits for its host.
 """
 
 import base64
+import collections
 import hashlib
 import importlib.metadata
 import json
@@ -22,14 +27,27 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from t5prep.io import signed_files
-from t5prep.plan import hlo
 
 # A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
 _TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
+# What is said instead of a time where no instruction has the number.
+UNREAD = "libtpu {} writes no estimated cycles that t5prep can read into its programs; memory and FLOPs are known"
+
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\([^\n]*\) -> [^\n]*)?\{$")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_LOOP = re.compile(r"\bwhile\(.*\bcondition=%?([\w.\-]+), body=%?([\w.\-]+)")
+_BOUND = re.compile(r" = [su](?:32|64)\[\]\S* constant\((\d+)\)")
+_CALL = re.compile(r"\b(?:call|conditional)\(.*\b(?:to_apply|branch_computations|true_computation)=\{?%?([\w.\-]+)")
+_OP_NAME = re.compile(r'op_name="([^"]*)"')
+_COLLECTIVE = re.compile(r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(")
+_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
+_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 # Without these, libtpu asks Google's metadata server which machine this is.
 ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -47,7 +65,7 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     """Compile in this process, whose environment must hold ENVIRONMENT, and return the compiler's answer."""
     from jax.experimental import topologies
 
-    from t5prep.train.runtime import kept_programs
+    from t5prep.train.runtime import compiling
 
     state: dict[str, int] = {}
     try:
@@ -63,11 +81,9 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     if keep := asked.get("keep"):
         Path(keep).write_text(executable.as_text())
     if save := asked.get("save"):
-        said["saved"] = kept_programs.save(
-            executable, program, kept_programs.path_of(program, kept_programs.place_of(save))
-        )
+        said["saved"] = compiling.save(executable, program, compiling.path_of(program, compiling.place_of(save)))
         said["digest"] = program.digest
-        made_by = kept_programs.environment(program)
+        made_by = compiling.environment(program)
         said["versions"] = {name: made_by[name] for name in ("jax", "libtpu")}
     elif answer:
         signed_files.write(answer, json.dumps(said).encode())
@@ -102,8 +118,8 @@ def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
     """Return a serialized HloModuleProto, base64, as a program for the first device."""
     import jax
 
-    from t5prep.train.runtime.embedding import embed
     from t5prep.train.runtime.layout import arrange
+    from t5prep.train.runtime.lowering import embed
     from t5prep.train.runtime.programs import Program
 
     program, layout = embed(base64.b64decode(encoded), platform="tpu"), arrange(devices[:1])
@@ -114,7 +130,7 @@ def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:
 def read(executable: Any) -> dict[str, Any]:
     """Return the figures of a compiled program."""
     text, memory, cost = executable.as_text(), executable.memory_analysis(), executable.cost_analysis()
-    cycles = hlo.estimated_cycles(text)
+    cycles = estimated_cycles(text)
     return {
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
@@ -124,10 +140,10 @@ def read(executable: Any) -> dict[str, Any]:
         "flops": int(cost.get("flops", 0)),
         "accessed_bytes": int(cost.get("bytes accessed", 0)),
         "estimated_cycles": cycles,
-        "unread": "" if cycles else hlo.UNREAD.format(importlib.metadata.version("libtpu")),
-        "exchanged_bytes": hlo.exchanged_bytes(text),
-        "loops": hlo.has_loops(text),
-        "by_operation": dict(list(hlo.by_operation(text, depth=3).items())[:40]),
+        "unread": "" if cycles else UNREAD.format(importlib.metadata.version("libtpu")),
+        "exchanged_bytes": exchanged_bytes(text),
+        "loops": has_loops(text),
+        "by_operation": dict(list(by_operation(text, depth=3).items())[:40]),
     }
 
 
@@ -141,10 +157,10 @@ def _on_a_device(arguments: Any) -> int:
 
 def _key(program: Any) -> str:
     """Return the digest of what decides an answer: the program, its devices, and the code that reads the answer."""
-    from t5prep.train.runtime import kept_programs
+    from t5prep.train.runtime import compiling
 
-    source = b"".join((Path(__file__).parent / name).read_bytes() for name in ("compiler.py", "hlo.py"))
-    said = [program.digest, kept_programs.environment_digest(program), hashlib.sha256(source).hexdigest()]
+    source = b"".join((Path(__file__).parent / name).read_bytes() for name in ("compiler.py",))
+    said = [program.digest, compiling.environment_digest(program), hashlib.sha256(source).hexdigest()]
     return hashlib.sha256("".join(said).encode()).hexdigest()
 
 
@@ -167,6 +183,100 @@ def _answer_early(dump: Path, out: int) -> None:
         time.sleep(0.2)
     os.write(out, json.dumps({"temp_bytes": temporaries}).encode())
     os._exit(0)
+
+
+def estimated_cycles(text: str) -> int:
+    """Return the cycles of one run of a compiled module, as the compiler estimates them.
+
+    >>> estimated_cycles('''ENTRY %main (p: f32[8]) -> f32[8] {
+    ...   %a = f32[8]{0} fusion(%p), backend_config={"estimated_cycles":"40"}
+    ...   ROOT %b = f32[8]{0} add(%a, %a), backend_config={"estimated_cycles":"2"}
+    ... }''')
+    42
+    """
+    return sum(cycles for cycles, _, _ in instructions(text))
+
+
+def has_loops(text: str) -> bool:
+    """Check whether a module has loops. Except for cycles, the compiler's figures count the body of a loop once."""
+    return _LOOP.search(text) is not None
+
+
+def exchanged_bytes(text: str) -> int:
+    """Return the bytes that devices get from each other in one run of a module; the compiler estimates no cycles for it.
+
+    >>> exchanged_bytes('''ENTRY %main (p: f32[8]) -> f32[8] {
+    ...   %all-reduce.7 = (f32[8,2]{1,0:T(8,128)}, bf16[4]{0}) all-reduce(%p, %q), replica_groups={{0,1}}
+    ...   ROOT %b = f32[8]{0} add(%a, %a), backend_config={"estimated_cycles":"2"}
+    ... }''')
+    72
+    """
+    return sum(times * _size(line) for times, line in _executed(text) if _COLLECTIVE.search(line))
+
+
+def by_operation(text: str, *, depth: int) -> dict[str, int]:
+    """Return the cycles summed over the first `depth` parts of the operations' names, the most expensive first."""
+    total: collections.Counter[str] = collections.Counter()
+    for cycles, _, operation in instructions(text):
+        total["/".join(operation.split("/")[:depth]) or "(unnamed)"] += cycles
+    return dict(total.most_common())
+
+
+def instructions(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (cycles, name, operation) of each instruction in one run of the entry computation.
+
+    Cycles in a loop are multiplied by its iterations.
+    """
+    for times, line in _executed(text):
+        if cycles := _CYCLES.search(line):
+            instruction, operation = _INSTRUCTION.match(line), _OP_NAME.search(line)
+            yield (
+                times * int(cycles[1]),
+                instruction[1] if instruction else "?",
+                operation[1] if operation else "",
+            )
+
+
+def _executed(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that one run of the entry computation executes, and how often it does."""
+    computations, entry = _split(text)
+
+    def walk(name: str, times: int) -> Iterator[tuple[int, str]]:
+        for line in computations.get(name, ()):
+            if loop := _LOOP.search(line):
+                bounds = [int(bound[1]) for part in computations.get(loop[1], ()) if (bound := _BOUND.search(part))]
+                yield from walk(loop[2], times * max(bounds, default=1))
+            elif call := _CALL.search(line):
+                yield from walk(call[1], times)
+            else:
+                yield times, line
+
+    return walk(entry, 1)
+
+
+def _size(line: str) -> int:
+    """Return the bytes of an instruction's result."""
+    result = line.partition(" = ")[2].partition(" all-")[0].partition(" reduce-scatter")[0].partition(" collective")[0]
+    sizes = 0
+    for kind, dimensions in _SHAPE.findall(result):
+        sizes += _BYTES.get(kind, 4) * math.prod(int(one) for one in dimensions.split(",") if one)
+    return sizes
+
+
+def _split(text: str) -> tuple[dict[str, list[str]], str]:
+    """Return the lines of each computation of a module, by name, and the name of the entry computation."""
+    computations: dict[str, list[str]] = {}
+    entry, current = "", None
+    for line in text.splitlines():
+        if current is None:
+            if head := _HEAD.match(line):
+                current = computations[head[2]] = []
+                entry = head[2] if head[1] else entry
+        elif line == "}":
+            current = None
+        else:
+            current.append(line)
+    return computations, entry
 
 
 def main() -> None:

@@ -123,7 +123,7 @@ class Answer:
 def ask(question: Question, *, save: str = "") -> Answer:
     """Compile the very step that `train` would run, unless the same was asked before.
 
-    `save`: a run's directory; the executable goes where `train` looks for it (`kept_programs.place_of`).
+    `save`: a run's directory; the executable goes where `train` looks for it (`compiling.place_of`).
     With shard=auto the answer is the first that fits, or the last.
     Raises UsageError for a batch that the devices cannot share, and what `compiled.compile_step` raises.
     """

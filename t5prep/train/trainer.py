@@ -25,8 +25,8 @@ from t5prep.train.run import checkpoint as checkpoints
 from t5prep.train.run.checkpoint import State
 from t5prep.train.run.checkpoint_tensors import CheckpointWriter
 from t5prep.train.runtime import compiling, hosts
+from t5prep.train.runtime.compiling import place_of
 from t5prep.train.runtime.devices import open_layout
-from t5prep.train.runtime.kept_programs import place_of
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.state import Variables, copies_of, put_step, put_weights, variable_specs, zero_slots
 from t5prep.train.settings import checks

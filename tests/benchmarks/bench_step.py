@@ -37,8 +37,8 @@ def draw_batch() -> dict[str, np.ndarray]:
 def tensorflow_step():
     from t5prep.train.model.architecture import ModelConfig
     from t5prep.train.model.weights import random_weights
+    from t5prep.train.runtime.compiling import compile_now
     from t5prep.train.runtime.devices import open_layout
-    from t5prep.train.runtime.kept_programs import compile_now
     from t5prep.train.runtime.programs import step_program
     from t5prep.train.runtime.state import Variables, copies_of, put_rows, put_step, put_weights, zero_slots
     from t5prep.train.settings.config import TrainConfig

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from t5prep.errors import T5prepError, UsageError
-from t5prep.plan import compiled, compiler, hlo, report
+from t5prep.plan import compiled, compiler, report
 from t5prep.plan.chips import CHIPS, GIB, parse
 from t5prep.plan.models import MODELS
 from t5prep.plan.question import Answer, Question
@@ -99,7 +99,7 @@ def test_a_step_in_float32_multiplies_float32_on_a_tpu(tmp_path: Path) -> None:
 
     from t5prep.train.model.weight_layout import weight_layouts
     from t5prep.train.runtime import probe
-    from t5prep.train.runtime.lowered import lower, specs
+    from t5prep.train.runtime.lowering import lower, specs
     from t5prep.train.step.optimizer import AdamW
     from t5prep.train.step.step import StepOptions, TrainStep, batch_specs
 
@@ -185,8 +185,8 @@ def test_temporaries_are_read_from_the_dump_or_left_to_the_end(tmp_path):
 
 
 def test_compiled_text_is_read():
-    assert hlo.estimated_cycles(COMPILED) == 12 * 7 + 16
-    assert hlo.by_operation(COMPILED, depth=2) == {"while/add": 84, "a/b": 16}
+    assert compiler.estimated_cycles(COMPILED) == 12 * 7 + 16
+    assert compiler.by_operation(COMPILED, depth=2) == {"while/add": 84, "a/b": 16}
 
 
 @pytest.mark.parametrize(

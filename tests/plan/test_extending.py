@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("libtpu", reason="needs the extra plan")
 
-from t5prep.plan import extending, stages
+from t5prep.plan import extending, interface
 from t5prep.plan import question as question_module
 from t5prep.plan.chips import GIB, parse
 from t5prep.plan.compiled import Compiled
@@ -127,7 +127,7 @@ def test_all_layers_are_compiled_where_the_memory_is_nearly_full(layer, all_laye
 def test_the_largest_batch_is_found_by_small_models_alone(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(question_module, "ask", compiler)
-    *_, last = stages.stages(asked(), largest=True)
+    *_, last = interface.stages(asked(), largest=True)
     most = int((15.75 - 0.5) / (15 * 0.05) * 8)
     assert last.largest is not None
     assert most * 15 / 16 - 1 <= last.largest.question.rows <= most
@@ -147,7 +147,7 @@ def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
         return Answer(question, Compiled(needed <= question.tpu.chip.hbm_bytes, needed, **figures))
 
     monkeypatch.setattr(question_module, "ask", compiler)
-    *_, last = stages.stages(asked(), largest=True)
+    *_, last = interface.stages(asked(), largest=True)
     most = int(15.75 / (1 / 16 + 1 / 96))
     assert most * 15 / 16 - 1 <= last.largest.question.rows <= most
     assert last.largest.fits
@@ -156,11 +156,11 @@ def test_the_largest_batch_fits_with_its_own_program(monkeypatch):
 def test_only_the_answer_is_searched_unless_more_is_asked(monkeypatch):
     compiler = Compiler()
     monkeypatch.setattr(question_module, "ask", compiler)
-    (only,) = stages.stages(asked())
+    (only,) = interface.stages(asked())
     assert (only.fits, only.searched, sorted(compiler.layers)) == (True, False, [(3, 3), (4, 4)])
     assert not {"largest_batch", "advice"} & only.to_json().keys()
     assert only.to_json()["exact"] is False
-    (exact,) = stages.stages(asked(), exact=True)
+    (exact,) = interface.stages(asked(), exact=True)
     assert exact.to_json()["exact"] is True
 
 

@@ -23,7 +23,7 @@ from t5prep.train.model.weights import draw, load_weights, random_weights, save_
 from t5prep.train.publish.export import export_hf  # noqa: E402
 from t5prep.train.run import adapters, run  # noqa: E402
 from t5prep.train.run import checkpoint as checkpoints  # noqa: E402
-from t5prep.train.runtime import kept_programs  # noqa: E402
+from t5prep.train.runtime import compiling  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.layout import Layout  # noqa: E402
 from t5prep.train.runtime.programs import METRICS, step_program  # noqa: E402
@@ -101,7 +101,7 @@ def losses(base: ModelConfig, layout: Layout, config: TrainConfig = CONFIG) -> l
     shape = shape_of(config, base)
     initial = random_weights(base) | draw(adapter_layouts(shape), seed=0)
     made = step_program(base, config, layout=layout, input_length=12, target_length=6)
-    step = kept_programs.compile_program(made.program)
+    step = compiling.compile_program(made.program)
     assert not made.copies
     assert set(made.slot_shapes) == set(adapter_layouts(shape))
     variables = Variables(

@@ -9,7 +9,7 @@ from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import random_weights
-from t5prep.train.runtime.lowered import lower, specs
+from t5prep.train.runtime.lowering import lower, specs
 from t5prep.train.step.optimizer import Adafactor, AdamW
 from t5prep.train.step.schedules import schedule
 from t5prep.train.step.step import StepOptions, TrainStep, batch_specs

@@ -15,8 +15,7 @@ from t5prep.train.model.architecture import EncoderConfig  # noqa: E402
 from t5prep.train.model.encoder import classify  # noqa: E402
 from t5prep.train.model.layers import FILLER, gradients_in_turn, unfilled  # noqa: E402
 from t5prep.train.model.weight_layout import encoder_layouts  # noqa: E402
-from t5prep.train.runtime.embedding import embed  # noqa: E402
-from t5prep.train.runtime.lowered import lower  # noqa: E402
+from t5prep.train.runtime.lowering import embed, lower  # noqa: E402
 
 
 def filled_by_a_loop(x: tf.Tensor) -> tf.Tensor:

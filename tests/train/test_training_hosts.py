@@ -92,7 +92,7 @@ def test_a_directory_of_one_of_several_machines_is_refused(monkeypatch: pytest.M
 JOINED = """
 import sys, time
 from t5prep.train.runtime import hosts
-hosts.HEARTBEAT_SECONDS = 10
+hosts.HEARTBEAT_SECONDS = 20
 hosts.join("cpu")
 hosts.wait("joined")
 print("joined", flush=True)
@@ -107,7 +107,7 @@ def test_a_host_that_is_dead_or_frozen_ends_the_others(number: signal.Signals, o
     try:
         for one in processes:
             assert one.stdout is not None
-            assert one.stdout.readline() == b"joined\n"
+            assert b"joined\n" in iter(one.stdout.readline, b"")  # Gloo says something before
         processes[other].send_signal(number)
         began = time.monotonic()
         assert processes[1 - other].wait(timeout=SECONDS) not in (0, None)

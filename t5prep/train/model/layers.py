@@ -15,7 +15,7 @@ from tensorflow.compiler.tf2xla.python import xla
 
 from t5prep.train.model.switches import is_on
 
-# No weight or activation is this number; `runtime.embedding.leave_unfilled` looks for it.
+# No weight or activation is this number; `runtime.lowering.leave_unfilled` looks for it.
 FILLER = -(2.0**-100)
 
 
@@ -23,7 +23,7 @@ def unfilled(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
     """Return a tensor all of whose values must be overwritten before they are read.
 
     An array that a loop fills begins with zeros, and writing them takes a TPU as long as a third of attention's forward
-    pass. On a TPU this tensor becomes memory that nothing is written into (`runtime.embedding.leave_unfilled`); anywhere else
+    pass. On a TPU this tensor becomes memory that nothing is written into (`runtime.lowering.leave_unfilled`); anywhere else
     it is filled with FILLER.
     """
     return tf.fill(shape, tf.constant(FILLER, dtype))

@@ -1,20 +1,218 @@
-"""Compile the step of a run for the requested layout, or for the first layout that fits."""
+"""Compile the step of a run for the first layout that fits; keep compiled programs.
+
+A kept program is named by the digest of the program and of the compiler, its options and the devices.
+
+PLACE/DIGEST-ENVIRONMENT.executable   signed (`io.signed_files`): one line of JSON with versions, options and devices in
+                                      words, then the compiled program, as jax writes it
+
+PLACE is the folder `programs` of the cache, or RUN/programs of a run on gs://. Loading a compiled program executes what is
+in it, and jax unpickles a part of it. So only what this user signed is loaded; anything else is compiled again.
+"""
 
 import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from t5prep.errors import T5prepError, UsageError
+import jax
+import tensorflow as tf
+from jax.experimental import serialize_executable
+
+from t5prep.errors import OutputError, T5prepError, UsageError
+from t5prep.io import atomic_files, cache_folder, signed_files
 from t5prep.train.log import duration, say
 from t5prep.train.model.architecture import Config
-from t5prep.train.runtime.kept_programs import DoesNotFitError, compile_program
+from t5prep.train.runtime import hosts
 from t5prep.train.runtime.layout import Layout, arrange
-from t5prep.train.runtime.programs import step_program
+from t5prep.train.runtime.programs import Program, step_program
 from t5prep.train.runtime.state import Variables
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
 from t5prep.train.step import memory
+
+MOST_KEPT = 64  # programs in the cache's folder; the oldest are deleted first
+_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+# Options of the compiler by platform. On a CPU no fusions of YNNPACK, which jaxlib 0.10.2 makes by default: with them a
+# step of T5 takes twice the processor time (`bench_step`), and some programs hang (github.com/jax-ml/jax/issues/39257).
+OPTIONS = {"cpu": {"xla_cpu_experimental_ynn_fusion_type": ""}}
+
+Say = Callable[[str], None]
+
+
+def place_of(out: str = "") -> str:
+    """Return the folder for the programs of a run: beside it on gs://, otherwise in the cache."""
+    return f"{out.rstrip('/')}/programs" if "://" in out else str(cache_folder.root() / "programs")
+
+
+def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> Any:
+    """Return the program compiled for the devices of its layout: loaded if it is kept, otherwise compiled and kept.
+
+    Raises T5prepError where it does not compile, DoesNotFitError where that is for lack of memory.
+    """
+    place = place or place_of()
+    path = path_of(program, place)
+    there = _bytes_of(path)
+    if there is not None and (kept := _opened(there, path)) and (loaded := _loaded(kept[1], program)) is not None:
+        return loaded
+    if say and there is not None:
+        say(
+            f"{program.name} is kept at {path}, and the file is damaged or was not signed with this user's key "
+            f"({signed_files.key_path()}): compiling it again."
+        )
+    elif say and (others := _made_otherwise(place, program)):
+        say(f"{program.name} was compiled before by {others}; compiling it again by {_words(environment(program))}.")
+    compiled = compile_now(program)
+    if hosts.writes():
+        save(compiled, program, path)
+    return compiled
+
+
+def compile_now(program: Program) -> Any:
+    """Return the program compiled. Raises T5prepError, or DoesNotFitError."""
+    try:
+        return program.lowered.compile(compiler_options=OPTIONS.get(program.layout.platform))
+    except jax.errors.JaxRuntimeError as error:
+        reason = " ".join(str(error).split("\n")[0].split())[:300]
+        if "RESOURCE_EXHAUSTED" in reason:
+            raise DoesNotFitError(reason) from error
+        raise T5prepError(f"{program.name} does not compile for {program.layout.platform}: {reason}.") from error
+
+
+class DoesNotFitError(T5prepError):
+    """Say that a program needs more memory than a device has."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason  # the compiler's own words
+        super().__init__(
+            f"The program does not fit into the memory of a device ({reason}). Split the model over several: "
+            "--set shard=auto; or see what else would fit: t5prep plan"
+        )
+
+
+def save(compiled: Any, program: Program, path: str) -> str:
+    """Write a compiled program, complete or not at all, and return its path; "" where it cannot be kept."""
+    try:
+        content, _, _ = serialize_executable.serialize(compiled)
+    except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
+        return ""
+    facts = {"program": program.name, "digest": program.digest, **environment(program)}
+    signed = signed_files.sign(json.dumps(facts).encode() + b"\n" + content, name=_name(path))
+    if signed is None:
+        return ""
+    try:
+        _write(path, signed)
+        if "://" not in path:
+            _prune(Path(path).parent)
+    except (OSError, OutputError, tf.errors.OpError):
+        return ""  # with a full disk or a read-only bucket, the next start compiles again: no other harm
+    return path
+
+
+def path_of(program: Program, place: str) -> str:
+    """Return the path of a kept program."""
+    return f"{place}/{program.digest[:32]}-{environment_digest(program)[:16]}.executable"
+
+
+def environment(program: Program) -> dict[str, Any]:
+    """Return what decides a compiled program besides the program: versions, options, and the devices it is for."""
+    devices = program.layout.devices
+    facts: dict[str, Any] = {
+        "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
+        "platform": program.layout.platform,
+        "devices": sorted({str(device.device_kind) for device in devices}),
+        "order": [[int(device.id), int(device.process_index)] for device in devices],
+        "options": OPTIONS.get(program.layout.platform, {})
+        | {name: os.environ[name] for name in _FLAGS if name in os.environ},
+    }
+    if program.layout.platform == "tpu":
+        facts["libtpu"] = importlib.metadata.version("libtpu")
+    if program.layout.platform == "cpu":
+        facts["processor"] = _processor()
+    return facts
+
+
+def environment_digest(program: Program) -> str:
+    """Return the SHA-256 of `environment`."""
+    return hashlib.sha256(json.dumps(environment(program), sort_keys=True).encode()).hexdigest()
+
+
+def _bytes_of(path: str) -> bytes | None:
+    """Return what a file holds; None where there is none, also where another process deletes it now."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return bytes(file.read())
+    except (tf.errors.NotFoundError, tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError):
+        return None
+
+
+def _opened(signed: bytes, path: str) -> tuple[dict[str, Any], bytes] | None:
+    """Return the facts and the program of a kept file; None where it is damaged or not this user's."""
+    content = signed_files.check(signed, name=_name(path))
+    if content is None:
+        return None
+    facts, _, executable = content.partition(b"\n")
+    return json.loads(facts), executable
+
+
+def _loaded(executable: bytes, program: Program) -> Any | None:
+    """Return a compiled program that this user kept; None where the runtime cannot read it."""
+    in_tree, out_tree = jax.tree.structure((program.arguments, {})), program.lowered.out_tree
+    try:
+        return serialize_executable.deserialize_and_load(
+            executable, in_tree, out_tree, execution_devices=program.layout.devices
+        )
+    except (ValueError, TypeError, EOFError, pickle.UnpicklingError, jax.errors.JaxRuntimeError):
+        return None
+
+
+def _made_otherwise(place: str, program: Program) -> str:
+    """Return in words the versions and devices of an earlier compilation of the same program, or "" without one."""
+    for path in sorted(tf.io.gfile.glob(f"{place}/{program.digest[:32]}-*.executable")):
+        if (signed := _bytes_of(path)) is not None and (kept := _opened(signed, path)):
+            return _words(kept[0])
+    return ""
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _words(facts: dict[str, Any]) -> str:
+    versions = [f"{name} {facts[name]}" for name in ("jax", "libtpu") if name in facts]
+    return f"{' with '.join(versions)} for {len(facts.get('order', []))} × {', '.join(facts.get('devices', []))}"
+
+
+def _processor() -> str:
+    """Return a digest of this processor's features: a program for another one may use instructions that it lacks."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return hashlib.sha256(flags.encode()).hexdigest()[:16]
+
+
+def _write(path: str, content: bytes) -> None:
+    if "://" in path:
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(content)
+        return
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    atomic_files.write_whole(Path(path), content)
+
+
+def _prune(folder: Path) -> None:
+    """Delete the oldest programs of the cache beyond `MOST_KEPT`."""
+    programs = sorted(folder.glob("*.executable"), key=lambda path: path.stat().st_mtime)
+    for path in programs[:-MOST_KEPT]:
+        path.unlink(missing_ok=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from t5prep.errors import T5prepError
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weights import random_weights
-from t5prep.train.runtime.kept_programs import compile_now
+from t5prep.train.runtime.compiling import compile_now
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.programs import step_program
 from t5prep.train.runtime.state import Variables, put_rows, put_step, put_weights, zero_slots

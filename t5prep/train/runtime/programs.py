@@ -13,9 +13,8 @@ from jax.sharding import PartitionSpec
 
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.lora import merged, trained_layouts, variable_layouts
-from t5prep.train.runtime.embedding import embed
 from t5prep.train.runtime.layout import ROWS, Layout
-from t5prep.train.runtime.lowered import Lowered, lower, specs
+from t5prep.train.runtime.lowering import Lowered, embed, lower, specs
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.settings.padding import Padding
 from t5prep.train.step.step import Sums, TrainStep, batch_specs, dtype_of, optimizer_of, options_of, shape_of

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t5prep.io import signals
 from t5prep.train.model.architecture import Config
-from t5prep.train.runtime.kept_programs import compile_program
+from t5prep.train.runtime.compiling import compile_program
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.programs import rows_program
 from t5prep.train.runtime.state import put_whole_rows
@@ -30,7 +30,7 @@ def on_rows(
     """Return `function(weights, batch)` on the devices: a call starts the work, and its results can be read later.
 
     Every result of `function` has the batch's rows first. The batch's rows must be a multiple of the replicas.
-    `dtype`: that of the function's products. `place`: the folder of compiled programs (`kept_programs.place_of`).
+    `dtype`: that of the function's products. `place`: the folder of compiled programs (`compiling.place_of`).
     """
     compiled: dict[tuple[Any, ...], Any] = {}
     compiling = threading.Lock()

@@ -11,7 +11,7 @@ pytest.importorskip("jax", reason="jax is not installed")
 
 from t5prep.io import signed_files  # noqa: E402
 from t5prep.train.model.weights import random_weights  # noqa: E402
-from t5prep.train.runtime import kept_programs, probe  # noqa: E402
+from t5prep.train.runtime import compiling, probe  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.programs import Program, rows_program  # noqa: E402
 from t5prep.train.runtime.state import put_weights, put_whole_rows  # noqa: E402
@@ -34,10 +34,10 @@ def results(compiled, made: Program) -> dict[str, np.ndarray]:
 
 def test_a_program_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, said = program(), []
-    first = results(kept_programs.compile_program(made, place=str(tmp_path)), made)
+    first = results(compiling.compile_program(made, place=str(tmp_path)), made)
     assert np.array_equal(first["ids"], ROWS["input_ids"] * 2)
-    monkeypatch.setattr(kept_programs, "compile_now", lambda _: pytest.fail("it was kept"))
-    again = results(kept_programs.compile_program(program(), place=str(tmp_path), say=said.append), made)
+    monkeypatch.setattr(compiling, "compile_now", lambda _: pytest.fail("it was kept"))
+    again = results(compiling.compile_program(program(), place=str(tmp_path), say=said.append), made)
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not said
 
@@ -46,12 +46,12 @@ def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, said, loaded = program(1), [], []
-    compiled = kept_programs.compile_program(made, place=str(tmp_path))
+    compiled = compiling.compile_program(made, place=str(tmp_path))
     (file,) = tmp_path.iterdir()
     whole, rng = file.read_bytes(), np.random.default_rng(0)
-    assert kept_programs.path_of(made, str(tmp_path)) == str(file)
-    monkeypatch.setattr(kept_programs, "compile_now", lambda _: compiled)
-    monkeypatch.setattr(kept_programs.serialize_executable, "deserialize_and_load", lambda *_, **__: loaded.append(1))
+    assert compiling.path_of(made, str(tmp_path)) == str(file)
+    monkeypatch.setattr(compiling, "compile_now", lambda _: compiled)
+    monkeypatch.setattr(compiling.serialize_executable, "deserialize_and_load", lambda *_, **__: loaded.append(1))
     for number in range(150):
         damaged, place = bytearray(whole), int(rng.integers(len(whole)))
         match number % 5:
@@ -68,13 +68,13 @@ def test_of_150_damaged_files_none_is_loaded_and_each_is_compiled_again(
         if bytes(damaged) == whole:  # zeros were written over zeros
             damaged += b"\0"
         file.write_bytes(damaged)
-        assert kept_programs.compile_program(made, place=str(tmp_path), say=said.append) is compiled
+        assert compiling.compile_program(made, place=str(tmp_path), say=said.append) is compiled
     assert not loaded
     assert len(said) == 150
     assert all("is damaged or was not signed with this user's key" in one for one in said)
     monkeypatch.undo()
     assert np.array_equal(
-        results(kept_programs.compile_program(made, place=str(tmp_path)), made)["ids"], ROWS["input_ids"] * 2
+        results(compiling.compile_program(made, place=str(tmp_path)), made)["ids"], ROWS["input_ids"] * 2
     )
 
 
@@ -91,7 +91,7 @@ class Strangers:
 def test_what_a_stranger_wrote_is_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, place, said = program(1), tmp_path / "programs", []
     place.mkdir()
-    path, trace = Path(kept_programs.path_of(made, str(place))), tmp_path / "executed"
+    path, trace = Path(compiling.path_of(made, str(place))), tmp_path / "executed"
     attack = pickle.dumps(Strangers(trace))
     pickle.loads(attack)
     assert trace.exists()
@@ -101,7 +101,7 @@ def test_what_a_stranger_wrote_is_never_unpickled(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own"))
     for content in (attack, b"{}\n" + attack, signed):
         path.write_bytes(content)
-        found = results(kept_programs.compile_program(made, place=str(place), say=said.append), made)
+        found = results(compiling.compile_program(made, place=str(place), say=said.append), made)
         assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
     assert not trace.exists()
     assert len(said) == 3
@@ -109,10 +109,10 @@ def test_what_a_stranger_wrote_is_never_unpickled(tmp_path: Path, monkeypatch: p
 
 def test_what_other_versions_made_is_named_and_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, said = program(1), []
-    kept_programs.compile_program(made, place=str(tmp_path))
-    here = kept_programs.environment(made)
-    monkeypatch.setattr(kept_programs, "environment", lambda _: here | {"jax": "99.0"})
-    kept_programs.compile_program(made, place=str(tmp_path), say=said.append)
+    compiling.compile_program(made, place=str(tmp_path))
+    here = compiling.environment(made)
+    monkeypatch.setattr(compiling, "environment", lambda _: here | {"jax": "99.0"})
+    compiling.compile_program(made, place=str(tmp_path), say=said.append)
     assert len(said) == 1
     assert f"jax {here['jax']}" in said[0]
     assert "99.0" in said[0]
@@ -124,7 +124,7 @@ def test_a_program_that_another_process_has_just_deleted_is_compiled(
 ) -> None:
     made = program(1)
     monkeypatch.setattr(tf.io.gfile, "exists", lambda _: True)
-    found = results(kept_programs.compile_program(made, place=str(tmp_path)), made)
+    found = results(compiling.compile_program(made, place=str(tmp_path)), made)
     assert np.array_equal(found["ids"], ROWS["input_ids"] * 2)
 
 
@@ -137,6 +137,6 @@ def test_a_cpu_multiplies_matrices_without_the_slow_fusions() -> None:
 
     specs = {"input_ids": tf.TensorSpec([4, 2], tf.int32)}
     made = rows_program("products", products, shape=probe.TOY, layout=open_layout(), batch=specs)
-    assert "ynn" not in kept_programs.compile_now(made).as_text()
+    assert "ynn" not in compiling.compile_now(made).as_text()
     assert "ynn" in made.lowered.compile().as_text()  # otherwise the option has become superfluous
-    assert kept_programs.environment(made)["options"].items() >= kept_programs.OPTIONS["cpu"].items()
+    assert compiling.environment(made)["options"].items() >= compiling.OPTIONS["cpu"].items()

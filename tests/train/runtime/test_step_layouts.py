@@ -15,7 +15,7 @@ pytest.importorskip("jax", reason="jax is not installed")
 
 from t5prep.train.model.architecture import ModelConfig
 from t5prep.train.model.weights import random_weights, save_weights
-from t5prep.train.runtime import kept_programs
+from t5prep.train.runtime import compiling
 from t5prep.train.runtime.devices import open_layout
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.programs import METRICS, step_program
@@ -61,7 +61,7 @@ def batches() -> list[dict[str, np.ndarray]]:
 def losses(shape: ModelConfig, layout: Layout, config: TrainConfig = CONFIG, *, resumed: int = 0) -> list[float]:
     """Train, and begin again with the same variables before step `resumed`."""
     made = step_program(shape, config, layout=layout, input_length=INPUT, target_length=TARGET)
-    step = kept_programs.compile_program(made.program)
+    step = compiling.compile_program(made.program)
     variables = Variables(
         put_weights(random_weights(shape), shape, layout),
         zero_slots(made.slot_shapes, shape, layout),

@@ -1,18 +1,19 @@
-"""Call programs that TensorFlow lowered as functions of jax, by its public API alone.
+"""Lower functions of TensorFlow to XLA programs, and call these as functions of jax, by its public API alone.
 
 A module of TensorFlow comes as a serialized HloModuleProto, because protocol buffers stay readable across versions.
 jax parses it as StableHLO; what a device needs otherwise is changed operation by operation; and `jax.export` calls the
-result as it calls any other program.
+result as it calls any other program. Lowering needs no device, and runs nothing.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+import tensorflow as tf
 
 from t5prep.errors import T5prepError
 from t5prep.train.model.layers import FILLER
@@ -31,6 +32,63 @@ _DTYPES = {
     **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
     **{f"ui{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """Hold one function as a serialized HloModuleProto.
+
+    `inputs` and `outputs` are nested like the function's arguments and its result, with a tf.TensorSpec for each
+    tensor; the module takes and returns the same tensors, flattened by `tf.nest`.
+    """
+
+    module: bytes
+    inputs: tuple[Any, ...]
+    outputs: Any
+
+
+def lower(function: Callable[..., Any], *inputs: Any, dtype: tf.DType = tf.float32) -> Lowered:
+    """Return `function` as a program for arguments like `inputs`: nested tf.TensorSpecs of static shape.
+
+    dtype: that of the model's products; with float32 every device
+    multiplies in float32, which a TPU and a GPU otherwise round (to bfloat16, to TF32).
+
+    No memory is needed for the tensors, so a model of 11 billion weights can be lowered on a laptop.
+    """
+    flat = tf.nest.flatten(inputs)
+    result: list[Any] = []
+
+    def run(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        outputs = function(*tf.nest.pack_sequence_as(inputs, tensors))
+        result[:] = [tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), outputs)]
+        return tf.nest.flatten(outputs)
+
+    hide_gpus()
+    program = tf.function(run, jit_compile=True, autograph=False)
+    rounding = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(dtype != tf.float32)
+    try:
+        module = program.experimental_get_compiler_ir(*flat)(stage="hlo_serialized")
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(rounding)
+    return Lowered(module, inputs, result[0])
+
+
+def hide_gpus() -> None:
+    """Keep TensorFlow from using the GPUs: it would take their memory, which the runtime needs."""
+    if tf.config.list_physical_devices("GPU") and tf.config.get_visible_devices("GPU"):
+        tf.config.set_visible_devices([], "GPU")
+
+
+def specs(shapes: Any) -> Any:
+    """Return float32 tf.TensorSpecs for a dict of shapes, or for a dict of such dicts.
+
+    >>> specs({"a": (2, 3)})["a"].shape
+    TensorShape([2, 3])
+    """
+    if isinstance(shapes, dict):
+        return {name: specs(own) for name, own in shapes.items()}
+    return tf.TensorSpec(shapes, tf.float32)
 
 
 def embed(module: bytes, *, platform: str) -> jax.export.Exported:
