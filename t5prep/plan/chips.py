@@ -22,7 +22,7 @@ GIB = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """Describe one kind of TPU, with numbers per device.
+    """A kind of TPU, with numbers per device.
 
     `topology` is libtpu's name for the smallest slice that it can describe. `counts_cores` is true where the number in
     a type such as `v3-8` counts TensorCores, and false where it counts chips.
@@ -67,7 +67,7 @@ _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v6": "v6e", "trillium": "v6e",
 
 @dataclasses.dataclass(frozen=True)
 class Tpu:
-    """Describe a TPU as it is rented: `v3-8` is four v3 chips, which are eight devices."""
+    """A TPU as it is rented: `v3-8` is four v3 chips, which are eight devices."""
 
     name: str
     chip: Chip

@@ -31,7 +31,7 @@ _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """Hold the compiler's figures for one program on one device. Bytes are in HBM, with the padding of its layout.
+    """The compiler's figures for one program on one device. Bytes are in HBM, with the padding of its layout.
 
     `hbm_bytes` is the peak: arguments + outputs - what outputs reuse of the arguments + temporaries + the program
     itself. When `fits` is false it is the compiler's own figure and the other figures are 0. With `loops`, FLOPs and
@@ -173,8 +173,7 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
 
 def _own_source() -> str:
     """Return the digest of the code that reads the compiler's answer, because it also decides the figures."""
-    here = Path(__file__).parent
-    return hashlib.sha256(b"".join((here / name).read_bytes() for name in ("compiler.py", "hlo.py"))).hexdigest()
+    return hashlib.sha256((Path(__file__).parent / "compiler.py").read_bytes()).hexdigest()
 
 
 def _first(error: str) -> str:

@@ -24,7 +24,7 @@ from t5prep.train.settings import config as configs
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Hold what `t5prep.plan` returns: whether a training fits a TPU, and how fast it is by the compiler's estimate.
+    """The result of `t5prep.plan`: whether a training fits a TPU, and how fast it is by the compiler's estimate.
 
     `answer` is the compiler's answer for this training. `epoch` is a pass over the dataset; None without a dataset, or
     where the training does not fit. `largest` is the answer for the largest batch that fits, None where none fits or it was

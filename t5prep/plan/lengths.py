@@ -30,7 +30,7 @@ Lengths = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Describe one static shape, and how many rows of an epoch have it."""
+    """A static shape, and how many rows of an epoch have it."""
 
     input_length: int
     target_length: int
@@ -39,7 +39,7 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Describe one way to lay out an epoch.
+    """A way to lay out an epoch.
 
     `padding` is the share of positions without a token, `cut` the share of examples that are shortened.
     """

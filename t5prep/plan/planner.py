@@ -23,7 +23,7 @@ LENGTHS = (512, 64)
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Hold what planning needs of a prepared dataset.
+    """A prepared dataset, as far as planning needs it.
 
     `embeddings` is the padded size of its tokenizer's vocabulary; `classes` the names of classes whose numbers are its
     targets.

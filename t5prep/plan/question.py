@@ -34,7 +34,7 @@ NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Describe a training: `settings.batch` rows a step over all devices of the TPU, in static shapes.
+    """A training that is asked about: `settings.batch` rows a step over all devices of the TPU, in static shapes.
 
     `padding` is that of the dataset; None where it is not known. `memory_alone`: asks what `compiled.planned_memory` says.
     """
@@ -74,7 +74,7 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Hold the compiler's answer to a question; its `weight_bytes` and `slot_bytes` are those of one device.
+    """The compiler's answer to a question. Its `weight_bytes` and `slot_bytes` are those of one device.
 
     `extended`: the figures come from models of fewer layers (`extending`).
     """

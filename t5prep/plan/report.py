@@ -23,7 +23,7 @@ A_MODEL = "the compiler's own model of the chip, not a measurement"
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """Describe one pass over a dataset, by the estimated step. `price` is in the currency of --price."""
+    """A pass over a dataset, by the estimated step. `price` is in the currency of --price."""
 
     rows: int
     steps: int

@@ -12,7 +12,7 @@ MOST_ROWS = 2**20  # of a device: more are never searched
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """Hold one change that makes a training fit, as text, and the compiler's answer for it."""
+    """A change that makes a training fit, as text, and the compiler's answer for it."""
 
     words: str
     answer: Answer

@@ -85,7 +85,7 @@ def compile_now(program: Program) -> Any:
 
 
 class DoesNotFitError(T5prepError):
-    """Say that a program needs more memory than a device has."""
+    """A program needs more memory than a device has."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason  # the compiler's own words

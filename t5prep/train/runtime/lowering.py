@@ -36,7 +36,7 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Lowered:
-    """Hold one function as a serialized HloModuleProto.
+    """A function as a serialized HloModuleProto.
 
     `inputs` and `outputs` are nested like the function's arguments and its result, with a tf.TensorSpec for each
     tensor; the module takes and returns the same tensors, flattened by `tf.nest`.

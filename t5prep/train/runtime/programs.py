@@ -24,7 +24,7 @@ METRICS = ("loss", "accuracy", "gradient_norm")  # the float32[3] that a step re
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """Hold one program of jax for the devices of a layout.
+    """A program of jax for the devices of a layout.
 
     `arguments` is nested like the function's arguments, a jax.ShapeDtypeStruct with its sharding for each; `results`
     are the shardings of its results; `donated` are the arguments whose memory the results reuse.
