@@ -65,7 +65,8 @@ def test_every_extra_resolves_with_the_pins(tmp_path: Path, python: str) -> None
 
 @pytest.mark.slow
 def test_every_extra_resolves_with_the_newest_of_each_range(tmp_path: Path) -> None:
-    packages = _resolve(tmp_path, SETUP["extras_require"], "3.13", pins=NEWEST)
+    extras = SETUP["extras_require"].keys() - {"gpu"}  # of which CI runs nothing
+    packages = _resolve(tmp_path, extras, "3.13", pins=NEWEST)
     versions = dict(re.findall(r"^([a-z0-9-]+)==([0-9]+\.[0-9]+)", NEWEST.read_text(), re.MULTILINE))
     assert packages <= versions.keys(), "these would be another version tomorrow"
     assert (versions["jax"], versions["tensorflow"]) == ("0.12", "2.21")
