@@ -206,6 +206,28 @@ def test_case_is_folded_where_it_is_asked_for(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "t5prep_training.json").read_text())["normalization"] == "nmt_nfkc_cf"
 
 
+@pytest.mark.parametrize(("rule", "same"), [("nmt_nfkc", True), ("identity", False)])
+def test_text_is_normalized_by_the_rule_that_is_named(tmp_path: Path, rule: str, same: bool) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_text("".join(f"a ﬁne ﬁle {i} and a fine file {i * i}\n" for i in range(400)), encoding="utf-8")
+    line = [
+        "tokenizer",
+        "train",
+        "--source",
+        str(path),
+        "--vocab-size",
+        "60",
+        "--normalization",
+        rule,
+        "--workers",
+        "1",
+    ]
+    done = CliRunner().invoke(main, [*line, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    model = loading.load(str(tmp_path / "out"))
+    assert (model.encode("a ﬁne ﬁle") == model.encode("a fine file")) == same
+
+
 def test_ctrl_c_ends_training_at_once_and_leaves_nothing() -> None:
     """SentencePiece itself does not look at signals for the minute that this takes."""
     drawn = random.Random(0)

@@ -1,0 +1,78 @@
+"""Figures of README and docs: where one stands twice it is the same, and what measured it is there to be run again."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import readme
+
+from t5prep.cli import main
+from t5prep.train.settings import config
+
+README = (readme.ROOT / "README.md").read_text(encoding="utf-8")
+SYSTEMS = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
+PREPARING = (readme.ROOT / "docs" / "preparing.md").read_text(encoding="utf-8")
+
+
+def _scores(recipe: str) -> list[str]:
+    """Return the numbers with a decimal point in the first line of a recipe, which says its score."""
+    return re.findall(r"\d+\.\d+", config.recipes()[recipe])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "where"),
+    [("so_quality", "accuracy {}"), ("sst2", "accuracy {} (T5-base)"), ("translate_en_ro", "BLEU {}")],
+)
+def test_the_scores_to_compare_with_are_the_recipes(recipe: str, where: str) -> None:
+    assert where.format(_scores(recipe)[0]) in SYSTEMS
+
+
+def test_the_scores_of_tiny_models_are_told_alike() -> None:
+    (small,) = re.findall(r"^\| `tiny --set epochs=2`.*\| ([\d.]+) \|", README, re.MULTILINE)
+    (bert,) = re.findall(r"^\| `tiny_bert`.*\| ([\d.]+) \|", README, re.MULTILINE)
+    assert f"reached {small} on the 872 held-out sentences" in SYSTEMS
+    assert f"reached {bert}, " in SYSTEMS
+    assert bert == f"{float(_scores('tiny_bert')[0]):.2f}"
+
+
+def test_what_near_duplicates_are_worth_is_told_as_it_was_counted() -> None:
+    """The README's sentence has the numbers of two tables of docs/preparing.md, each in its column."""
+    counted = _rows_of("SST-2, phrases of `train.tsv`")
+    told = README[README.index("The same question asked twice") :].partition("\n\n")[0]
+    for number in (counted["none"][1], counted["none"][3], counted["exact"][3], counted["near"][3]):
+        assert re.search(rf"\b{re.escape(number)}\b", told), number
+    scored = dict(re.findall(r"^\| (none|exact|near) \| ([\d.]+) % \|", PREPARING, re.MULTILINE))
+    assert re.search(rf"{scored['near']}, {scored['exact']} and without either {scored['none']} %", told)
+
+
+def _rows_of(corpus: str) -> dict[str, list[str]]:
+    """Return the three lines of a corpus in the table of leaks, by `--dedup`."""
+    lines = PREPARING[PREPARING.index(f"| {corpus} |") :].splitlines()[:3]
+    cells = [[cell.strip() for cell in line.split("|")[2:-1]] for line in lines]
+    return {kind: [rows, *rest] for kind, rows, *rest in cells}
+
+
+def test_the_memory_of_t5_large_stands_beside_its_command() -> None:
+    """And it fits with the trainer's own optimizer, which the page on published systems says too."""
+    paragraph = " ".join(README[README.index("a table of chips and batches") :].partition("\n\n")[0].split())
+    (command,) = re.findall(r"(November \d{4}), `(t5prep plan [^`]+)`", paragraph)
+    readme.parse(main, shlex.split(command[1])[1:])
+    ours, room, adamw, remat = map(float, re.findall(r"(?<![\w.])\d+\.\d(?![\w.])", paragraph.partition(command[1])[2]))
+    assert ours < remat < room < adamw
+    assert config.build({}).optimizer == "adafactor"
+    assert "with `--set optimizer=adafactor` it fits a v2-8" in SYSTEMS
+
+
+def test_every_measured_page_says_when_and_by_what() -> None:
+    """The benches that pages name are there, and pages with measurements have a date."""
+    for page in readme.PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"\bbench_\w+", text):
+            assert (readme.ROOT / "tests" / "benchmarks" / f"{name}.py").is_file(), (page.name, name)
+        for name in re.findall(r"python (tests/[\w/]+\.py)", text):
+            assert Path(readme.ROOT, name).is_file(), (page.name, name)
+    for name in ("speed.md", "notes.md", "scale.md"):
+        assert re.search(r"(November 2026|2026-1\d-\d\d)", (readme.ROOT / "docs" / name).read_text(encoding="utf-8")), (
+            name
+        )
