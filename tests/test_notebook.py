@@ -100,7 +100,7 @@ def test_the_way_from_kaggle_runs_up_to_the_hardware(internet: Internet, tmp_pat
     [
         (["/dev/accel0"], [], {"tpu": "local"}, ["./t5prep-clone[tpu]"]),
         (["/dev/vfio/0"], ["nvidia-smi"], {"tpu": "local"}, ["./t5prep-clone[tpu]"]),
-        ([], ["nvidia-smi"], {"gpus": True}, ["./t5prep-clone[train]", "jax[cuda12]"]),
+        ([], ["nvidia-smi"], {"gpus": True}, ["./t5prep-clone[gpu]"]),
         ([], [], {}, ["./t5prep-clone[train]"]),
     ],
 )
