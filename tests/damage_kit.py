@@ -1,16 +1,42 @@
-"""Good files of every stage, to be copied and damaged: sources, tokenizers, datasets, runs, and models of each format."""
+"""Good files of every stage and damaged ones: copies with something wrong in them, command lines over these, and files as
+nobody should write them with what an independent reader makes of them.
 
+That reader knows nothing of blocks: it splits the decoded text of a file at line ends and hands the lines to Python's csv
+module, from the next line on wherever that refuses one.
+"""
+
+import codecs
+import contextlib
+import csv
 import gzip
+import hashlib
+import io
 import json
+import os
+import random
+import re
 import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import click
 import encoders
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
+from t5prep.cli import main
 from t5prep.sources import sample
 
 SOURCES = ("rows.csv", "rows.tsv", "rows.jsonl", "rows.json", "rows.jsonl.gz", "rows.jsonl.zst", "rows.parquet")
@@ -79,3 +105,509 @@ def _runs(folder: Path) -> None:
         shutil.copytree(folder / "safetensors", folder / name)
         (folder / name / "model.safetensors").unlink()
         write(folder / name / file, tensors)
+
+
+MOST_LINES = 3
+# Lines on stderr that tell how far a command is, and what it does: progress, which may have any length.
+PROGRESS = re.compile(
+    r"step [0-9,]+( of |/)|[0-9,]+ steps|Going on with|Checkpoints take|The step is compiled|[0-9,]+ parameters|"
+    r"step [0-9,]+ evaluated|.* of [0-9.,]+ [kMG]?B|\s*$|Trying |Usage: |Try 't5prep"
+)
+# What libraries print for their own programmers.
+NOISE = re.compile(
+    r"Traceback \(most recent call last\)|[A-Za-z]*Warning: |^[WEIF]0000 |^WARNING:|absl|libtpu|resource_tracker|^  File \"",
+    re.MULTILINE,
+)
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Return the same file with something wrong somewhere."""
+    if not content:
+        return b"\0"
+    place = draw.randrange(len(content))
+    other = bytearray(content)
+    match draw.randrange(8):
+        case 0:
+            other[place] ^= 1 << draw.randrange(8)
+        case 1:
+            other = other[:place]
+        case 2:
+            other[place : place + draw.randrange(1, 64)] = b""
+        case 3:
+            other[place:place] = draw.randbytes(draw.randrange(1, 64))
+        case 4:
+            other[place : place + 32] = bytes(32)
+        case 5:
+            other += other[place:]
+        case 6:
+            other = bytearray()
+        case _:
+            own, size = draw.randrange(len(content)), draw.randrange(1, 200)
+            other[place : place + size] = content[own : own + size]
+    return bytes(other)
+
+
+def damage(folder: Path, draw: random.Random) -> str:
+    """Damage, remove, or replace by a folder one file of a folder (or the file itself), and return which and how."""
+    files = [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
+    path = draw.choice(files)
+    before = path.read_bytes()
+    path.unlink()
+    chance = draw.random()
+    if chance < 0.05:
+        return f"{path.name} is gone"
+    if chance < 0.08:
+        path.mkdir()
+        return f"{path.name} is a folder"
+    path.write_bytes(damaged(before, draw))
+    return f"{path.name} is damaged"
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Return a digest of each file under a folder by its path."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def fault(line: list[str]) -> str:
+    """Return what went wrong with a command line that no person should see; "" when all is well."""
+    with _descriptor(2) as noise:
+        result = CliRunner().invoke(main, line, input="a line\n{}\n")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        return "".join(traceback.format_exception(result.exception))
+    if result.exit_code not in (0, 1, 2):
+        return f"exit code {result.exit_code}"
+    if result.exit_code and not result.output.strip():
+        return "it fails and says nothing"
+    lines = [line for line in result.stderr.split("\n") if not PROGRESS.match(line)]
+    if len(lines) > MOST_LINES and result.exit_code:
+        return f"{len(lines)} lines on stderr:\n{result.stderr}"
+    printed = result.stderr + "".join(noise)
+    return f"noise:\n{printed}" if NOISE.search(printed) or "".join(noise).strip() else ""
+
+
+@contextlib.contextmanager
+def _descriptor(number: int) -> Iterator[list[str]]:
+    """Collect what is written to a file descriptor: libraries in C do not know Python's streams."""
+    written: list[str] = []
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(number)
+        os.dup2(file.fileno(), number)
+        try:
+            yield written
+        finally:
+            os.dup2(kept, number)
+            os.close(kept)
+            file.seek(0)
+            written.append(file.read().decode(errors="replace"))
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Refuse the network, workers, the TPU compiler and waiting; keep the cache in a folder; stop servers at once."""
+    from pipelines import prepare
+    from t5prep.cli import _checks
+    from t5prep.errors import UsageError
+    from t5prep.plan import compiled
+    from t5prep.sources import http
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(101, "Network is unreachable")
+
+    def stop(*_: object, **__: object) -> None:
+        raise UsageError("here the compiler would start")
+
+    @contextlib.contextmanager
+    def nobody(*_: Any, **__: Any) -> Iterator[str]:
+        yield ""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        patch.setattr(socket, "create_connection", refuse)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        patch.setattr(time, "sleep", lambda seconds: None)
+        patch.setattr(http, "_sleep", lambda seconds: None)
+        patch.setattr(prepare, "_pool", nobody)
+        patch.setattr(compiled, "_run", stop)
+        patch.setattr(_checks, "asked", lambda *_: {"error": "not asked here"})
+        patch.setattr(threading.Event, "wait", _wait_of(threading.Event.wait))
+        patch.setenv("HOME", str(folder))
+        patch.setenv("T5PREP_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        yield
+
+
+def _wait_of(wait: Any) -> Any:
+    """Return Event.wait that waits in the main thread for `serve` no longer than a moment."""
+
+    def waited(event: threading.Event, timeout: float | None = None) -> Any:
+        serves = sys._getframe(1).f_globals.get("__name__") == "t5prep.cli.predict"
+        return wait(event, 0.01 if serves else timeout)
+
+    return waited
+
+
+TOKENIZERS = ["spiece.model", "bert", "roberta"]
+MODELS = ("run", "run", "safetensors", "pytorch", "flax", "hdf5")
+# Options that need other machines, wait for ever, or compile a program for each value.
+NEVER = {
+    "runner",
+    "tpu",
+    "gpus",
+    "profile",
+    "follow",
+    "help",
+    "overwrite",
+    "bucket",
+    "zone",
+    "service_account",
+    "settings",
+}
+GOOD = {"column": ["Title", "Body", "nothing"], "format": ["csv", "jsonl", "text"], "split": ["train", "validation"]}
+GOOD |= {"filter": ["gopher", "addresses:do=mask", "{filter.py}:no_menus"], "near_words": ["3"], "limit": ["1", "5"]}
+GOOD |= {"decontaminate": ["{data}", "{rows.jsonl}"], "splits": ["validation=5"], "checkpoint": ["best", "last", "2"]}
+GOOD |= {
+    "to": ["csv", "jsonl"],
+    "encoding": ["utf-8", "cp1252"],
+    "settings_": ["batch=4"],
+    "predictions": ["here.json"],
+}
+COMPILED = {
+    "beams",
+    "max_length",
+    "min_length",
+    "top_k",
+    "top_p",
+    "temperature",
+    "no_repeat_ngram",
+    "sample",
+    "answers",
+}
+
+
+class Lines:
+    """Draw command lines; {name} in one stands for a part of the kit, OUT for a new place."""
+
+    def __init__(self, draw: random.Random, *, training: bool) -> None:
+        self.draw = draw
+        self.training = training
+        self.tokenizers = [*TOKENIZERS, *(["safetensors"] if training else [])]
+        self.commands = dict(commands(main))
+
+    def line(self) -> list[str]:
+        """Return the words of a command line."""
+        kinds: list[Callable[[], list[str]]] = [
+            *(self._prepare,) * 4,
+            *(self._dataset,) * 3,
+            *(self._tokenizer, self._other),
+            *((self._train, self._model, self._model, self._model) if self.training else ()),
+        ]
+        words = self.draw.choice(kinds)()
+        path = tuple(words[:2]) if tuple(words[:2]) in self.commands else tuple(words[:1])
+        for _ in range(self.draw.choice([0, 0, 1, 2])):
+            words += self._option(path, words)
+        return words
+
+    def _option(self, path: tuple[str, ...], given: list[str]) -> list[str]:
+        """Return one more option with a value of its type."""
+        options = [one for one in self.commands[path].params if isinstance(one, click.Option)]
+        fitting = [one for one in options if one.name not in NEVER | COMPILED and not set(one.opts) & set(given)]
+        if not fitting:
+            return []
+        option = self.draw.choice(fitting)
+        if option.is_flag:
+            return [option.opts[0]]
+        name, kind = str(option.name), option.type
+        values = GOOD.get(name) or ["1", "2", "8"]
+        if isinstance(kind, click.Choice):
+            values = [str(choice) for choice in kind.choices]
+        elif isinstance(kind, click.types.FloatParamType):
+            values = ["0.5", "1"]
+        elif not isinstance(kind, click.types.IntParamType) and name not in GOOD:
+            return []
+        return [option.opts[0], self.draw.choice(values)]
+
+    def _out(self) -> str:
+        """Return where something new goes: mostly a new place, sometimes one that belongs to somebody."""
+        return self.draw.choice(["OUT", "OUT", "OUT", "OUT", "{others}/notes.txt", "{others}/theirs"])
+
+    def _source(self) -> str:
+        return f"{{{self.draw.choice(SOURCES)}}}"
+
+    def _prepare(self) -> list[str]:
+        tokenizer = self.draw.choice(["sample:", "sample:", *(f"{{{name}}}" for name in self.tokenizers)])
+        task = self.draw.choice(
+            [
+                ["so_quality", "--source", self._source()],
+                ["text2text", "--inputs-column", "Title", "--targets-column", "Y", "--source", self._source()],
+                ["span_corruption", "--source", "{lines.txt}", "--target-length", "16"],
+            ]
+        )
+        more = self.draw.choice([[], [], ["--dedup", "exact"], ["--dedup", "near"], ["--layout", "packed"]])
+        return ["prepare", *task, "--tokenizer", tokenizer, "--input-length", "32", "--out", self._out(), *more]
+
+    def _dataset(self) -> list[str]:
+        data = self.draw.choice(["{data}", "{data}", "{packed}"])
+        heavy = [
+            ["report", data, "--out", "OUT"],
+            ["push", "--data", data, "--repo", "me/data"],
+            ["plan", "--data", data, "--model", self.draw.choice(["t5-small", "{bert}"])],
+        ]
+        return self.draw.choice(
+            [
+                ["verify", data],
+                ["inspect", data, "-n", self.draw.choice(["1", "50"])],
+                ["diff", data, self.draw.choice(["{data}", "{packed}"])],
+                ["upload", data, "gs://bucket/there"],
+                *(heavy if self.training else []),
+            ]
+        )
+
+    def _tokenizer(self) -> list[str]:
+        if self.draw.random() < 0.2:
+            line = ["tokenizer", "train", "--source", "{lines.txt}", "--vocab-size", "200", "--out", self._out()]
+            return [*line, "--workers", "1"]
+        name = self.draw.choice(self.tokenizers)
+        return ["tokenizer", "check", f"{{{name}}}", "--source", self._source(), "--column", "Title"]
+
+    def _other(self) -> list[str]:
+        return self.draw.choice(
+            [
+                ["tasks"],
+                [
+                    "filter",
+                    "gopher:least_words=3",
+                    "{filter.py}:no_menus",
+                    "--try",
+                    self._source(),
+                    "--column",
+                    "Title",
+                ],
+                *([["doctor"]] if self.training else []),
+                ["cache", "show"],
+                ["completion", self.draw.choice(["bash", "zsh", "fish"])],
+            ]
+        )
+
+    def _train(self) -> list[str]:
+        settings = ["weights=random", "batch=8", "steps=4", "eval_every=2", "log_every=1", "tensorboard=false"]
+        settings += ["dropout=0", "learning_rate=0.01"]
+        model = self.draw.choice(["{shape}", "{shape}", *(f"{{{name}}}" for name in MODELS)])
+        if model != "{shape}":
+            settings[0] = "weights=pretrained"
+        out = self.draw.choice(["{run}", "OUT", self._out()])
+        said = [word for one in settings for word in ("--set", one)]
+        return ["train", "--data", "{data}", "--model", model, "--out", out, *said]
+
+    def _model(self) -> list[str]:
+        model = f"{{{self.draw.choice(MODELS)}}}"
+        return self.draw.choice(
+            [
+                ["eval", "--model", model, "--data", "{data}"],
+                ["eval", "--model", "{run}"],
+                ["predict", self._source(), "--model", "{run}", "--out", self._out()],
+                ["predict", "{lines.txt}", "--as-text", "--model", model, "--max-length", "4"],
+                ["serve", "--model", model, "--port", "0", "--max-length", "4"],
+                ["export", "--model", "{run}", "--out", self._out()],
+                ["push", "--model", model, "--repo", "me/model"],
+                ["report", "{run}", "--out", "OUT"],
+                ["plan", "--model", model, "--data", "{data}"],
+            ]
+        )
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command that does something, by the words that call it."""
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            if (found := command.get_command(context, name)) is not None:
+                yield from commands(found, (*path, name))
+    else:
+        yield path, command
+
+
+def case(kit: Path, lines: Lines, place: Path) -> str:
+    """Copy what one drawn line reads into a new folder, damage some of it, run the line, and return what went wrong."""
+    words = lines.line()
+    names = list(dict.fromkeys(re.findall(r"{([\w.]+)}", " ".join(words))))
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        here = Path(folder)
+        for name in names:
+            copy = shutil.copytree if (kit / name).is_dir() else shutil.copy
+            copy(kit / name, here / name)
+        if "others" not in names:
+            shutil.copytree(kit / "others", here / "others")
+        damages = [
+            damage(here / name, lines.draw)
+            for name in lines.draw.sample([name for name in names if name != "others"] or names, k=min(1, len(names)))
+            if name != "others" and lines.draw.random() < 0.95
+        ]
+        typed = [re.sub(r"{([\w.]+)}", lambda match: str(here / match[1]), word) for word in words]
+        typed = [str(here / "out") if word == "OUT" else word for word in typed]
+        theirs = content(here)
+        wrong = fault(typed)
+        after = content(here)
+        own = str(Path(typed[typed.index("--out") + 1]).relative_to(here)) if "--out" in typed else "out"
+        changed = [path for path, digest in theirs.items() if after.get(path) != digest]
+        if changed := [path for path in changed if own == path == "others/notes.txt" or not path.startswith(own)]:
+            wrong = wrong or f"changed: {changed}"
+        return f"t5prep {' '.join(map(ascii, typed))}\n{damages}\n{wrong}" if wrong else ""
+
+
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252", "shift_jis", "iso2022_jp", "gb18030")
+# Wrong bytes before this are another encoding, and refuse a file; those after it only cost their row.
+SNIFFED_BYTES = 16
+ENDS = ("\n", "\r", "\r\n", "\r\r\n", "\n\r", "\n\n", "\r\n\r\n")
+_CHARACTERS = {"cp1252": "é", "shift_jis": "中ソ", "iso2022_jp": "中ソ", "gb18030": "中é"}
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+class Nasty(NamedTuple):
+    """Hold one file: its name, its bytes, the encoding to say, and its rows: records, "rejected" or "blank"."""
+
+    name: str
+    data: bytes
+    encoding: str
+    rows: list[dict | str]
+
+
+def generate(seed: int, *, kind: str = "", encoding: str = "") -> Nasty:
+    """Return the file of a seed; each has the columns `id` and `text`, or `text` alone where it is plain lines."""
+    draw = random.Random(seed)
+    kind = kind or draw.choice(("csv", "csv", "csv", "tsv", "jsonl", "text", "parquet"))
+    encoding = encoding or draw.choice(ENCODINGS)
+    if kind == "parquet":
+        return _parquet(draw, seed, encoding)
+    characters = _CHARACTERS.get(encoding, "é🙂\u2028")
+    header = {"csv": draw.choice(("id,text", '"id","text"', 'id,"text"')), "tsv": "id\ttext"}.get(kind, "")
+    end = draw.choice(ENDS) if draw.random() < 0.6 else ""
+    lines = [_row(draw, kind, characters) for _ in range(draw.randrange(40))]
+    body = "".join(line + (end or draw.choice(ENDS)) for line in lines)
+    if draw.random() < 0.3:
+        body = body.rstrip("\r\n")
+    start = header and header + (
+        end.replace("\n\n", "\n").replace("\r\n\r\n", "\r\n") or draw.choice(("\n", "\r", "\r\n"))
+    )
+    data = bytearray((start + body).encode(encoding, "replace"))
+    if draw.random() < 0.2 and len(data) > SNIFFED_BYTES and encoding in ("utf-8", "utf-8-sig", "cp1252"):
+        at = draw.randrange(SNIFFED_BYTES, len(data))
+        data[at:at] = draw.choice((b"\x81", b"\xff", b"\xe4\xb8")) if encoding != "cp1252" else b"\x81"
+    said = {"utf-8-sig": "utf-8"}.get(encoding, encoding)
+    return Nasty(
+        f"{seed:06d}.{'txt' if kind == 'text' else kind}", bytes(data), said, reference(bytes(data), kind, said)
+    )
+
+
+def _row(draw: random.Random, kind: str, characters: str) -> str:
+    plain = [*"ab 1x", *characters, "word ", "\0" if draw.random() < 0.02 else "."]
+    text = "".join(draw.choices(plain, k=draw.randrange(1, 30)))
+    if draw.random() < 0.08:
+        return draw.choice(("", " ", "\t"))
+    if kind == "text":
+        return text
+    if kind == "tsv":
+        return draw.choice((f"{draw.randrange(99)}\t{text}",) * 9 + (text, f"1\t2\t{text}", f'"\t{text}'))
+    if kind == "jsonl":
+        value = draw.choice((text,) * 9 + (True, float("nan"), {"a": [text]}, [1], None, [text]))
+        line = json.dumps({"id": draw.randrange(99), "text": value}, ensure_ascii=draw.random() < 0.5)
+        return draw.choice((line,) * 9 + (line[:-1], "[1]", "{}", '{"id": 1, "id": 2, "text": "x"}'))
+    odd = (
+        *(f'"{text}"', f'1,"{text}', f'1,{text}"', f'"1"x,{text}', f'1,"{text}" ', f"1,{text},3", '"', '""', ","),
+        *(f'1,"{text}\n', f'1,"a\rb{text}"', '1,"a\r\n"'),
+    )
+    inner = text.replace(" ", draw.choice((" ", "\n", "\r", "\r\n", '""', ",")))
+    return draw.choice((f'{draw.randrange(99)},"{inner}"',) * 9 + (f"{draw.randrange(99)},{text}",) * 9 + odd)
+
+
+def _parquet(draw: random.Random, seed: int, encoding: str) -> Nasty:
+    values = draw.choices([b"text", "é".encode(), b"", b"a\0b", b"\xff", None, b"x\ry"], k=draw.randrange(1, 60))
+    array = pa.array(values, draw.choice((pa.binary(), pa.large_binary())))
+    if draw.random() < 0.5:
+        array = pa.Array.from_buffers(pa.string(), len(array), array.cast(pa.binary()).buffers())
+    table = pa.table({"id": [str(i) for i in range(len(values))], "text": array})
+    file = io.BytesIO()
+    pq.write_table(table, file, row_group_size=draw.randrange(1, 40))
+    rows = []
+    for i, value in enumerate(values):
+        try:
+            text = None if value is None else value.decode()
+            rows.append("rejected" if text and "\0" in text else {"id": str(i), "text": text})
+        except UnicodeDecodeError:
+            rows.append("rejected")
+    return Nasty(f"{seed:06d}.parquet", file.getvalue(), {"utf-8-sig": "utf-8"}.get(encoding, encoding), rows)
+
+
+def reference(data: bytes, kind: str, encoding: str) -> list[dict | str]:
+    """Return every row of a whole file after its header: its record, "rejected" or "blank"."""
+    for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le")):
+        if data.startswith(mark):
+            data, encoding = data[len(mark) :], name
+    text = data.decode(encoding, "surrogateescape" if encoding in ("utf-8", "cp1252") else "strict")
+    lines = _LINE.findall(text)
+    assert "".join(lines) == text
+    if kind != "csv":
+        parse = {"tsv": _tab, "jsonl": _json, "text": lambda line: {"text": line} if line.strip() else "blank"}[kind]
+        rows = [parse(line.removesuffix("\n").removesuffix("\r")) for line in lines[kind == "tsv" :]]
+    else:
+        rows = list(_csv(lines))[1:]
+    return [_sound(row) for row in rows]
+
+
+def _csv(lines: list[str]) -> list[dict | str]:
+    rows: list[dict | str] = []
+    at = 0
+    while at < len(lines):
+        reader = csv.reader(iter(lines[at:]), strict=True)
+        try:
+            fields = next(reader)
+            at += reader.line_num
+        except csv.Error:
+            rows.append("rejected")
+            at += 1
+            continue
+        rows.append(
+            dict(zip(("id", "text"), fields, strict=True)) if len(fields) == 2 else "rejected" if fields else "blank"
+        )
+    return rows
+
+
+def _tab(line: str) -> dict | str:
+    fields = line.split("\t")
+    return "blank" if not line else dict(zip(("id", "text"), fields, strict=True)) if len(fields) == 2 else "rejected"
+
+
+def _json(line: str) -> dict | str:
+    if not line.strip():
+        return "blank"
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return "rejected"
+    text = row.get("text") if isinstance(row, dict) else None
+    good = isinstance(row, dict) and row and line.count('"id"') == 1
+    good = good and (text is None or isinstance(text, str) or (isinstance(text, list) and isinstance(text[0], str)))
+    return row if good else "rejected"
+
+
+def _sound(row: dict | str) -> dict | str:
+    if isinstance(row, str):
+        return row
+    try:
+        said = "".join(
+            [*row, *("".join(map(str, value)) if isinstance(value, list) else str(value) for value in row.values())]
+        ).encode()
+    except UnicodeEncodeError:
+        return "rejected"
+    return "rejected" if b"\0" in said else row
+
+
+def write(nasty: Nasty, folder: Path) -> Path:
+    """Write a file into a folder, and return its path."""
+    path = folder / nasty.name
+    path.write_bytes(nasty.data)
+    return path

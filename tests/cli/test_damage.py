@@ -16,8 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand
 
 import damage_kit
-import damaging
-from damage_lines import Lines, case
+from damage_kit import Lines, case
 from odd import SEED
 
 CASES = 12
@@ -33,7 +32,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("number", range(3))
 def test_no_damage_ends_in_a_traceback(number: int, kit: Path, tmp_path: Path) -> None:
-    with damaging.alone(tmp_path):
+    with damage_kit.alone(tmp_path):
         for at in range(number * CASES, (number + 1) * CASES):
             if wrong := case(kit, Lines(random.Random(f"{SEED} {at}"), training=False), tmp_path):
                 pytest.fail(f"case {at}: {wrong}", pytrace=False)
@@ -44,7 +43,7 @@ def run(first: int, last: int) -> int:
     faulthandler.enable()
     with tempfile.TemporaryDirectory() as folder:
         place, wrongs, began = Path(folder), 0, time.monotonic()
-        with damaging.alone(place):
+        with damage_kit.alone(place):
             damage_kit.make(place / "kit", training=True)
             for at in range(first, last):
                 started = time.monotonic()

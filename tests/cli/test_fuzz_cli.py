@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import damaging
+import damage_kit
 import pytest
 from click.testing import CliRunner
 from odd import ODD, SEED, fault
@@ -96,7 +96,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def stop(*_: object, **__: object) -> None:
         raise UsageError("here Beam would start")
 
-    with damaging.alone(tmp_path):
+    with damage_kit.alone(tmp_path):
         monkeypatch.setattr(prepare, "_run", stop)
         monkeypatch.setattr(train_tokenizer, "train", stop)
         (tmp_path / "here").mkdir()

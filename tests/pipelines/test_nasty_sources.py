@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand
 
-from nasty_files import ENCODINGS, SNIFFED_BYTES, Nasty, generate, write
+from damage_kit import ENCODINGS, SNIFFED_BYTES, Nasty, generate, write
 from preparing import by_id, prepared, rejected
 
 from t5prep import sources

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from nasty_files import ENCODINGS, ENDS, SNIFFED_BYTES, Nasty, generate, write
+from damage_kit import ENCODINGS, ENDS, SNIFFED_BYTES, Nasty, generate, write
 
 from t5prep import _native, sources
 from t5prep.errors import BalanceError
