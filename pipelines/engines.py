@@ -113,7 +113,7 @@ _DATAFLOW = ["--no_save_main_session", "--job_name=t5prep-prepare"]
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Hold a Beam runner and its options. Its workers share neither memory nor disk with this process."""
+    """A Beam runner and its options. Its workers share neither memory nor disk with this process."""
 
     name: str
     runner: Any

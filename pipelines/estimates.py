@@ -26,14 +26,14 @@ _PRICE = re.compile(r"(\d*\.?\d+)(?:\+(\d*\.?\d+))?")
 
 
 class Price(NamedTuple):
-    """Hold what an engine costs: a vCPU-hour with its memory, and a gigabyte shuffled."""
+    """The price of an engine: a vCPU-hour with its memory, and a gigabyte shuffled."""
 
     vcpu_hour: float
     shuffled_gigabyte: float = 0.0
 
 
 class Estimate(NamedTuple):
-    """Hold about how many rows and bytes there are, how fast one core tokenizes them (bytes/s), and the vCPU-hours.
+    """An estimate: rows, bytes, how fast one core tokenizes them (bytes/s), and the vCPU-hours.
 
     `records` are the bytes of all finished records, `spilled` those of rows on their way to them.
     """
@@ -107,7 +107,7 @@ def estimate(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
     return Estimate(rows, total, rate, block.rows, OVERHEAD * total / rate / 3600, records, spilled)
 
 
-# The shortest rows make so many bytes of padded records of one byte of text: a source that fits even then is not sampled.
+# The shortest rows make this many bytes of padded records of one byte of text: a source that fits even then is not sampled.
 MOST_BYTES_OUT = 100
 DISK_SAMPLED_BYTES = 64 << 10
 # From so much on, a line says it; a sample may be wrong by so much before a run is refused.
@@ -117,7 +117,7 @@ DOUBT = 0.7
 
 @dataclasses.dataclass(frozen=True)
 class DiskEstimate:
-    """Hold about how many bytes of records there are, how many of a disk they need while they are sorted, and what is free."""
+    """An estimate: bytes of records, the bytes of disk that they need while they are sorted, and what is free."""
 
     records: int
     needed: int

@@ -309,7 +309,7 @@ class Gathering:
 
 
 def most_spills(size: int, *, shards: int, fan_in: int = FAN_IN) -> int:
-    """Return how many spills may be left of so many bytes of records in all, of which each shard reads its slices.
+    """Return how many spills may be left of a number of bytes of records in all, of which each shard reads its slices.
 
     >>> most_spills(0, shards=4), most_spills(1 << 40, shards=4), most_spills(1 << 30, shards=1 << 14)
     (64, 512, 64)

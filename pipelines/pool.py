@@ -149,7 +149,7 @@ class Window:
 
 
 class Pool:
-    """Hold worker processes, and a name by which they are found."""
+    """Worker processes, and a name by which they are found."""
 
     def __init__(self, workers: int, *, warm: Callable[[], None]) -> None:
         self.workers = workers

@@ -98,7 +98,7 @@ def prepare_resolved(
 
 
 class _Compared(NamedTuple):
-    """Hold what rows are compared with: evaluation sets, the texts of earlier datasets, and those datasets' digests."""
+    """The texts that rows are compared with: evaluation sets, the texts of earlier datasets, and those datasets' digests."""
 
     leaks: evaluation_sets.Leaks | None
     earlier: EarlierTexts | None

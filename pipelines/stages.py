@@ -143,7 +143,7 @@ Single = Any
 
 
 class Prepared(NamedTuple):
-    """What preparing all blocks leaves: spills, the totals of blocks, hashes of files, rejected rows and sketches."""
+    """The result of preparing all blocks: spills, the totals of blocks, hashes of files, rejected rows and sketches."""
 
     spills: Collection
     blocks: Single
@@ -153,7 +153,7 @@ class Prepared(NamedTuple):
 
 
 class Executor(Protocol):
-    """What executes the steps. Each has a name, which an engine shows; `singles` are values that every call is given.
+    """An executor of the steps. Each step has a name, which an engine shows; `singles` are values that every call is given.
 
     The spills of blocks are the executor's own matter: this machine merges them on its disk, an engine shuffles pieces.
     """

@@ -99,7 +99,7 @@ def stage(
 
 
 class Staged:
-    """What lies in a job's folder, each part loaded when it is first asked for."""
+    """The files in a job's folder; each is loaded when it is first asked for."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -465,7 +465,7 @@ def repeats_of(spec: ShardSpec, parts: Iterable[Repeats]) -> list[Repeats]:
 
 
 class RejectedPart(NamedTuple):
-    """What was written into one file of rejected rows: its number, and how often each reason stands in it."""
+    """The description of one file of rejected rows: its number, and how often each reason stands in it."""
 
     number: int
     file: RejectedFile

@@ -33,7 +33,7 @@ TRAINING = "t5prep_training.json"
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-    """Hold every choice that the bytes of a trained tokenizer follow from, besides its source.
+    """Every choice that the bytes of a trained tokenizer follow from, besides its source.
 
     `columns` are the columns with text (none: `text`); `lines` distinct lines are drawn with `seed`; `vocab_size`,
     `byte_fallback`, `split_digits`, `character_coverage` and `normalization` are SentencePiece's (tokens.training); `format` and
@@ -54,7 +54,7 @@ class TrainingSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """Hold a trained tokenizer and what it was trained on: `lines` distinct lines, drawn from the `seen` ones."""
+    """A trained tokenizer and what it was trained on: `lines` distinct lines, drawn from the `seen` ones."""
 
     tokenizer: Tokenizer
     rows: int
@@ -65,7 +65,7 @@ class Trained:
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """Hold lines drawn by hash, and what they were drawn from: `rows` of the source, of which `broken` could not be read."""
+    """Lines drawn by hash, and what they were drawn from: `rows` of the source, of which `broken` could not be read."""
 
     lines: list[str]
     rows: int

@@ -27,7 +27,7 @@ from t5prep.io.progress import Progress
 @click.option("--jsonl", is_flag=True, help="The same as --format jsonl.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
 @click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
-@click.option("--limit", type=click.IntRange(min=1), help="Answer only so many rows.")
+@click.option("--limit", type=click.IntRange(min=1), help="Answer only this many rows.")
 @_model_options.trust_code
 @_model_options.long
 @_model_options.which
@@ -172,7 +172,7 @@ WORST = 20
 )
 @_model_options.which
 @click.option("--batch", default=32, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
-@click.option("--limit", default=0, type=click.IntRange(min=0), help="Score only so many records; 0: all.")
+@click.option("--limit", default=0, type=click.IntRange(min=0), help="Score only this many records; 0: all.")
 @_model_options.generation
 @click.option("--metric", "metrics", multiple=True, help="Compute this metric, or several, in place of the task's.")
 @click.option("--bootstrap", is_flag=True, help="Add 95 % intervals to ROUGE.")

@@ -50,7 +50,7 @@ def tasks_command(as_json: bool) -> None:
 @click.argument("filters", nargs=-1, metavar="[FILTER]...")
 @click.option("--try", "source", metavar="SOURCE", help="Show what the filters would do to rows of a corpus.")
 @click.option("--column", "columns", multiple=True, help="The columns with the text [default: text].")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only so many rows.")
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Try only this many rows.")
 @click.option("--format", default="", help="Where file names do not say it: csv, tsv, jsonl, parquet or text.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
 @_output.as_json

@@ -60,7 +60,7 @@ def tokenizer_command() -> None:
 )
 @click.option("--lowercase", is_flag=True, help="Fold case: the rule of that name with _cf.")
 @click.option("--split", default="", help="Of a source whose files are splits [default: train]; all reads every file.")
-@click.option("--lines", default=1_000_000, show_default=True, help="Train on so many distinct lines, drawn by hash.")
+@click.option("--lines", default=1_000_000, show_default=True, help="Train on this many distinct lines, drawn by hash.")
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="What lines are drawn with."
 )
@@ -161,7 +161,9 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
 @click.argument("tokenizer")
 @_source
 @_column
-@click.option("--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Read only so many rows.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20_000, show_default=True, help="Read only this many rows."
+)
 @_format
 @_encoding
 @_output.as_json

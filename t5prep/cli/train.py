@@ -57,7 +57,7 @@ def _list_settings(context: click.Context, _: click.Parameter, wanted: bool) -> 
     default=0,
     type=click.IntRange(min=0),
     metavar="STEPS",
-    help="Record so many steps for TensorBoard's profiler, after the first ones.",
+    help="Record this many steps for TensorBoard's profiler, after the first ones.",
 )
 @click.option(
     "--check-step",

@@ -30,7 +30,7 @@ _ENTRY = np.dtype([("id", "u8"), ("bytes", "u8"), ("shard", "u4"), ("record", "u
 
 
 class Change(NamedTuple):
-    """Hold one field of the manifests, as a path, and what each says (None: nothing)."""
+    """One field of the manifests, as a path, and what each says (None: nothing)."""
 
     field: str
     a: Any
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 @dataclasses.dataclass
 class Ids:
-    """Hold how many ids of one kind there are, and the first of them."""
+    """The number of ids of one kind, and the first of them."""
 
     count: int = 0
     first: list[str] = dataclasses.field(default_factory=list)
@@ -47,8 +47,11 @@ class Ids:
 
 @dataclasses.dataclass
 class Difference:
-    """Hold what differs. Only B has the ids in `added`, only A those in `gone`; `moved` stand in another split; the bytes of
-    `changed` differ."""
+    """The differences of two datasets, A and B.
+
+    Only B has the ids in `added`, only A those in `gone`; `moved` stand in another split; the bytes of `changed`
+    differ.
+    """
 
     equal: bool
     manifest: list[Change]

@@ -19,7 +19,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """Hold one decoded record. Ids are as stored, padding included."""
+    """One decoded record. Ids are as stored, padding included."""
 
     id: str
     input_ids: list[int]

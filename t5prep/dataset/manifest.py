@@ -79,7 +79,7 @@ class Feature:
 
 @dataclasses.dataclass(frozen=True)
 class TaskFacts:
-    """Hold what training and evaluation need to know of the task, so that they need no registry of tasks.
+    """The facts about a task that training and evaluation need, so that they need no registry of tasks.
 
     `metrics` are those that its answers are scored by, `classes` the words of a classification in the order of a confusion
     matrix, and `hides_spans` says that sentinels of an input stand for hidden spans. `file` is the name of the user's own
@@ -137,7 +137,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class NearDuplicates:
-    """What the search for near-duplicates found: clusters, the largest of them, and leaks.
+    """The result of the search for near-duplicates: clusters, the largest of them, and leaks.
 
     `across_splits` counts the rows left out that would have stood in another split than the row that was kept.
     """

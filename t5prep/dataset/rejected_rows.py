@@ -16,11 +16,11 @@ from typing import BinaryIO
 from t5prep.errors import BalanceError
 
 NAME = "rejected.jsonl"
-# So many bytes are one file; of more, each part has about PART_BYTES, and there are at most MOST_PARTS.
+# This many bytes are one file; of more, each part has about PART_BYTES, and there are at most MOST_PARTS.
 LARGEST_BYTES = 256 << 20
 PART_BYTES = 64 << 20
 MOST_PARTS = 256
-# Neighbours stay together: so many rows of a file are in one part.
+# Neighbours stay together: this many rows of a file are in one part.
 _ROWS_TOGETHER = 1024
 _PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
 # Reasons that are counted one by one: beyond that they say what is wrong with single rows.
@@ -99,7 +99,7 @@ def write_rejected(
 ) -> tuple[RejectedFile, collections.Counter[str]]:
     """Write finished JSON lines into an open file; return what the manifest says of it, and how often each reason stands.
 
-    Only so many `different` reasons are counted, the first, which are the same whatever ran the preparation.
+    Only the first `different` reasons are counted, which are the same whatever ran the preparation.
     """
     digest, size, count = hashlib.sha256(), 0, 0
     reasons: collections.Counter[str] = collections.Counter()
@@ -138,7 +138,7 @@ def is_rejected(file: str) -> bool:
 
 
 def files_for(size: int) -> int:
-    """Return how many files so many bytes of rejected rows make.
+    """Return how many files a number of bytes of rejected rows makes.
 
     >>> files_for(1000), files_for(1 << 30), files_for(1 << 40)
     (1, 16, 256)

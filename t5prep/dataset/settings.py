@@ -1,4 +1,4 @@
-"""Hold all choices of one preparation: each field is an option of `t5prep prepare`, and the manifest holds them."""
+"""Define all choices of one preparation: each field is an option of `t5prep prepare`, and the manifest holds them."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -104,7 +104,7 @@ LONGEST = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What decides a dataset's records, besides its source and its tokenizer: equal settings, equal records.
+    """The choices that decide a dataset's records, besides its source and its tokenizer: equal settings, equal records.
 
     `options` are the task's own, by name. `splits` are shares to draw by the id's hash, or None where the source's files
     are splits themselves. `shards` are those of the largest split, or None to choose; they cut the same records into
@@ -186,7 +186,7 @@ class Settings:
         None, "shards of the largest split, or auto", least=1, parse=parse_shards, shown="auto", compare=False
     )
     seed: int = option(0, "the random seed of splits and order", least=-(1 << 63), most=(1 << 63) - 1)
-    limit: int | None = option(None, "read only so many rows (of each split, where files are splits)", least=1)
+    limit: int | None = option(None, "read only this many rows (of each split, where files are splits)", least=1)
     format: str = option("", "where file names do not say it: csv, tsv, jsonl, parquet or text", changes_tokens=True)
     encoding: str = option("utf-8", "of text files", changes_tokens=True)
     delimiter: str = option(

@@ -15,7 +15,7 @@ from t5prep.io.uploads import Conflict, Upload
 
 @dataclasses.dataclass(frozen=True)
 class Uploaded:
-    """Hold what an upload did, by the names of objects. `stale` are shards of another dataset that are still there."""
+    """The result of an upload, by the names of objects. `stale` are shards of another dataset that are still there."""
 
     uri: str
     digest: str

@@ -26,7 +26,7 @@ TIMEOUT_SECONDS: float | tuple[float, float] = (5.0, 60.0)
 FIRST_SECONDS, LATER_SECONDS = 30.0, 120.0
 _REACHED: set[str] = set()  # buckets
 _WAITED_FOR: set[str] = set()  # buckets about which a line was printed
-# A write that the server refuses because other bytes arrived (400) is sent so many times.
+# A write that the server refuses because other bytes arrived (400) is sent this many times.
 _WRITES = 3
 # While this object exists, a dataset is being written there; its content says which.
 MARKER = f"{atomic_files.UNFINISHED}t5prep"

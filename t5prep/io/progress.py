@@ -44,7 +44,7 @@ class Progress:
         self._bytes, self._skipped, self._total = bytes, bytes, total
 
     def line(self, seconds: float) -> str:
-        """Return the text of the line after so many seconds."""
+        """Return the text of the line after some seconds."""
         done = f"{min(1.0, self._bytes / self._total):4.0%}  " if self._total else ""
         rows = f"{self._rows:,} rows  {self._rows / seconds:,.0f} rows/s  " if self._rows else ""
         if self._total and not self._rows:

@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 300.0
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 32.0
 _AGAIN = (408, 429, 500, 502, 503, 504)
-# The server no longer takes the session, or got other bytes than were sent: begin a new one, so many times for each byte
+# The server no longer takes the session, or got other bytes than were sent: begin a new one, this many times for each byte
 # that it gained.
 _GONE = (400, 404, 410)
 _SESSIONS = 5

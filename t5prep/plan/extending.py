@@ -25,7 +25,7 @@ Layers = tuple[int, int]  # of the encoder, of the decoder
 # The computed layers of each kind in the smallest model. With fewer the most memory is needed by the logits or by the update,
 # and not where all layers' activations are kept.
 FEW = 3
-# From so many layers on, a quarter and a third of them are computed.
+# From this many layers on, a quarter and a third of them are computed.
 DEEP = 16
 # Between these shares of a device's memory the compiler may save memory at the cost of time: there all layers are compiled.
 NEAR = (0.9, 1.3)
@@ -97,7 +97,7 @@ def recalled(question: Question) -> Answer | None:
 
 
 def with_layers(question: Question, layers: Layers) -> Question:
-    """Return the question for a step that computes only so many layers of the same model."""
+    """Return the question for a step that computes only some layers of the same model."""
     assert isinstance(question.shape, ModelConfig)
     shape = dataclasses.replace(question.shape, computed_layers=layers[0], computed_decoder_layers=layers[1])
     return dataclasses.replace(question, shape=shape)

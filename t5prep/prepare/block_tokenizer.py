@@ -122,7 +122,7 @@ class BlockExamples:
         unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
         return TaskError(
             f"the task {self._task.name} fails at {block.file.name}, row {row.number}: {registry.said(error)}"
-            f"{f' ({where})' if where else ''}. Mend its to_example, or let it raise Reject for such rows.{unread}"
+            f"{f' ({where})' if where else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
         )
 
 

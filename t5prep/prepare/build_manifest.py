@@ -200,7 +200,7 @@ def _packed(counts: record_counts.Counts, settings: Settings) -> dict[str, Any]:
     return {"examples": counts.examples, **dict(zip(("padding_before", "padding_after"), shares, strict=True))}
 
 
-# Warn of what a model would learn wrongly from a prepared dataset, each time with the option that mends it.
+# Warn of what a model would learn wrongly from a prepared dataset, each time with the option that fixes it.
 
 # From this association (Cramér's V) on, markup tells the label well enough to warn.
 STRONG_ASSOCIATION = 0.3
@@ -312,7 +312,7 @@ def of_rejected_rows(rows: int, rejected: Mapping[str, int], words: Mapping[str,
 def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
     """Return the whole words of a reason that half of its rows share, and how many these are, or "".
 
-    They say which value it is, and the option that mends it.
+    They say which value it is, and the option that fixes it.
     """
     fitting = {text: number for text, number in words.items() if text.partition(":")[0] == reason}
     most = max(fitting, key=lambda text: fitting[text], default="")

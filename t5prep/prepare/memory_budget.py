@@ -20,7 +20,7 @@ ADDRESS_BYTES = 2 << 30
 
 
 class Budget(NamedTuple):
-    """Hold the number of worker processes, the source bytes of a block, and the bytes of records merged at a time."""
+    """The number of worker processes, the source bytes of a block, and the bytes of records merged at a time."""
 
     workers: int
     block_bytes: int = LARGEST_BLOCK
@@ -31,7 +31,7 @@ LARGEST = Budget(1)
 
 
 def share(memory: int, *, workers: int) -> Budget:
-    """Return the budget of so many bytes in all, with fewer workers than asked for if each would have too little.
+    """Return the budget for a number of bytes in all, with fewer workers than asked for if each would have too little.
 
     >>> share(2 << 30, workers=2)
     Budget(workers=2, block_bytes=2097152, range_bytes=33554432)

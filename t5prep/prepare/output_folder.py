@@ -23,7 +23,7 @@ SPOOL = f"{atomic_files.UNFINISHED}spool"
 
 
 class Identity(NamedTuple):
-    """Hold what makes two preparations the same dataset, as far as it is known before running one.
+    """The facts that make two preparations the same dataset, as far as they are known before running one.
 
     `tokenizer` is its SHA-256, `task_sha256` that of the user's own task file, and `files` are names and bytes.
     """

@@ -17,7 +17,7 @@ WORST = 10
 
 
 class Lost(NamedTuple):
-    """What cutting took from one row: tokens lost of so many.
+    """The tokens that cutting took from one row, and how many it had.
 
     `place` is the row's position: of rows that lost as much, the first are named, however shards were read in parts.
     """

@@ -1,4 +1,4 @@
-"""Read only so many rows: the first of each split, where files are splits themselves, else the first of all."""
+"""Read only some rows: the first of each split, where files are splits themselves, else the first of all."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from t5prep.tasks.task import ChosenTask, Corpus
 
 @dataclasses.dataclass(frozen=True)
 class LimitedFile:
-    """Hold a file or a pair of files, and how many of its rows are wanted (None: all)."""
+    """A file or a pair of files, and how many of its rows are wanted (None: all)."""
 
     element: RawFile | Pair
     rows: int | None = None

@@ -404,7 +404,7 @@ class ShufflePlan(NamedTuple):
 
 
 def for_source(source_bytes: int) -> ShufflePlan:
-    """Return the plan for a source of so many bytes.
+    """Return the plan for a source of some size in bytes.
 
     >>> for_source(1_000_000), for_source(10**9), for_source(10**12)
     (ShufflePlan(groups=1, lanes=1), ShufflePlan(groups=32, lanes=1), ShufflePlan(groups=256, lanes=44))
@@ -424,7 +424,7 @@ def recut_bytes(shards: int, *, groups: int) -> int:
 
 
 def cut_ranges(spill: Spill, ranges: int) -> Iterator[tuple[int, Spill]]:
-    """Yield the number of each of so many equal ranges of positions that a spill has records in, and these records."""
+    """Yield the number of each of some equal ranges of positions that a spill has records in, and these records."""
     for split in spill.splits:
         yield from _cut(spill, split, ranges)
 

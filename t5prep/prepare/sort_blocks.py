@@ -27,7 +27,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class SortedBlock:
-    """What a block became: its spill, finished JSON lines of `rejected` rows, and counts.
+    """The result of a block: its spill, finished JSON lines of `rejected` rows, and counts.
 
     `record_bytes` are those of each split's records, as long as each row makes one. `found` is true where an earlier run
     tokenized the block. `sketch` is None unless near-duplicates are looked for. `reason_tokens` are the tokens of what

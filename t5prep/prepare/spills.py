@@ -52,7 +52,7 @@ _REFERENCE_HEAD = 4
 
 
 class Columns(NamedTuple):
-    """What records are made of: the ids of rows, the token ids of both sides (uint16 or int32), and the references.
+    """The columns that records are made of: the ids of rows, the token ids of both sides (uint16 or int32), and the references.
 
     A row's references are bytes (references_of): most rows have none.
     """
@@ -107,7 +107,7 @@ class Rows(NamedTuple):
         return tuple(self.take(np.array([i])).columns().labels.ids.tolist())
 
 
-# Token ids of so many bytes: most vocabularies fit into two.
+# Types of token ids by their bytes: most vocabularies fit into two.
 TOKENS: dict[int, np.dtype] = {2: np.dtype("<u2"), 4: np.dtype("<i4")}
 
 
@@ -301,7 +301,7 @@ def _read_entries(file: int, first: int, last: int, start: int, stop: int) -> np
 
 
 def _bytes_at(file: int, size: int, at: int) -> bytes:
-    """Return so many bytes of a file from a place on. Raises OutputError where it has fewer."""
+    """Return some bytes of a file from a place on. Raises OutputError where it has fewer."""
     data = os.pread(file, size, at)
     while len(data) < size:  # one call reads at most 2 GiB
         more = os.pread(file, size - len(data), at + len(data))

@@ -76,11 +76,11 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         return settings
     if not task.classes:
         why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
-        mend = "take a task with classes (t5prep tasks)"
+        advice = "take a task with classes (t5prep tasks)"
         if "label_map" in settings.options:
-            mend = "name its classes, as in --label-map good=good,bad=bad"
+            advice = "name its classes, as in --label-map good=good,bad=bad"
         raise UsageError(
-            f"{why}, and {settings.task} has no classes to tell apart: {mend}, or prepare it for a T5 "
+            f"{why}, and {settings.task} has no classes to tell apart: {advice}, or prepare it for a T5 "
             "(--tokenizer google-t5/t5-base)"
         )
     if settings.layout == "packed":
@@ -208,13 +208,13 @@ def without_documents(source: Resolved, *, kind: str = "") -> Resolved:
     return dataclasses.replace(source, files=tuple(file for file in source.files if file.name in set(rows)))
 
 
-# Turn splits that are given as numbers of rows into the shares that draw exactly so many.
+# Turn splits that are given as numbers of rows into the shares that draw exactly these numbers.
 
 
 def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolved) -> Settings:
     """Return the settings with shares where they have numbers of rows; unchanged where they have none.
 
-    All rows are read once, and made into examples but not tokenized, because a share that draws exactly so many rows
+    All rows are read once, and made into examples but not tokenized, because a share that draws exactly this number of rows
     depends on the ids of all of them. Near-duplicates, leaks and what a filter of tokens rejects are counted too.
     Raises UsageError where there are too few rows.
     """
@@ -235,8 +235,8 @@ def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolve
 def exact_shares(splits: Mapping[str, float], draws: np.ndarray) -> dict[str, float]:
     """Return shares that add up to 1 and by which these numbers (float64[rows], in 0..1) are drawn as asked.
 
-    A split that is a number of rows gets exactly so many of different draws; equal draws, those of one group, stay
-    together, and then it gets at least so many. The shares that were asked for divide the rest. Without any row the shares
+    A split that is a number of rows gets exactly that many of different draws; equal draws, those of one group, stay
+    together, and then it gets at least that many. The shares that were asked for divide the rest. Without any row the shares
     are equal: preparing then rejects each row with its reason. Raises UsageError.
 
     >>> exact_shares({"validation": 2, "train": 1.0}, np.array([0.9, 0.5, 0.1, 0.3]))

@@ -182,7 +182,7 @@ _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 
 @dataclasses.dataclass
 class Drawn:
-    """Hold a sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
+    """A sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
 
     `markup` maps each target to its records (with markup, without); it is None where there are too many different
     targets to be classes. `unknown` counts records with unknown tokens.
@@ -245,7 +245,7 @@ _CHARACTERS_SHOWN = 10
 
 @dataclasses.dataclass(frozen=True)
 class Characters:
-    """Hold the characters that decoding does not give back, for the first `rows` good rows of a file.
+    """The characters that decoding does not give back, for the first `rows` good rows of a file.
 
     `lost` has the most frequent first; `more` counts those that are not shown.
     """

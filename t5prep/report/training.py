@@ -278,7 +278,7 @@ _ITS_OWN = frozenset({"data", "out", "tokenizer"})
 
 
 class Nearest(NamedTuple):
-    """Hold the recipe that a run is nearest to ("" for the defaults), and the settings that differ.
+    """The recipe that a run is nearest to ("" for the defaults), and the settings that differ.
 
     `differs` has (setting, the recipe's value, the run's value).
     """

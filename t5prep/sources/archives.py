@@ -22,7 +22,7 @@ MAX_RATIO = "T5PREP_MAX_UNPACKED_RATIO"
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Hold `max_bytes` of one unpacked file and `max_ratio` of unpacked to packed bytes.
+    """`max_bytes` of one unpacked file and `max_ratio` of unpacked to packed bytes.
 
     Files below `any_ratio_below` unpacked bytes may have any ratio. Text packs 3 to 20 times; a ratio above 200 over
     more than 64 MiB is not text that anyone would train on.

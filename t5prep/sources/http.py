@@ -252,7 +252,7 @@ class Checksum:
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """Hold the size of a downloaded file in bytes, and its SHA-256."""
+    """The size of a downloaded file in bytes, and its SHA-256."""
 
     bytes: int
     sha256: str

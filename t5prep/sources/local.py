@@ -90,7 +90,7 @@ def _below(root: Path, pattern: str) -> Iterator[tuple[Path, str]]:
             if path.is_file():
                 walked.append((path, known))
             elif path.is_symlink() and not path.exists():
-                raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or mend it.")
+                raise SourceError(f"{path} is a link to a file that does not exist. Remove it, or restore it.")
     yield from sorted(walked)
 
 

@@ -103,7 +103,7 @@ _SHAPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Hold a source as the user wrote it: `scheme` "" is a path. `revision` and `part` are "" where none is given."""
+    """A source as the user wrote it: `scheme` "" is a path. `revision` and `part` are "" where none is given."""
 
     scheme: str
     name: str
@@ -163,7 +163,7 @@ class RawFile:
 
 @dataclasses.dataclass(frozen=True)
 class Resolved:
-    """Hold a pinned source: the URI asked for (without credentials), revision, files, licence, citation, and names of classes.
+    """A pinned source: the URI asked for (without credentials), revision, files, licence, citation, and names of classes.
 
     `class_names` are those of columns that hold numbers, as a Hub dataset's card gives them."""
 

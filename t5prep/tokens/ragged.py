@@ -47,7 +47,7 @@ class Frame(NamedTuple):
     last: tuple[int, ...]
 
     def tokens(self, texts: np.ndarray) -> np.ndarray:
-        """Return how many special tokens rows of so many texts have: int64[rows] → int64[rows]. A row without texts has none.
+        """Return how many special tokens rows of some texts have: int64[rows] → int64[rows]. A row without texts has none.
 
         >>> Frame((101,), (102,), (102,)).tokens(np.array([0, 1, 2]))
         array([0, 2, 3])
@@ -129,7 +129,7 @@ def replaced(lists: Ragged, rows: np.ndarray, others: Ragged) -> Ragged:
 
 
 def ends_kept(lists: Ragged, heads: np.ndarray, tails: np.ndarray, *, marked: np.ndarray, middle: int) -> Ragged:
-    """Return lists of which only the first and last ids are kept, so many of each: int64[lists] twice.
+    """Return lists of which only the first and last ids are kept, as many as is said: int64[lists] twice.
 
     The id `middle` stands between the two ends of those that are `marked`, bool[lists].
 

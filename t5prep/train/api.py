@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """Hold the result of `t5prep.evaluate`: the scores of a checkpoint on a split.
+    """The result of `t5prep.evaluate`: the scores of a checkpoint on a split.
 
     `checkpoint` is the one that was scored. `metrics` holds numbers by name (`loss`, `accuracy`, the task's own); for a
     task with classes also `labels` and `confusion`. `predictions` has a dict for each record (`id`, `prediction`,

@@ -41,7 +41,7 @@ Step = Callable[..., tuple[Any, ...]]  # (weights, slots, step, batch, rate) →
 
 @dataclasses.dataclass(frozen=True)
 class FinishedStep:
-    """Hold a step that has ended: its number, counted from 1, and its metrics if they were wanted."""
+    """A step that has ended: its number, counted from 1, and its metrics if they were wanted."""
 
     number: int
     metrics: dict[str, float] | None
@@ -123,7 +123,7 @@ def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Due:
-    """Hold after how many steps each thing happens; 0: never. After the last step each happens that is not 0."""
+    """The number of steps between two logs, saves and so on; 0: never. What is not 0 happens after the last step, too."""
 
     steps: int
     evaluate_every: int
@@ -268,7 +268,7 @@ def _copy(folder: Path, place: str) -> None:
 
 @dataclasses.dataclass
 class TrainingLoop:
-    """Hold a run while it trains. `state` is that of its newest checkpoint."""
+    """A run while it trains. `state` is that of its newest checkpoint."""
 
     state: State
     due: Due

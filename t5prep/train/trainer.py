@@ -38,7 +38,7 @@ from t5prep.train.step.step import checkpoint_bytes, dtype_of, schedule_of, shap
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Hold the result of a run. `evaluation` is of the restored best checkpoint; None without an evaluation split."""
+    """The result of a run. `evaluation` is of the restored best checkpoint; None without an evaluation split."""
 
     run: str
     steps: int

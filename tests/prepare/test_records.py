@@ -376,7 +376,7 @@ def test_packing_says_which_side_is_too_short(tmp_path):
     (warning,) = made.warnings
     said = re.search(r"full of targets while 9\d% of their inputs is padding.*--target-length (\d+)", warning)
     assert said
-    again = prepared(source, tmp_path / "mended", target_length=int(said[1]), **choices)
+    again = prepared(source, tmp_path / "again", target_length=int(said[1]), **choices)
     assert again.warnings == []
     before, after = (m.splits["train"].lengths["packed"] for m in (made, again))
     assert before["examples"] == after["examples"]
@@ -393,7 +393,7 @@ def test_a_packed_classification_is_advised_shorter_targets_not_inputs_of_thousa
     said = re.search(r"full of inputs while 9\d% of their targets is padding.*--target-length (\d+),", warning)
     assert said
     assert int(said[1]) < 16
-    again = prepared(source, tmp_path / "mended", target_length=int(said[1]), **choices)
+    again = prepared(source, tmp_path / "again", target_length=int(said[1]), **choices)
     assert again.warnings == []
     assert again.splits["train"].records == made.splits["train"].records
     assert again.ledger["targets"]["rows_cut"] == 0

@@ -78,7 +78,7 @@ def test_what_is_not_as_published_is_deleted_and_said(
 
 
 def test_a_part_of_another_version_is_fetched_anew(internet: Internet, record: str):
-    """The first half is wrong: the MD5 fails after resuming, and one clean download mends it."""
+    """The first half is wrong: the MD5 fails after resuming, and one clean download repairs it."""
     internet.server.faults = [Fault("README.txt", spoil=True, cut=4)]
     (file,) = resolve(f"{record}#README.txt").files
     assert open_stream(file).read() == b"read me"

@@ -135,9 +135,7 @@ def test_a_file_that_cannot_be_used_is_a_sentence(task: Path, rows: Path, code: 
 )
 def test_a_file_that_fails_at_a_row_is_a_sentence(task: Path, rows: Path, old: str, new: str, says: str) -> None:
     task.write_text(TASK.replace(old, new))
-    with pytest.raises(
-        TaskError, match=r"the task shout fails at rows\.csv, row \d+: .* Mend its to_example"
-    ) as caught:
+    with pytest.raises(TaskError, match=r"the task shout fails at rows\.csv, row \d+: .* Fix its to_example") as caught:
         prepared(rows, task.parent / "out", tokenizer="sample:", task=str(task))
     assert says in str(caught.value)
     assert not (task.parent / "out" / manifest.NAME).exists()

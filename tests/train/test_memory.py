@@ -1,4 +1,4 @@
-"""A step that does not fit is answered with the settings that would mend it."""
+"""A step that does not fit is answered with the settings that would fix it."""
 
 import pytest
 

@@ -123,13 +123,13 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> Any:
 
 # Try filters on some texts before a long run.
 
-# So many texts are shown for each filter, and so many characters of each.
+# The texts that are shown for each filter, and the characters of each.
 SHOWN, CHARACTERS = 3, 100
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What one filter did: how many texts it got, with how many words, and some of those that it rejected."""
+    """The result of one filter: how many texts it got, with how many words, and some of those that it rejected."""
 
     filter: str
     texts: int = 0
@@ -142,7 +142,7 @@ class Outcome:
 
 @dataclasses.dataclass
 class Trial:
-    """What all filters did, one after the other, and how many texts and words are left of how many."""
+    """The results of all filters in their order, and how many texts and words are left of how many."""
 
     texts: int
     words: int
@@ -249,7 +249,7 @@ class Chain:
         return FilteredTable(examples, reasons, [(one and one.changed) or None for one in filtered])
 
     def judge_tokens(self, count: int) -> str:
-        """Return why an input of so many tokens is rejected, or ""."""
+        """Return why an input of this number of tokens is rejected, or ""."""
         for name, filter in self._filters:
             if judge := getattr(filter, "judge_tokens", None):
                 try:

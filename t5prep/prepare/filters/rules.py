@@ -368,7 +368,7 @@ class Tokens:
         return text
 
     def judge_tokens(self, count: int) -> None:
-        """Raise Reject where an input of so many tokens is too short or too long."""
+        """Raise Reject where an input of this number of tokens is too short or too long."""
         if count < self.least:
             raise Reject(f"too few: {count} tokens, at least {self.least}")
         if count > self.most:

@@ -14,7 +14,7 @@ from t5prep.prepare.near_duplicates import sketches
 from t5prep.prepare.near_duplicates import sketches as minhash
 from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, Sketch, mix, of_lists
 
-# In a band that more rows share than this, each is compared with so many next to it: the work stays linear where a
+# In a band that more rows share than this, each is compared with this many next to it: the work stays linear where a
 # whole corpus is one template. Rows of one cluster share many bands, so that few of its pairs have to be compared.
 WINDOW = 32
 # So many elements are looked up at a time.
@@ -384,7 +384,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What decides which rows repeat another: `drawn` where splits are drawn from ids."""
+    """The settings that decide which rows repeat another: `drawn` where splits are drawn from ids."""
 
     bands: Bands
     threshold: float
@@ -398,7 +398,7 @@ class Search:
         return Plan(np.array([(number << 64) // count for number in range(1, count)], np.uint64), numbers)
 
     def groups(self, joined: Joined, sketches: Iterable[Sketch], *, group_bytes: int = GROUP_BYTES) -> Iterator[Group]:
-        """Yield the linked rows in groups of about so many bytes; rows that links connect are in one group."""
+        """Yield the linked rows in groups of about this many bytes; rows that links connect are in one group."""
         nodes, roots = joined.links().T
         sizes = [(sketch.rows, sketch.size) for sketch in sketches]
         rows, size = (sum(part) for part in zip(*sizes, strict=True)) if sizes else (0, 0)

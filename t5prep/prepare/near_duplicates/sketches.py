@@ -166,7 +166,7 @@ def _recall(bands: int, rows: int, similarity: float) -> float:
 
 
 def signatures(shingles: Shingles, *, hashes: int) -> np.ndarray:
-    """Return `uint32[hashes, texts]`: the smallest of each text's shingles under each of so many hash functions.
+    """Return `uint32[hashes, texts]`: the smallest of each text's shingles under each of some hash functions.
 
     Two texts agree in one of them with the probability of their Jaccard similarity (Broder 1997). Every text must have a
     shingle.

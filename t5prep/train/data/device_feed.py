@@ -72,7 +72,7 @@ def rates(
 ) -> list[float]:
     """Return how often each dataset is drawn, adding up to 1: as `given`, else by its number of records.
 
-    `cap` counts at most so many records of a dataset (0: all), and a `temperature` above 1 makes rates more equal: they are
+    `cap` counts at most this many records of a dataset (0: all), and a `temperature` above 1 makes rates more equal: they are
     records^(1 / temperature). The paper of T5 trains with both (Raffel 2020 §3.5.2: "examples-proportional mixing" with a
     limit, "temperature-scaled mixing"); seqio calls them `maximum` and `temperature`.
 

@@ -27,7 +27,7 @@ WINDOW = 8192
 MAX_LANES = 128
 # A window has at most this part of the records.
 _PART = 64
-# While the first batch is made, up to so many windows are read, and the rest of the block that each lane has begun. All
+# While the first batch is made, up to this many windows are read, and the rest of the block that each lane has begun. All
 # together have at most this part of the records, and the begun blocks at most that one.
 _WINDOWS, _FIRST_READ, _OF_BLOCKS = 3, 1 / 20, 1 / 32
 
@@ -55,7 +55,7 @@ class Table:
 
 
 def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Table:
-    """Return the layout of a global batch for datasets with so many `records` in blocks of (at most) `every`.
+    """Return the layout of a global batch for datasets with `records` records each, in blocks of (at most) `every`.
 
     A lane has at least `least` rows in a window.
 

@@ -36,7 +36,7 @@ MOST_CLASSES = 100  # with more different words than this, a confusion matrix is
 
 
 class Kind(enum.Enum):
-    """What the answers of a split are: none at all, one token each, or generated texts."""
+    """The kind of answers that a split wants: none at all, one token each, or generated texts."""
 
     NONE = enum.auto()
     ONE_TOKEN = enum.auto()
@@ -226,7 +226,7 @@ def _kind(opened: opening.Opened, *, limit: int, generating: bool) -> Kind:
 
 
 class ScoredRows:
-    """What is kept of every scored record, in the split's order.
+    """The results of every scored record, in the split's order.
 
     `highest` has the (loss, row, input ids) of the `worst` wrong rows; of wrong rows, `each` of every class (or of all) are
     drawn at random, by the hash of their ids, so that the same rows are drawn whatever the batch is.

@@ -75,7 +75,7 @@ class Validation:
         return dataclasses.replace(state, best=value if improved else state.best, stale=stale), improved
 
     def exhausted(self, state: State) -> bool:
-        """Check whether so many evaluations in a row were not better that the run stops."""
+        """Check whether the run stops, because its last evaluations were not better."""
         return 0 < self._patience <= state.stale
 
     def of_best(self, weights: Mapping[str, Any]) -> Evaluation | None:

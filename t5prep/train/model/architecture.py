@@ -59,7 +59,7 @@ class ModelConfig:
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
     `classes`: the names of the classes, in the order of the logits, of an encoder with a head; empty: it writes texts.
     `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
-    `computed_layers` and `computed_decoder_layers`: the model has all its weights, but only so many layers are computed (0: all);
+    `computed_layers` and `computed_decoder_layers`: the model has all its weights, but only this many layers are computed (0: all);
     `plan` compiles such models.
     """
 

@@ -16,7 +16,7 @@ _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[.!?…][\"'”’»)\]])
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Hold a long input as `examples` to answer, and the texts `around` them: one text more than there are examples."""
+    """A long input as `examples` to answer, and the texts `around` them: one text more than there are examples."""
 
     examples: tuple[Example, ...]
     around: tuple[str, ...]

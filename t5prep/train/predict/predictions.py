@@ -21,7 +21,7 @@ from t5prep.train.run import run
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """Hold how rows are read: their task (of several), whether as plain texts, format ("" by file name), how many.
+    """The way rows are read: their task (of several), whether as plain texts, format ("" by file name), how many.
 
     `records` is the path to the rows of JSON documents, "" for rows by themselves.
     """

@@ -32,7 +32,7 @@ LONG = ("cut", "split", "refuse")
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Hold the model's answer to one row: `prediction`, or None and the `reason`.
+    """The model's answer to one row: `prediction`, or None and the `reason`.
 
     `others` are further answers, best first. `tokens` counts the input before it was cut, `lost` the tokens cut off;
     `parts` is the number of parts that it was split into; `unfinished` says that an answer reached the longest length.
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """Hold one question as it goes to the device: the ids of each of its parts, or the reason why there are none."""
+    """One question as it goes to the device: the ids of each of its parts, or the reason why there are none."""
 
     question: Question
     ids: tuple[np.ndarray, ...] = ()
@@ -191,7 +191,7 @@ class Predictor:
 
 @dataclasses.dataclass(frozen=True)
 class _Generated:
-    """Hold the answers to one part, best first, and whether the best one is unfinished."""
+    """The answers to one part, best first, and whether the best one is unfinished."""
 
     texts: tuple[str, ...]
     scores: tuple[float, ...]

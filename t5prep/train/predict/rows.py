@@ -29,7 +29,7 @@ STDIN = "standard input"
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """Hold one row to answer: its id, its input without a target (or the reason why it has none), its columns."""
+    """One row to answer: its id, its input without a target (or the reason why it has none), its columns."""
 
     id: str
     example: Example | None
@@ -44,7 +44,7 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """Hold how rows become inputs: by a task (`name`), or unchanged (`name` is "").
+    """The way rows become inputs: by a task (`name`), or unchanged (`name` is "").
 
     A row must have the `columns`. `id_column` holds its id ("" where there is none), and a line of text becomes the
     `line_column` ("" where several columns make an input). `whole`: an input that was cut has no correct answer.

@@ -106,7 +106,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 class RefusedError(Exception):
-    """Hold the status and the message for a request that is refused."""
+    """The status and the message for a request that is refused."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)

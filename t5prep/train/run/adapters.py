@@ -27,7 +27,7 @@ from t5prep.train.run.checkpoint import State
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """Hold adapters apart from their base: the shape with their rank, and their matrices by our names."""
+    """Adapters apart from their base: the shape with their rank, and their matrices by our names."""
 
     base: str  # the model that they belong to, as the user named it
     config: Config

@@ -74,7 +74,7 @@ class TaskFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """Hold a model to use: its shape and weights, and where known its tokenizer and what it was trained on."""
+    """A model to use: its shape and weights, and where known its tokenizer and what it was trained on."""
 
     name: str  # the checkpoint's path, the directory, or the Hub's name
     config: Config
@@ -296,7 +296,7 @@ def _read(path: str) -> bytes:
 
 @contextlib.contextmanager
 def held(out: str) -> Iterator[None]:
-    """Hold the directory of a run while the block lasts; it is made where it is missing, and removed if it stays empty.
+    """Keep the directory of a run for this process during a `with`; make it if it is missing, remove it if it stays empty.
 
     The system frees it when the process ends, however it ends. Directories on gs://, and on file systems without locks,
     are not held; of several hosts the one that writes holds it.

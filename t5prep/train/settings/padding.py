@@ -8,7 +8,7 @@ from t5prep.train.model.architecture import Config
 
 @dataclasses.dataclass(frozen=True)
 class Padding:
-    """Hold the ids from which the mask of a batch is computed (`model.token_mask`).
+    """The ids from which the mask of a batch is computed (`model.token_mask`).
 
     `separator` is the id after each text in a dataset of classes, whose inputs may be pairs; else None.
     """

@@ -25,7 +25,7 @@ from t5prep.train.step.schedules import Schedule, schedule
 
 
 class Sums(NamedTuple):
-    """Hold the values that are added up over replicas and micro-batches: float32 scalars."""
+    """The values that are added up over replicas and micro-batches: float32 scalars."""
 
     loss: tf.Tensor  # the loss that is minimised, summed over targets
     targets: tf.Tensor  # how many labels are not -100
@@ -88,7 +88,7 @@ NO_COPIES: Mapping[str, tf.Tensor] = types.MappingProxyType({})
 
 @dataclasses.dataclass(frozen=True)
 class StepOptions:
-    """Hold the options of a step besides model and optimizer.
+    """The options of a step besides model and optimizer.
 
     clip_norm: gradients are scaled down to this norm over all weights together. accumulation: each replica's batch is
     cut into this many parts, computed one after the other. dropout: at the config's rate, with masks from `seed` and
