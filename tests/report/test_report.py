@@ -1,5 +1,6 @@
 """The page of a dataset: what it says, that data in it stays text, and how it looks to a browser."""
 
+import dataclasses
 import html.parser
 import json
 import re
@@ -196,6 +197,15 @@ def test_no_dataset_is_one_sentence(tmp_path: Path) -> None:
     said = r'rusn does not exist\. Did you mean ".*/runs"\? Name a prepared dataset, or a training run\.$'
     with pytest.raises(DatasetError, match=said):
         report.write(tmp_path / "rusn", out=tmp_path / "report.html")
+
+
+def test_a_split_without_shards_has_a_page(data: Path, tmp_path: Path) -> None:
+    made = manifest.load(data)
+    empty = dataclasses.replace(made.splits["validation"], shards=[], records=0, examples=0)
+    made = dataclasses.replace(made, splits={**made.splits, "validation": empty}).sealed()
+    shutil.copytree(data, tmp_path / "data")
+    (tmp_path / "data" / "manifest.json").write_text(made.dumps())
+    assert "validation: no shards." in report.write(tmp_path / "data", out=tmp_path / "a.html").read_text()
 
 
 @pytest.mark.parametrize("layout", ["ragged", "packed"])
