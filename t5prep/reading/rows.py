@@ -3,10 +3,12 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t5prep.errors import Reject
-from t5prep.reading.formats import Format
+
+if TYPE_CHECKING:  # formats load pyarrow, and every command loads this module
+    from t5prep.reading.formats import Format
 
 # One row as in its source: column name → value.
 Record = Mapping[str, Any]
@@ -82,7 +84,7 @@ def _value(value: Any, steps: Sequence[str]) -> Any:
     return value
 
 
-def damage(record: Record, format: Format, *, broken: bool) -> str:
+def damage(record: Record, format: "Format", *, broken: bool) -> str:
     """Return why a row's values are not valid text, or "".
 
     Undecodable bytes of a `broken` block are the surrogates from U+DC80 on.

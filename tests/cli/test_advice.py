@@ -90,7 +90,7 @@ def test_there_is_advice() -> None:
     [
         ("eval --model runs/one runs/two", "Name it with its option: --model ..."),
         ("train data/one --out run", "Name it with its option: --data ..."),
-        ("train --epochs 3 --out run", "epochs is a setting: --set epochs=VALUE"),
+        ("train --epochs 3 --out run", "epochs is a setting: --set epochs=3"),
     ],
 )
 def test_a_slip_of_the_first_hour_is_told_what_to_type(line: str, advice: str) -> None:
