@@ -1,6 +1,7 @@
 """Complete and check the settings of a preparation: by its task, by the beginning of its source, and by its tokenizer."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
+# A column with more different values is text, not the name of a class.
+MOST_CLASSES = 1_000
+_NUMBER = re.compile(r"-?\d{1,18}")
 
 
 class Decided(NamedTuple):
@@ -46,7 +50,11 @@ def decide(
     """
     source = without_documents(source, kind=given.get("format") or task.task.corpus.format)
     task = with_label_names(definition, task, source=source)
-    settings = with_tokenizer(whole(task, source=source, **given), task, tokenizer)
+    settings = whole(task, source=source, **given)
+    if (tokenizer.is_encoders or settings.target == "class") and not task.classes:
+        task = with_found_classes(definition, task, settings, source=source)
+        settings = whole(task, source=source, **given)
+    settings = with_tokenizer(settings, task, tokenizer)
     check_source(settings, task, source=source, tokenizer=tokenizer)
     return Decided(with_counted_splits(settings, task, source=source), task, source)
 
@@ -197,6 +205,41 @@ def with_label_names(definition: Definition, task: ChosenTask, *, source: Resolv
         print(f"{column} has names with a comma or =, so its numbers stay: {', '.join(names)}", file=sys.stderr)
         return task
     return definition.choose({**options, "label_map": label_map})
+
+
+def with_found_classes(definition: Definition, task: ChosenTask, settings: Settings, *, source: Resolved) -> ChosenTask:
+    """Return a task whose classes are the different values of its targets' column, as numbers or as words are sorted.
+
+    A task takes part that has the options `label_map` and `targets_column`. All rows are read once for it. Raises
+    UsageError where these values are too many, or cannot be names of classes.
+    """
+    options = task_options.plain(task.options)
+    column = options.get("targets_column")
+    if not source.files or not column or options.get("label_map", "given") != "" or options.get("targets"):
+        return task
+    found: set[str] = set()
+    examples_of = BlockExamples(settings, task)
+    for file in row_limit.limited_files(source.files, settings, task):
+        for block in row_limit.scan(file, settings, task.task.corpus):
+            examples = examples_of(block)
+            found.update(pc.unique(examples["target"].filter(examples["reason"].is_null())).to_pylist())
+            if len(found) > MOST_CLASSES:
+                raise UsageError(
+                    f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "
+                    "--targets-column, or prepare it for a T5 (--tokenizer google-t5/t5-base)"
+                )
+    names = sorted(found, key=lambda name: (0, int(name), name) if _NUMBER.fullmatch(name) else (1, 0, name))
+    if wrong := [name for name in names if "," in name or "=" in name or name != name.strip()]:
+        raise UsageError(
+            f'{column} has the value "{wrong[0][:60]}", and the name of a class has no comma, no = and no space at its ends. '
+            "Change it in the source"
+        )
+    if names:
+        print(
+            f"{column} has {len(names):,} classes: {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
+            file=sys.stderr,
+        )
+    return definition.choose({**options, "label_map": ",".join(f"{name}={name}" for name in names)})
 
 
 def without_documents(source: Resolved, *, kind: str = "") -> Resolved:

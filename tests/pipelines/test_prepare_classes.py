@@ -73,10 +73,6 @@ def test_a_t5_can_be_prepared_for_classes_too(source, tmp_path):
     ("choices", "said"),
     [
         ({"task": "translate_en_ro"}, "has no classes"),
-        (
-            {"task": "text2text", "options": {"inputs_column": "sentence", "targets_column": "label"}},
-            "--label-map good=good",
-        ),
         ({"layout": "packed"}, "--layout packed"),
         ({"keep_newlines": True}, "--keep-newlines"),
     ],

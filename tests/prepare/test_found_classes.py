@@ -1,0 +1,56 @@
+"""The classes of free rows, found where nobody names them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preparing import prepared, records
+
+from t5prep.errors import UsageError
+
+HOW: dict[str, Any] = {
+    "task": "text2text",
+    "options": {"inputs_column": "text", "targets_column": "label"},
+    "tokenizer": "sample:",
+    "target": "class",
+    "splits": {"train": 1.0},
+}
+
+
+def _rows(path: Path, labels: list[Any]) -> Path:
+    path.write_text("".join(json.dumps({"text": f"row {i}", "label": one}) + "\n" for i, one in enumerate(labels)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["sad", "glad", "sad", "so so"], ("glad", "sad", "so so")),
+        ([10, 9, 0, 10], ("0", "9", "10")),
+        (["b", None, "a", ""], ("a", "b")),
+    ],
+)
+def test_classes_are_the_values_of_the_column(tmp_path: Path, labels: list[Any], classes: tuple[str, ...]) -> None:
+    made = prepared(_rows(tmp_path / "rows.jsonl", labels), tmp_path / "out", **HOW)
+    assert tuple(made.task.classes) == classes
+    named = {f"rows.jsonl:{i}": str(one) for i, one in enumerate(labels, start=1) if one not in (None, "")}
+    found = {
+        record["id"][0].decode(): classes[record["labels"][0]]
+        for own in records(tmp_path / "out").values()
+        for record in own
+    }
+    assert found == named
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ([f"text {i}" for i in range(1200)], "label has more than 1,000 different values"),
+        (["a=b", "c"], 'label has the value "a=b"'),
+        (["a", "b,c"], 'label has the value "b,c"'),
+    ],
+)
+def test_values_that_are_no_classes_are_refused(tmp_path: Path, labels: list[Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        prepared(_rows(tmp_path / "rows.jsonl", labels), tmp_path / "out", **HOW)
