@@ -70,14 +70,20 @@ def test_row_by_row_finds_the_same_with_the_same_gradients(monkeypatch, kind, bi
         np.testing.assert_allclose(ours.astype(np.float32), other.astype(np.float32), atol=error, rtol=error)
 
 
+@pytest.mark.parametrize("without", ["", "sums"])
 @pytest.mark.parametrize("stack", [(), (3,), (3, 2)])
-def test_sums_are_sums(stack):
+def test_sums_are_sums(monkeypatch, stack, without):
+    monkeypatch.setenv("T5PREP_WITHOUT", without)
+    products = []
+    einsum = tf.einsum
+    monkeypatch.setattr(tf, "einsum", lambda *given: products.append(given) or einsum(*given))
     x = drawn(*stack, 60, 80, seed=3)
     np.testing.assert_allclose(
         weight_sums(tf.square(x), stacked_axes=len(stack)), np.square(x).sum((-1, -2)), rtol=1e-5
     )
     np.testing.assert_allclose(row_sums(tf.square(x)), np.square(x).sum(-1), rtol=1e-5)
     np.testing.assert_allclose(column_sums(tf.square(x)), np.square(x).sum(-2), rtol=1e-5)
+    assert bool(products) is not bool(without)
     vectors = drawn(*stack, 7, seed=4)
     np.testing.assert_allclose(weight_sums(vectors, stacked_axes=len(stack)), vectors.numpy().sum(-1), rtol=1e-4)
 
