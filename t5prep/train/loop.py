@@ -123,7 +123,7 @@ def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Due:
-    """The number of steps between two logs, saves and so on; 0: never. What is not 0 happens after the last step, too."""
+    """After how many steps each thing happens; 0: never. What is not 0 happens after the last step too."""
 
     steps: int
     evaluate_every: int

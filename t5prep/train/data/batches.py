@@ -156,7 +156,7 @@ class Reader(Protocol):
 
 
 class Host(NamedTuple):
-    """Say which rows of a global batch this host reads: part `number` of `hosts` equal ones."""
+    """Which rows of a global batch this host reads: part `number` of `hosts` equal ones."""
 
     number: int
     hosts: int

@@ -14,7 +14,7 @@ MOST_LENGTH = 1 << 24
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """Describe one split, by its `name`, whose shards are complete. `paths` and `counts` leave out shards without records.
+    """One split, by its `name`, whose shards are complete. `paths` and `counts` leave out shards without records.
 
     `sizes` holds the bytes of the shards of all splits that are there, by name.
     """

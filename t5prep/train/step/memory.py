@@ -31,7 +31,7 @@ _AVAILABLE = tuple(re.compile(before + _SIZE) for before in (r"available HBM ", 
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """The memory of a device: bytes of `weights` and `slots`, its `capacity` (0: unknown), and the `rows` of its replica."""
+    """The memory that a device holds: bytes of `weights` and `slots`, its `capacity` (0: unknown), and the `rows` of its replica."""
 
     weights: int
     slots: int
@@ -56,7 +56,7 @@ class Held:
 
 
 def sentence(reason: str, config: TrainConfig, held: Held) -> str:
-    """Return what is wrong and what would fix it. `reason`: the runtime's own words, from which sizes are read."""
+    """Return what is wrong and what would mend it. `reason`: the runtime's own words, from which sizes are read."""
     needed, capacity = _first(_NEEDED, reason), held.capacity or _first(_AVAILABLE, reason)
     state = held.weights + held.slots
     text = "The step does not fit into the memory of a device"

@@ -18,7 +18,7 @@ Slots = dict[str, tf.Tensor]
 
 
 class Optimizer(Protocol):
-    """Define what a training step needs from an optimizer."""
+    """The methods that a training step needs of an optimizer."""
 
     def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the float32 state for one variable, by name."""
@@ -43,7 +43,7 @@ class Optimizer(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Adafactor:
-    """Implement Adafactor (Shazeer and Stern 2018) with the defaults of t5x/adafactor.py; no momentum, no weight decay.
+    """Adafactor (Shazeer and Stern 2018) with the defaults of t5x/adafactor.py; no momentum, no weight decay.
 
     A matrix of at least `min_dim_size_to_factor` rows and columns keeps one float for each row and each column.
     `multiply_by_parameter_scale=False` makes `learning_rate` absolute (as Hugging Face recommends for fine-tuning).
@@ -112,7 +112,7 @@ class Adafactor:
 
 @dataclasses.dataclass(frozen=True)
 class AdamW:
-    """Implement Adam with decoupled weight decay (Loshchilov and Hutter 2019): PyTorch's defaults, except for no decay.
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019): PyTorch's defaults, except for no decay.
 
     Norms and relative position biases do not decay.
     """

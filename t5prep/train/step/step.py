@@ -107,7 +107,7 @@ class StepOptions:
 
 @dataclasses.dataclass(frozen=True)
 class TrainStep:
-    """Compute a step of a model with an optimizer. Weights and gradients are dicts by the names of `weight_layout`."""
+    """A step of a model with an optimizer. Weights and gradients are dicts by the names of `weight_layout`."""
 
     config: Config
     optimizer: Optimizer
