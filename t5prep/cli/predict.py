@@ -1,17 +1,23 @@
 """Define `t5prep predict`, `serve` and `eval`, which use a trained model."""
 
+import collections
 import contextlib
+import itertools
 import json
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from t5prep.cli import _model_options, _output
 from t5prep.io.progress import Progress
+
+if TYPE_CHECKING:
+    from t5prep.train.evaluate.evaluator import Wrong
 
 
 @click.command("predict")
@@ -58,7 +64,14 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
         if to not in ("", "json"):
             raise UsageError(f"--json and --to {to}: the answers are written once. Leave one of them out.")
         to = "json"
-    files.Writer(to or files.of_name(out.name if out else ""))  # refused before a model is opened
+    kind = to or files.of_name(out.name if out else "")
+    files.Writer(kind)  # refused before a model is opened
+    if given["scores"] and kind == "text":
+        raise UsageError("--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).")
+    if given["answers"] > 1 and kind not in ("jsonl", "json"):
+        raise UsageError(
+            f"--answers {given['answers']}: {kind} holds one answer of each row. Say --to jsonl (or json)."
+        )
     fresh = given.pop("fresh")
     given["format"] = given.pop("kind") or ("jsonl" if given["jsonl"] else "")
     given["scores"] |= given["answers"] > 1
@@ -156,7 +169,7 @@ def _name(model: str) -> str:
     return model.rstrip("/").rpartition("/")[2]
 
 
-WORST = 20
+WORST, WORST_PRINTED = 20, 5
 
 
 @click.command("eval")
@@ -216,6 +229,22 @@ def eval_command(
         if found.each:
             click.echo(f"\n{result.data}, {result.split}")
         _output.print_metrics(result.metrics)
-        for wrong in result.worst[:5]:
-            click.echo(f"\n{wrong.id}: said {wrong.prediction}, right is {wrong.target}, loss {wrong.loss:.2f}")
-            click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))
+        _print_wrong("Wrong answers with the highest losses:", result.worst[:WORST_PRINTED])
+        _print_wrong("Wrong answers drawn at random, of each class:", _one_of_each(result.sample))
+
+
+def _one_of_each(sample: Sequence["Wrong"]) -> list["Wrong"]:
+    """Return the first drawn answer to each class, and of few classes more, at most WORST_PRINTED."""
+    of_class = collections.defaultdict[str, list[Any]](list)
+    for wrong in sample:
+        of_class[wrong.target].append(wrong)
+    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*of_class.values()))
+    return [wrong for wrong in in_turn if wrong][:WORST_PRINTED]
+
+
+def _print_wrong(title: str, some: Sequence["Wrong"]) -> None:
+    if some:
+        click.echo(f"\n{title}")
+    for wrong in some:
+        click.echo(f"\n{wrong.id}: said {wrong.prediction}, right is {wrong.target}, loss {wrong.loss:.2f}")
+        click.echo(click.wrap_text(wrong.input[:400], width=96, initial_indent="  ", subsequent_indent="  "))

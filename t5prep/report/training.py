@@ -30,7 +30,11 @@ _OF_TOKENS = {"accuracy": "token_accuracy"}
 _SPEED, _WAITING = "tokens_per_second", "waiting_for_input"
 _INPUT_BOUND = 0.2  # same as in t5prep.train.log, which cannot be imported without TensorFlow
 _NAME = re.compile(r"\w{1,40}", re.ASCII)
-_WORST = 20
+# What `eval --predictions` keeps of wrong answers: a title, its key, and how many are shown.
+_WRONG = (
+    ("Wrong answers that the model was surest of", "worst", 20),
+    ("Wrong answers drawn at random, of each class", "sample", 20),
+)
 _FAR = 8  # where the loss fell to less than an eighth, its end is flat on a linear scale
 
 
@@ -77,7 +81,10 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         device=next((line["device"] for line in reversed(fast) if isinstance(line.get("device"), str)), ""),
         confusion=_confusion(evaluation.get("metrics")),
         metrics=_numbers(evaluation.get("metrics")),
-        worst=[example for example in _list(evaluation.get("worst")) if isinstance(example, dict)][:_WORST],
+        wrong=[
+            (title, [one for one in _list(evaluation.get(key)) if isinstance(one, dict)][:most])
+            for title, key, most in _WRONG
+        ],
         classes=_classes(evaluation.get("metrics")),
         checkpoint=evaluation.get("checkpoint", ""),
         recipe=nearest_recipe(settings),

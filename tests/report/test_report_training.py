@@ -46,6 +46,7 @@ def _answers(path: Path, **changes: Any) -> Path:
         "checkpoint": "run/checkpoints/00000060",
         "metrics": {"accuracy": 0.75, "labels": ["low", EVIL], "confusion": [[30, 10, 0], [5, 15, 1]]},
         "worst": [{"id": EVIL, "input": EVIL, "target": "low", "prediction": EVIL, "loss": 7.125}],
+        "sample": [{"id": "drawn", "input": EVIL, "target": "low", "prediction": EVIL, "loss": 3.125}],
     }
     path.write_text(json.dumps({**said, **changes}))
     return path
@@ -61,6 +62,8 @@ def test_a_run_is_shown(run: Path, tmp_path: Path) -> None:
         "training",
         "evaluation",
         "loss 7.12",
+        "Wrong answers drawn at random, of each class",
+        "loss 3.12",
         "00000060",
         "so_quality",
         "What was answered",

@@ -11,7 +11,7 @@ from t5prep.errors import DatasetError, UsageError
 pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import eval_batches, train_batches
 from t5prep.train.data.tensorflow_rows import arrays
-from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.architecture import EncoderConfig, ModelConfig
 
 
 @pytest.mark.parametrize("change", ["flip", "cut"])
@@ -39,3 +39,13 @@ def test_a_width_that_no_model_has_is_a_sentence(value: float) -> None:
     content = json.dumps({"model_type": "t5", "d_model": value}).encode()
     with pytest.raises(UsageError, match=r"m/config\.json says that d_model is .*, which no model has"):
         ModelConfig.read(content, where="m/config.json")
+
+
+@pytest.mark.parametrize("config", [ModelConfig(), EncoderConfig()])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e-6, "small"])
+def test_an_epsilon_that_is_no_number_is_named(config: ModelConfig | EncoderConfig, value: object) -> None:
+    """With NaN every answer would be nonsense, with exit code 0."""
+    said = config.to_json()
+    name = "layer_norm_epsilon" if "layer_norm_epsilon" in said else "layer_norm_eps"
+    with pytest.raises(UsageError, match=r"^m/config\.json says that layer_norm_epsilon is .*, which no model has"):
+        type(config).read(json.dumps({**said, name: value}).encode(), where="m/config.json")

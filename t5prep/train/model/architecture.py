@@ -166,6 +166,7 @@ class ModelConfig:
                 raise UsageError(
                     f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
                 )
+        _check_epsilon(config.layer_norm_epsilon, where=where)
         return config
 
     def to_json(self) -> dict[str, Any]:
@@ -187,6 +188,14 @@ class ModelConfig:
             "initializer_factor": 1.0,
             "use_cache": True,
         }
+
+
+def _check_epsilon(value: object, *, where: object) -> None:
+    """Raise UsageError for a `layer_norm_epsilon` that is not a small number: NaN would make every answer nonsense."""
+    if not (isinstance(value, int | float) and 0 <= value < 1):
+        raise UsageError(
+            f"{where} says that layer_norm_epsilon is {value!r}, which no model has: fetch the file again."
+        )
 
 
 # Defaults of mT5 and umT5 where a config leaves something out (transformers, configuration_mt5.py,
@@ -344,6 +353,7 @@ class EncoderConfig:
                 raise UsageError(
                     f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
                 )
+        _check_epsilon(config.layer_norm_epsilon, where=where)
         return config
 
     def to_json(self) -> dict[str, Any]:

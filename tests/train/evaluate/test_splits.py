@@ -40,7 +40,8 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         asked.append(options)
         loss = len(split) + data.endswith("two")
         predictions = [{"id": "a", "prediction": "x", "references": ["y"], "scores": {"f1": 0.5}}]
-        return Evaluation({"loss": float(loss)}, predictions, [Wrong("a", "in", "y", "x", 1.0)])
+        drawn = [Wrong(id, "in", target, "x", 0.5) for id, target in (("b", "y"), ("c", "y"), ("d", "z"))]
+        return Evaluation({"loss": float(loss)}, predictions, [Wrong("a", "in", "y", "x", 1.0)], drawn)
 
     loads.clear()
     asked.clear()
@@ -74,6 +75,8 @@ def test_one_split_is_as_it_was_and_scores_are_asked_for(scored: Path, monkeypat
     lines = CliRunner().invoke(cli.main, [*command[:5], "--data", "data/one"], catch_exceptions=False).stdout
     assert "data/two, validation\nloss" in lines
     assert "data/one, validation\nloss" in lines
+    _, _, drawn = lines.partition("Wrong answers drawn at random, of each class:")
+    assert drawn.index("b: said x, right is y") < drawn.index("d: said x, right is z") < drawn.index("c: said x")
 
 
 def test_data_that_is_gone_is_asked_for(scored: Path) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from t5prep import cli
 from t5prep.errors import OutputError
 from t5prep.train.predict.files import AnswerFile
 
@@ -43,3 +45,24 @@ def test_a_run_without_answers_removes_its_file_while_it_holds_it(
     monkeypatch.setattr(Path, "unlink", looked_at)
     first.close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--scores"], "--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json)."),
+        (
+            ["--scores", "--out", "a.txt"],
+            "--scores: lines of text hold answers alone. Say --to jsonl (or csv, tsv, json).",
+        ),
+        (
+            ["--answers", "3", "--beams", "3"],
+            "--answers 3: text holds one answer of each row. Say --to jsonl (or json).",
+        ),
+        (["--answers", "3", "--to", "csv"], "--answers 3: csv holds one answer of each row. Say --to jsonl (or json)."),
+    ],
+)
+def test_a_format_that_cannot_hold_what_is_asked_for_is_refused(options: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(cli.main, ["predict", "rows.csv", "--model", "run", *options])
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {sentence}\n"
