@@ -17,6 +17,8 @@ from servers.internet import Internet
 from t5prep.cli import main
 from t5prep.dataset import manifest
 from t5prep.tasks import registry
+from t5prep.train.model.architecture import EncoderConfig
+from t5prep.train.model.weights import random_weights, save_weights
 
 PAGE = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
 HEADER = "| of its README | here | what differs, and why |"
@@ -44,7 +46,12 @@ LENGTHS |= {"causal_qa": ("--target-length", "16"), "translate_en_ro": ("--targe
 LIKE = {"google-t5/t5-small": "google-t5/t5-base", "google-t5/t5-large": "google-t5/t5-base"}
 BERTS = ("google-bert/bert-base-uncased", "google-bert/bert-large-uncased")
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-BERT |= {"architectures": ["BertForMaskedLM"], "vocab_size": 200, "max_position_embeddings": 128, "type_vocab_size": 2}
+BERT |= {
+    "model_type": "bert",
+    "architectures": ["BertForMaskedLM"],
+    "max_position_embeddings": 128,
+    "type_vocab_size": 2,
+}
 
 
 class Line(NamedTuple):
@@ -114,9 +121,11 @@ def published(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         internet.hub.models[name] = published_models.files(like, tmp_path / "models" / name)
     for name in BERTS:
         folder = encoders.bert(tmp_path / "models" / name)
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-        said = json.loads(files["config.json"]) | BERT | {"vocab_size": len(files["vocab.txt"].splitlines())}
-        internet.hub.models[name] = files | {"config.json": json.dumps(said).encode()}
+        said = BERT | {"vocab_size": len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())}
+        (folder / "config.json").write_text(json.dumps(said))
+        shape = EncoderConfig.from_json(said)
+        save_weights(folder, shape, random_weights(shape))
+        internet.hub.models[name] = {path.name: path.read_bytes() for path in folder.iterdir()}
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("notes.txt").write_text(
