@@ -144,11 +144,11 @@ def environment_digest(program: Program) -> str:
 
 
 def _bytes_of(path: str) -> bytes | None:
-    """Return what a file holds; None where there is none, also where another process deletes it now."""
+    """Return what a file holds; None where it cannot be read, also where another process deletes it now."""
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             return bytes(file.read())
-    except (tf.errors.NotFoundError, tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError):
+    except tf.errors.OpError:  # also an error of the disk: the program is compiled again
         return None
 
 
