@@ -83,7 +83,7 @@ def test_what_does_not_add_up_is_refused() -> None:
         with pytest.raises(BalanceError, match="mistake of t5prep"):
             rejected_rows.check(good, examples=examples, rejected=left_out)
     for wrong in (Rows(6, 2, 1, 1, 1), Rows(5, 6, -1, 0, 0)):
-        with pytest.raises(BalanceError, match=r"a: \d rows were read, and 5 are accounted for"):
+        with pytest.raises(BalanceError, match=r"a: \d rows and parts, 5 are accounted for"):
             rejected_rows.check({"a": wrong}, examples=wrong.examples, rejected=wrong.rejected + wrong.duplicates)
 
 

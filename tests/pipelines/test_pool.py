@@ -306,12 +306,10 @@ def test_too_little_memory_is_refused_and_little_is_shared_out(tmp_path: Path) -
 
 SCRIPT = """
 import sys
-from t5prep import sources
-from t5prep.dataset.settings import Settings
-from pipelines.prepare import prepare
+import t5prep
 def mine():
-    settings = Settings(task="so_quality", options={}, input_length=64, target_length=2, splits={"train": 1.0})
-    prepare(settings, source=sources.resolve(sys.argv[1]), tokenizer="sample:", out=sys.argv[2], workers=2)
+    t5prep.prepare("so_quality", source=sys.argv[1], tokenizer="sample:", out=sys.argv[2], input_length=64,
+                   splits={"train": 1.0}, workers=2)
 """
 
 

@@ -403,7 +403,9 @@ def test_a_text_that_does_not_fit_whole_is_rejected_where_both_sides_must_agree(
     source = tmp_path / "rows.jsonl"
     texts = ["Soarele răsare.", "Soarele răsare în țară. " * 60]
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    made = prepared(source, tmp_path / "out", task="diacritics_ro", tokenizer="sample:", splits={"train": 1.0})
+    made = prepared(
+        source, tmp_path / "out", task="diacritics_ro", tokenizer="sample:", long="reject", splits={"train": 1.0}
+    )
     assert (made.splits["train"].records, made.rejected) == (1, {"too long": 1})
 
 

@@ -28,7 +28,7 @@ SETTINGS = Settings(task="text2text", options={}, input_length=8, target_length=
 def row(number: int, **changes: Any) -> dict[str, Any]:
     ids = [5 + number, UNKNOWN, 1]
     plain = dict.fromkeys(SCHEMA.names) | {"row": number, "inputs": ids, "labels": [9, 1], "references": []}
-    return plain | {"tokens": 3, "target_tokens": 2, "markup": False, "changed": []} | changes
+    return plain | {"part": 0, "tokens": 3, "target_tokens": 2, "markup": False, "changed": []} | changes
 
 
 def sort(rows: list[dict[str, Any]], *, own_splits: dict[str, str] | None = None, **settings: Any) -> SortedBlock:

@@ -103,7 +103,7 @@ def test_models_that_are_not_there(internet: Internet) -> None:
         with pytest.raises(TokenizerError, match="has no such model"):
             loading.load(name)
     internet.server.faults.append(Fault("/api/models", times=99, answer=Answer(500)))
-    with pytest.raises(UsageError, match="is not a directory, and the Hugging Face Hub answers 500: pass a directory"):
+    with pytest.raises(UsageError, match=r"is not a directory, and the Hugging Face Hub answers 500\. Try again"):
         load_weights("nobody/another")
 
 
