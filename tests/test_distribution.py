@@ -64,7 +64,9 @@ def _program(name: str) -> str:
 
 def _alone() -> dict[str, str]:
     """An environment in which nothing of this folder is seen, nor what the user keeps."""
-    return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONSAFEPATH", "T5PREP_CACHE")}
+    return {
+        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONSAFEPATH", "T5PREP_CACHE")
+    }
 
 
 @pytest.mark.slow
