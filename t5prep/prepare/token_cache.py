@@ -41,9 +41,9 @@ _ROOT = Path(t5prep.__file__).parents[1]
 def digest_of_code(sources: Iterable[str | bytes]) -> str:
     """Return 32 hex digits of what Python sources do, whatever their comments and docstrings say.
 
-    >>> digest(['x = 1  # one']) == digest(['"A module."', 'x = 1']) == digest(['x = 2'])
+    >>> digest_of_code(['x = 1  # one']) == digest_of_code(['"A module."', 'x = 1']) == digest_of_code(['x = 2'])
     False
-    >>> digest(['x = 1  # one']) == digest(['"A module."\\nx = 1'])
+    >>> digest_of_code(['x = 1  # one']) == digest_of_code(['"A module."\\nx = 1'])
     True
     """
     hasher = hashlib.blake2b(digest_size=16)

@@ -130,7 +130,7 @@ def read_csv(
 ) -> list[Record] | None:
     """Return the records of whole rows whose quotes are regular; None where Python's reader must be used.
 
-    >>> read(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"))
+    >>> read_csv(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"))
     [{'id': '1', 'text': 'a, "b" c'}]
     """
     parsed = csv_table(data, encoding, columns=columns, wanted=wanted, delimiter=delimiter)
@@ -299,9 +299,9 @@ def json_table(data: bytes, *, wanted: Sequence[str]) -> Plain | None:
     Numbers are exactly those that Python reads: a column of whole numbers is int64, and in one of float64 each has a
     fraction, for Arrow does not tell 1 from 1.0.
 
-    >>> table(b'{"text": "a", "n": 7}\n{"text": null, "n": 8}', wanted=["text", "n"]).table.to_pydict()
+    >>> json_table(b'{"text": "a", "n": 7}\n{"text": null, "n": 8}', wanted=["text", "n"]).table.to_pydict()
     {'text': ['a'], 'n': [7]}
-    >>> table(b'{"text": "a"}\n{"text": 7}', wanted=["text"])
+    >>> json_table(b'{"text": "a"}\n{"text": 7}', wanted=["text"])
     """
     if not wanted or any(map(is_path, wanted)) or b"\0" in data or not (count := plain_json_lines(data)):
         return None
