@@ -119,13 +119,13 @@ def published(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     publish(internet)
     for name, like in {**{name: name for name in published_models.NAMES}, **LIKE}.items():
         internet.hub.models[name] = published_models.files(like, tmp_path / "models" / name)
-    for name in BERTS:
-        folder = encoders.bert(tmp_path / "models" / name)
-        said = BERT | {"vocab_size": len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())}
-        (folder / "config.json").write_text(json.dumps(said))
-        shape = EncoderConfig.from_json(said)
-        save_weights(folder, shape, random_weights(shape))
-        internet.hub.models[name] = {path.name: path.read_bytes() for path in folder.iterdir()}
+    # One folder for both, because their vocabulary is the same: drawn anew it would have other ties.
+    folder = encoders.bert(tmp_path / "models" / "bert")
+    said = BERT | {"vocab_size": len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())}
+    (folder / "config.json").write_text(json.dumps(said))
+    shape = EncoderConfig.from_json(said)
+    save_weights(folder, shape, random_weights(shape))
+    internet.hub.models |= {name: {path.name: path.read_bytes() for path in folder.iterdir()} for name in BERTS}
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("notes.txt").write_text(
