@@ -9,17 +9,16 @@ import hashlib
 import hmac
 import os
 import secrets
-import stat
 from pathlib import Path
 
-from t5prep.io import atomic_files
+from t5prep.io import atomic_files, state_folder
 
 _HEAD, _SIZE = b"t5prep-signed ", 32
 
 
 def key_path() -> Path:
     """Return the path of the key. Raises RuntimeError where this user has no home."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "t5prep" / "key"
+    return state_folder.at("key")
 
 
 def sign(content: bytes, *, name: str) -> bytes | None:
@@ -60,24 +59,21 @@ def _signature(key: bytes, name: str, content: bytes) -> str:
 
 def _key(*, make: bool) -> bytes | None:
     """Return the key, which may be made now; None where it cannot be read, or where others may read or write it."""
-    try:
-        path = key_path()
-        if make:
+    if make:
+        try:
             with contextlib.suppress(FileExistsError):
-                _make(path)
-        with open(path, "rb") as file:
-            facts, key = os.fstat(file.fileno()), file.read(_SIZE + 1)
-    except (OSError, RuntimeError):
-        return None
-    private = os.name != "posix" or (facts.st_uid == os.getuid() and not stat.S_IMODE(facts.st_mode) & 0o077)
-    return key if private and len(key) == _SIZE else None
+                _make(key_path())
+        except (OSError, RuntimeError):
+            return None
+    key = state_folder.read("key", closed_to_others=0o077)
+    return key if key is not None and len(key) == _SIZE else None
 
 
 def _make(path: Path) -> None:
     """Make the key, complete or not at all. Raises FileExistsError where it is there."""
     if path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state_folder.make()
     part = path.with_name(f"{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -7,16 +7,11 @@ only the user may read and write.
 import contextlib
 import hashlib
 import os
-import stat
-from pathlib import Path
 
 from t5prep.errors import UsageError
+from t5prep.io import state_folder
 
 NAME = "code-that-was-run"
-
-
-def _file() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "t5prep" / NAME
 
 
 def remember(code: bytes) -> None:
@@ -27,8 +22,10 @@ def remember(code: bytes) -> None:
     if is_known(code):
         return
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
-        _file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(_file(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        state_folder.make()
+        handle = os.open(
+            state_folder.at(NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         try:
             os.write(handle, f"{_sha256(code)}\n".encode())  # one line by one write: runs side by side lose none
         finally:
@@ -37,14 +34,8 @@ def remember(code: bytes) -> None:
 
 def is_known(code: bytes) -> bool:
     """Check whether this user has run exactly this code. A list that others may write is not believed."""
-    try:
-        with open(_file(), "rb") as file:
-            facts = os.fstat(file.fileno())
-            if facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o022:
-                return False
-            return _sha256(code).encode() in file.read().split()
-    except (OSError, RuntimeError):
-        return False
+    remembered = state_folder.read(NAME, closed_to_others=0o022)
+    return remembered is not None and _sha256(code).encode() in remembered.split()
 
 
 def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool) -> None:

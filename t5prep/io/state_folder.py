@@ -1,0 +1,32 @@
+"""Find what t5prep remembers of this user: $XDG_STATE_HOME/t5prep, else ~/.local/state/t5prep."""
+
+import os
+import stat
+from pathlib import Path
+
+
+def at(name: str) -> Path:
+    """Return the path of a file in the state folder. Raises RuntimeError where this user has no home."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "t5prep" / name
+
+
+def make() -> None:
+    """Make the folder, which only this user may enter. Raises OSError, or RuntimeError where this user has no home."""
+    at("").mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def read(name: str, *, closed_to_others: int) -> bytes | None:
+    """Return the content of a file in the state folder.
+
+    None where it cannot be read, where it is not this user's, or where others have one of the permissions
+    `closed_to_others`, such as 0o022: it could then be somebody else's work.
+    """
+    try:
+        with open(at(name), "rb") as file:
+            facts = os.fstat(file.fileno())
+            ours = os.name != "posix" or (
+                facts.st_uid == os.getuid() and not stat.S_IMODE(facts.st_mode) & closed_to_others
+            )
+            return file.read() if ours else None
+    except (OSError, RuntimeError):
+        return None
