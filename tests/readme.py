@@ -21,6 +21,11 @@ UNRUN = "# not run by a test: "
 ELSEWHERE = "# run by tests/"
 
 
+def extras() -> list[str]:
+    """Return the names of the extras that setup.py has."""
+    return re.findall(r'^        "(\w+)": ', (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
+
+
 class Code(NamedTuple):
     """A code block: the heading above it, its language, and what it says."""
 

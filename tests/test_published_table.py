@@ -101,7 +101,7 @@ def _address(name: str) -> str:
 
 def test_every_command_is_spelled_right() -> None:
     """What `pip` installs are extras that setup.py has; `t5prep` reads its options as always."""
-    extras = re.findall(r'^        "(\w+)": ', (readme.ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
+    extras = readme.extras()
     for line in (line for lines in TABLE.values() for line in lines):
         for said in line.ours:
             program, *arguments = shlex.split(said)
