@@ -46,7 +46,7 @@ def ends(length: int, *, policy: str, marked: bool, closed: bool = True) -> tupl
 
 
 class Truncation(NamedTuple):
-    """How inputs are cut: by a policy, to `length` ids, with the id `marker` at the cut, or None."""
+    """Cut inputs: by a policy, to `length` ids, with the id `marker` at the cut, or None."""
 
     policy: str
     length: int

@@ -28,7 +28,7 @@ from t5prep.train.trainer import first_weights
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How one variable differs after the step.
+    """Compare one variable after the step on both.
 
     `not_finite` counts the accelerator's numbers that are infinite or no numbers, in the weights and in the optimizer's
     state. `update` is the norm of the change that the CPU makes to the weights, `weights` the largest difference of a

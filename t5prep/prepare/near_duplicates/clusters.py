@@ -353,7 +353,7 @@ GROUP_BYTES = 16 << 20
 
 
 class Plan(NamedTuple):
-    """How the bands are cut (the first value of each range but the first), and each sketch's number, by file and first row."""
+    """Give the cuts of the bands (the first value of each range but the first), and each sketch's number, by file and first row."""
 
     edges: np.ndarray
     numbers: Mapping[tuple[str, int], int]

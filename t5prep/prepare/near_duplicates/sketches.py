@@ -139,7 +139,7 @@ LEAST_RECALL = 0.9
 
 
 class Bands(NamedTuple):
-    """How hashes are grouped: `bands` groups of `rows` hashes; texts that agree in a whole group are compared."""
+    """Group hashes: `bands` groups of `rows` hashes; texts that agree in a whole group are compared."""
 
     bands: int
     rows: int

@@ -41,7 +41,7 @@ _CAUSAL = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Which of the benchmark's files and rows are used."""
+    """Choose which of the benchmark's files and rows are used."""
 
     subset: str = option("squad2", "which of its datasets", choices=SUBSETS)
     partition: str = option(

@@ -156,7 +156,7 @@ class Reader(Protocol):
 
 
 class Host(NamedTuple):
-    """Which rows of a global batch this host reads: part `number` of `hosts` equal ones."""
+    """Name the rows of a global batch that this host reads: part `number` of `hosts` equal ones."""
 
     number: int
     hosts: int
