@@ -1,15 +1,19 @@
 """A model that copies its input, in place of a trained one: what stands around the device, without a device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.sources import sample
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.model.generation import Generation
 from t5prep.train.run.run import TINY, Model
+
+WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
 
 
 class Copies:
@@ -34,3 +38,24 @@ class Copies:
 def model(made: Manifest | None, *, tokenizer: str = "sample:") -> Model:
     """A model that was trained on a dataset, without weights."""
     return Model("toy", TINY, {}, loading.load(tokenizer), (made,) if made else ())
+
+
+def echo(*_: Any, **__: Any) -> Any:
+    """In place of a program that scores rows: every input is its own answer, and every label right."""
+
+    def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        ids = batch.get("labels", batch["input_ids"])
+        return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
+
+    return answered
+
+
+def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    """Let a fake like `echo` score rows and search answers."""
+    from t5prep.train.evaluate import evaluator
+
+    def search(*_: Any, **__: Any) -> Any:
+        return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}
+
+    monkeypatch.setattr(evaluator, "on_rows", fake)
+    monkeypatch.setattr(evaluator, "answers_on_rows", search)

@@ -1,46 +1,21 @@
 """A model of data that kept its newlines: what it is given, what it answers and what it is scored on have lines."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import answering
-import numpy as np
 import preparing
 import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.sources import sample  # noqa: E402
 from t5prep.tokens import tokenizer  # noqa: E402
-from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
 from t5prep.train.evaluate import evaluator, splits  # noqa: E402
 from t5prep.train.predict import predictions, predictor  # noqa: E402
 from t5prep.train.run import run  # noqa: E402
 from t5prep.train.run.run import TINY, Model  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 
-WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
-
-
-def echo(*_: Any, **__: Any) -> Any:
-    """In place of a model: every input is its own answer, and every label right."""
-
-    def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        ids = batch.get("labels", batch["input_ids"])
-        return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
-
-    return answered
-
-
-def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
-    """Let a fake like `echo` score rows and search answers."""
-
-    def search(*_: Any, **__: Any) -> Any:
-        return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}
-
-    monkeypatch.setattr(evaluator, "on_rows", fake)
-    monkeypatch.setattr(evaluator, "answers_on_rows", search)
+WORDS = answering.WORDS
 
 
 def test_an_answer_has_its_lines_where_the_data_kept_them() -> None:
@@ -61,7 +36,7 @@ def test_lines_come_back_in_scores_and_predictions(
         splits={"validation": 1.0}, input_length=16, target_length=8,
     )  # fmt: skip
     newline = "\n" if keep_newlines else " "
-    no_model(monkeypatch, echo)
+    answering.no_model(monkeypatch, answering.echo)
     score = evaluator.Evaluator(
         TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
         tokenizer=WORDS, dtype=tf.float32,

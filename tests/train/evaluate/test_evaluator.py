@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import answering
 import numpy as np
 import preparing
 import pytest
@@ -12,8 +13,6 @@ import training
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
-from t5prep.sources import sample  # noqa: E402
-from t5prep.tokens.tokenizer import Tokenizer  # noqa: E402
 from t5prep.train.evaluate import evaluator  # noqa: E402
 from t5prep.train.model.generation import Generation  # noqa: E402
 from t5prep.train.model.weights import random_weights  # noqa: E402
@@ -21,27 +20,7 @@ from t5prep.train.run.run import TINY  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402
 from t5prep.train.runtime.state import put_weights  # noqa: E402
 
-WORDS = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
-
-
-def echo(*_: Any, **__: Any) -> Any:
-    """In place of a model: every input is its own answer."""
-
-    def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        ids = batch.get("labels", batch["input_ids"])
-        return {"ids": np.maximum(ids, 0), "loss": np.zeros(len(ids))}
-
-    return answered
-
-
-def no_model(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
-    """Let a fake like `echo` score rows and search answers."""
-
-    def search(*_: Any, **__: Any) -> Any:
-        return lambda weights, batch: {"ids": fake()(weights, batch)["ids"][:, None]}
-
-    monkeypatch.setattr(evaluator, "on_rows", fake)
-    monkeypatch.setattr(evaluator, "answers_on_rows", search)
+WORDS = answering.WORDS
 
 
 def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,9 +33,9 @@ def test_no_batch_is_larger_than_the_split(tmp_path: Path, monkeypatch: pytest.M
     sizes = []
 
     def counted(*_: Any, **__: Any) -> Any:
-        return lambda weights, batch: (sizes.append(len(batch["input_ids"])), echo()(weights, batch))[1]
+        return lambda weights, batch: (sizes.append(len(batch["input_ids"])), answering.echo()(weights, batch))[1]
 
-    no_model(monkeypatch, counted)
+    answering.no_model(monkeypatch, counted)
     score = evaluator.Evaluator(
         TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation",
         batch=10**11, tokenizer=WORDS, dtype=tf.float32,
@@ -76,7 +55,7 @@ def test_labels_are_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab
         options={"inputs_column": "q", "targets_column": "a"},
         splits={"validation": 1.0}, input_length=16, target_length=16,
     )  # fmt: skip
-    no_model(monkeypatch, echo)
+    answering.no_model(monkeypatch, answering.echo)
     score = evaluator.Evaluator(
         TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=4,
         tokenizer=WORDS, dtype=tf.float32,
@@ -103,11 +82,11 @@ def test_answers_are_drawn_by_numbers_of_each_row_and_a_limit_ends_them(
     def seen(*_: Any, **__: Any) -> Any:
         def answered(weights: Mapping[str, Any], batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             drawn.extend(batch.get("uniform", []))
-            return echo()(weights, batch)
+            return answering.echo()(weights, batch)
 
         return answered
 
-    no_model(monkeypatch, seen)
+    answering.no_model(monkeypatch, seen)
     for size in (2, 4):
         score = evaluator.Evaluator(
             TINY, layout=open_layout(), data=str(tmp_path / "data"), split="validation", batch=size, tokenizer=WORDS,
@@ -135,7 +114,7 @@ def test_a_split_is_read_once_whether_its_targets_are_one_token_or_several(
     reads, searched = [], []
     whole = evaluator.eval_batches
     monkeypatch.setattr(evaluator, "eval_batches", lambda *a, **k: (reads.append(1), whole(*a, **k))[1])
-    no_model(monkeypatch, echo)
+    answering.no_model(monkeypatch, answering.echo)
     search = evaluator.answers_on_rows
     monkeypatch.setattr(evaluator, "answers_on_rows", lambda *a, **k: (searched.append(1), search(*a, **k))[1])
     score = evaluator.Evaluator(
@@ -166,7 +145,7 @@ def test_wrong_answers_are_sampled_by_class_and_scored_each(tmp_path: Path, monk
 
         return answered
 
-    no_model(monkeypatch, wrong)
+    answering.no_model(monkeypatch, wrong)
     found = []
     for size in (4, 5):
         score = evaluator.Evaluator(
