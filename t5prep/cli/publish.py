@@ -12,17 +12,24 @@ from t5prep.cli import _model_options, _output
 @click.option("--model", required=True, help="A run.")
 @click.option("--out", required=True, help="The directory to make.")
 @click.option(
-    "--format", "form", type=click.Choice(["hf", "savedmodel"]), default="hf", show_default=True, help="For whom."
+    "--format",
+    "form",
+    type=click.Choice(["hf", "savedmodel", "step"]),
+    default="hf",
+    show_default=True,
+    help="For PyTorch, for TensorFlow, or the training step for jax.",
 )
 @_model_options.which
 @click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Of a Hugging Face directory's weights, which are rounded to it.",
+    help="Of a Hugging Face directory's weights (float32), which are rounded to it, or a step's products (as the run's).",
 )
+@click.option(
+    "--platform", type=click.Choice(["cpu", "cuda", "tpu"]), default="cpu", show_default=True, help="Of a step."
+)
+@click.option("--devices", default=1, show_default=True, type=click.IntRange(min=1), help="Of a step.")
 @click.option("--merge", is_flag=True, help="Of a run with adapters (LoRA): a whole model instead of peft's adapters.")
 @click.option("--license", "licence", default="", help="The model's licence as the Hub names it, such as apache-2.0.")
 @click.option("--text", is_flag=True, help="Of a SavedModel: texts in and out, by tensorflow_text's SentencePiece.")
@@ -33,7 +40,9 @@ def export_command(
     form: str,
     which: str,
     beams: int,
-    dtype: str,
+    dtype: str | None,
+    platform: str,
+    devices: int,
     merge: bool,
     licence: str,
     text: bool,
@@ -44,6 +53,9 @@ def export_command(
     A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
     that load it import tensorflow_text first, and TensorFlow Serving has it built in.
 
+    A step is the run's training step and its forward pass as programs that jax runs without TensorFlow, with the state to
+    go on from. Neither a GPU nor a TPU need be here.
+
     \b
     Example:
       t5prep export --model runs/sample --out models/sample
@@ -52,10 +64,16 @@ def export_command(
     from t5prep.errors import UsageError
     from t5prep.train.publish import export
 
-    if text and form == "hf":
+    if text and form != "savedmodel":
         raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
     if form == "hf":
-        checkpoint = export.export_hf(model, out=out, which=which, dtype=dtype, licence=licence, merge=merge)
+        checkpoint = export.export_hf(
+            model, out=out, which=which, dtype=dtype or "float32", licence=licence, merge=merge
+        )
+    elif form == "step":
+        from t5prep.train.publish.export_step import export_step
+
+        checkpoint = export_step(model, out=out, which=which, platform=platform, devices=devices, dtype=dtype or "")
     else:
         checkpoint = export.export_saved_model(model, out=out, which=which, beams=beams, text=text)
     if as_json:

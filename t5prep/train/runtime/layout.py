@@ -48,9 +48,13 @@ MISSING_AXIS = {"rows": -1, "columns": -2}
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Arrange devices in `replicas` groups of `shard`; each group holds the weights once."""
+    """Arrange devices in `replicas` groups of `shard`; each group holds the weights once.
+
+    `target` is the platform that programs are made for, where it is not that of the devices: "tpu", "cpu" or "cuda".
+    """
 
     mesh: Mesh
+    target: str = ""
 
     @property
     def replicas(self) -> int:
@@ -69,8 +73,8 @@ class Layout:
 
     @property
     def platform(self) -> str:
-        """Return "tpu", "cpu" or "cuda"."""
-        name = str(self.devices[0].platform)
+        """Return the platform that programs are made for: "tpu", "cpu" or "cuda"."""
+        name = self.target or str(self.devices[0].platform)
         return "cuda" if name == "gpu" else name
 
     @property
