@@ -322,9 +322,8 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
     leaks, earlier = staged.evaluation_sets, staged.earlier
     staged.bring_filter_files()
     if work.kept:
-        filters = Chain(settings.filter)
-        code = token_cache.kept_of_task(Path(work.kept), staged.definition.code, *filters.modules)
-        code += "".join([*filters.files().values(), *(leaks.digests().values() if leaks else ())])
+        code = token_cache.digest_of_code(staged.definition.code)
+        code += "".join([*Chain(settings.filter).files().values(), *(leaks.digests().values() if leaks else ())])
         code += work.job.digest if earlier else ""
         key = token_cache.key(settings, tokenizer=tokenizer.sha256, code=code)
         cache = TokenCache(Path(work.kept), key=key, fresh=work.fresh)

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,116 +19,40 @@ import pyarrow as pa
 import pyarrow.parquet
 
 import t5prep
-from t5prep import sources
+from t5prep import _native, sources
 from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, paths
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 
-# The code begins here, and goes on in what it imports from these folders.
-_START = (
-    *("t5prep.prepare.block_tokenizer", "t5prep.prepare.evaluation_sets"),
-    *("t5prep.reading.blocks", "t5prep.tokens.featurizer"),
-)
-_FOLDERS = (
-    *("t5prep.reading.", "t5prep.tasks.", "t5prep.tokens."),
-    *("t5prep.prepare.filters.", "t5prep.prepare.near_duplicates."),
-)
-_ROOT = Path(t5prep.__file__).parents[1]
+# The packages whose code makes tokens of rows.
+_PACKAGES = ("prepare", "reading", "tasks", "tokens")
 
 
-def digest_of_code(sources: Iterable[str | bytes]) -> str:
-    """Return 32 hex digits of what Python sources do, whatever their comments and docstrings say.
+def digest_of_code(task: bytes) -> str:
+    """Return 32 hex digits of the code that makes tokens of a task's rows: of t5prep's own, and of the task's module.
 
-    >>> digest_of_code(['x = 1  # one']) == digest_of_code(['"A module."', 'x = 1']) == digest_of_code(['x = 2'])
-    False
-    >>> digest_of_code(['x = 1  # one']) == digest_of_code(['"A module."\\nx = 1'])
-    True
+    The digest of a task follows from what its source does, whatever its comments and docstrings say.
+
+    >>> digest_of_code(b'x = 1  # one') == digest_of_code(b'"A module."\\nx = 1'), digest_of_code(b"1") == digest_of_code(b"2")
+    (True, False)
     """
-    hasher = hashlib.blake2b(digest_size=16)
-    for source in sources:
-        hasher.update(_statements(source) + b"\0")
-    return hasher.hexdigest()
-
-
-@functools.cache
-def _statements(source: str | bytes) -> bytes:
-    """Return what a source does, without its comments and docstrings."""
-    tree = ast.parse(source)
+    tree = ast.parse(task)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             del node.body[0]
-    return ast.dump(tree).encode()
+    return hashlib.blake2b(_own_code() + ast.dump(tree).encode(), digest_size=16).hexdigest()
 
 
 @functools.cache
-def of_task(code: bytes, *filters: str) -> str:
-    """Return the digest of all code that makes tokens of a task's rows.
-
-    `code` is the source that defines the task, and `filters` are the modules of filters.
-    """
-    used = (name for name in _imports(code) if _decides(name))
-    names = sorted(modules(*_START, *filters, *used))
-    return digest_of_code([*map(_source, names), code])
-
-
-def kept_of_task(folder: Path, code: bytes, *filters: str) -> str:
-    """Return the same digest from a file in that folder, where it is kept until a byte of the code changes.
-
-    Parsing the code takes a sixth of a second, which is a sixth of a small run.
-    """
-    hasher = hashlib.blake2b(repr([code, filters]).encode(), digest_size=16)
-    for package in sorted({name.split(".")[1] for name in (*_START, *_FOLDERS)}):
-        for path in sorted((_ROOT / "t5prep" / package).rglob("*.py")):
-            hasher.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes() + b"\0")
-    path = folder / "code" / hasher.hexdigest()
-    with contextlib.suppress(OSError):
-        if len(kept := path.read_text(encoding="ascii")) == 32:  # a power cut may have cut it
-            return kept
-    code_digest = of_task(code, *filters)
-    with contextlib.suppress(OutputError):
-        atomic_files.write_scratch(path, code_digest.encode())
-    return code_digest
-
-
-def modules(*start: str) -> set[str]:
-    """Return the names of these modules and of all that they import from the folders which decide tokens."""
-    reached: set[str] = set()
-    ahead = list(start)
-    while ahead:
-        name = ahead.pop()
-        if name not in reached:
-            reached.add(name)
-            ahead += [imported for imported in _imports(_source(name)) if _decides(imported)]
-    return reached
-
-
-def _decides(name: str) -> bool:
-    """Return whether a name is that of a module in one of the folders which decide tokens."""
-    return name.startswith(_FOLDERS) and _module_path(name).exists()
-
-
-@functools.cache
-def _imports(source: str | bytes) -> list[str]:
-    """Return the name of everything that a source imports, module or not."""
-    names = list[str]()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return names
-
-
-@functools.cache
-def _source(name: str) -> str:
-    return _module_path(name).read_text(encoding="utf-8")
-
-
-def _module_path(module: str) -> Path:
-    path = _ROOT.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+def _own_code() -> bytes:
+    """Return a digest of all installed code that makes tokens of rows, what is in C included."""
+    hasher, root = hashlib.blake2b(digest_size=16), Path(t5prep.__file__).parent
+    for path in sorted(path for name in _PACKAGES for path in (root / name).rglob("*.py")):
+        hasher.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    hasher.update(Path(_native.__file__).read_bytes())
+    return hasher.digest()
 
 
 # Keep tokenized blocks for the next run, under the digest of what made them, and within a bound on disk.
@@ -160,31 +84,43 @@ class TokenCache:
 
     def name_of(self, block: Block, *, columns: Sequence[str]) -> str:
         """Return the name of a block's table: a digest of how it is tokenized, and of the bytes that are read for it."""
-        return digest(self._key, block, columns=columns)
+        told = f"{self._key} {block.format} {block.columns} {block.rows} {block.skip} "
+        hasher = hashlib.blake2b(told.encode(), digest_size=20)
+        if block.format.kind != "parquet":
+            hasher.update(blocks.content(block))
+        elif "://" in block.file.path:
+            # Its name says which version it is; reading it twice would cost more than tokenizing.
+            hasher.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
+        else:
+            for part in _row_group(block, columns):
+                hasher.update(part)
+        return hasher.hexdigest()
 
     def find(self, name: str) -> pa.Table | None:
-        """Return the table of that name, which counts as used now; None where there is none."""
-        return None if self._fresh else find(self._folder, name)
+        """Return the table of that name, and mark it as used now; None where there is none."""
+        path = self._path(name)
+        with contextlib.suppress(OSError, pa.ArrowInvalid):
+            content = b"" if self._fresh else paths.read(path)
+            if content and content[-_CHECKSUM:] == _checksum(content[:-_CHECKSUM]):
+                os.utime(path)
+                table = pa.ipc.open_file(pa.py_buffer(content)[:-_CHECKSUM]).read_all()
+                wide = [field.with_type(_WIDE) if field.type == _NARROW else field for field in table.schema]
+                return table.cast(pa.schema(wide))
+        return None
 
     def keep(self, name: str, table: pa.Table) -> None:
         """Keep a table, unless there is no room: then the run goes on without."""
-        keep(self._folder, name, table)
+        if (self._folder / _FULL).exists():
+            return
+        table, sink = _narrowed(table), pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        content = sink.getvalue().to_pybytes()
+        with contextlib.suppress(OutputError):
+            atomic_files.write_scratch(self._path(name), content + _checksum(content))
 
-
-def digest(key: str, block: Block, *, columns: Sequence[str]) -> str:
-    """Return what a block's table is kept under: the key of how it is tokenized, and the bytes it is made from."""
-    hasher = hashlib.blake2b(
-        f"{key} {block.format} {block.columns} {block.rows} {block.skip} ".encode(), digest_size=20
-    )
-    if block.format.kind != "parquet":
-        hasher.update(blocks.content(block))
-    elif "://" in block.file.path:
-        # Its name says which version it is; reading it twice would cost more than tokenizing.
-        hasher.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
-    else:
-        for part in _row_group(block, columns):
-            hasher.update(part)
-    return hasher.hexdigest()
+    def _path(self, name: str) -> Path:
+        return self._folder / name[:2] / f"{name}.arrow"
 
 
 def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
@@ -197,34 +133,6 @@ def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
             file.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
             yield f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode()
             yield file.read(chunk.total_compressed_size)
-
-
-def find(folder: Path, name: str) -> pa.Table | None:
-    """Return the table of that digest, and mark it as used now; None where there is none."""
-    path = _path(folder, name)
-    with contextlib.suppress(OSError, pa.ArrowInvalid):
-        content = paths.read(path)
-        if content[-_CHECKSUM:] == _checksum(content[:-_CHECKSUM]):
-            os.utime(path)
-            return _widened(pa.ipc.open_file(pa.py_buffer(content)[:-_CHECKSUM]).read_all())
-    return None
-
-
-def keep(folder: Path, name: str, table: pa.Table) -> None:
-    """Keep a table, unless there is no room: then the run goes on without."""
-    if (folder / _FULL).exists():
-        return
-    table, sink = _narrowed(table), pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    content = sink.getvalue().to_pybytes()
-    with (
-        contextlib.suppress(OutputError),
-        atomic_files.scratch(_path(folder, name)) as temporary,
-        open(temporary, "wb") as file,
-    ):
-        file.write(content)
-        file.write(_checksum(content))
 
 
 def _checksum(content: bytes) -> bytes:
@@ -240,14 +148,6 @@ def _narrowed(table: pa.Table) -> pa.Table:
         ids = [lists.values.to_numpy().view(np.uint32) for lists in table.column(place).chunks]
         if all(some.max(initial=0) < 1 << 16 for some in ids):  # known: Arrow would look at each id again
             table = table.set_column(place, field.name, table.column(place).cast(_NARROW, safe=False))
-    return table
-
-
-def _widened(table: pa.Table) -> pa.Table:
-    """Return the table with each column of _NARROW ids as it was before."""
-    for place, field in enumerate(table.schema):
-        if field.type == _NARROW:
-            table = table.set_column(place, field.name, table.column(place).cast(_WIDE))
     return table
 
 
@@ -285,10 +185,6 @@ def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit
                 path.unlink(missing_ok=True)
                 total -= status.st_size
     return total
-
-
-def _path(folder: Path, name: str) -> Path:
-    return folder / name[:2] / f"{name}.arrow"
 
 
 def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:

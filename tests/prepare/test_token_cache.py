@@ -29,6 +29,7 @@ from t5prep.io import byte_sizes, cache_folder
 from t5prep.prepare import token_cache
 from t5prep.prepare.sort_blocks import SortedBlock
 from t5prep.prepare.spills import Spill
+from t5prep.prepare.token_cache import TokenCache
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile, sample
@@ -155,26 +156,26 @@ def test_the_longest_unused_go_first_and_what_this_run_used_stays(tmp_path: Path
     table = pa.table({"a": list(range(1000))})
     names = [f"{i:02d}ab" for i in range(6)]
     for age, name in enumerate(names):
-        token_cache.keep(tmp_path, name, table)
+        TokenCache(tmp_path, key="").keep(name, table)
         os.utime(tmp_path / name[:2] / f"{name}.arrow", (1000 + age, 1000 + age))
     size = sum(path.stat().st_size for path in files_of(tmp_path)) // 6
-    assert token_cache.find(tmp_path, names[0]) is not None  # used now
+    assert TokenCache(tmp_path, key="").find(names[0]) is not None  # used now
     assert 0 <= token_cache.bound(tmp_path, limit=3 * size, began=time.time() - 60) < size
     assert {path.stem for path in files_of(tmp_path)} == {names[0], names[4], names[5]}
     assert token_cache.bound(tmp_path, limit=size // 2, began=time.time() - 60) == math.inf
     assert {path.stem for path in files_of(tmp_path)} == {names[0]}
-    token_cache.keep(tmp_path, "99zz", table)
+    TokenCache(tmp_path, key="").keep("99zz", table)
     assert len(files_of(tmp_path)) == 1  # full: nothing more is kept
     token_cache.bound(tmp_path, limit=9 * size, began=time.time())
-    token_cache.keep(tmp_path, "99zz", table)
+    TokenCache(tmp_path, key="").keep("99zz", table)
     assert len(files_of(tmp_path)) == 2
 
 
 def test_a_cache_that_cannot_be_written_or_is_cleared_meanwhile_stops_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token_cache.keep(tmp_path, "00ab", pa.table({"a": list(range(1000))}))
-    token_cache.keep(tmp_path, "01ab", pa.table({"a": list(range(1000))}))
+    TokenCache(tmp_path, key="").keep("00ab", pa.table({"a": list(range(1000))}))
+    TokenCache(tmp_path, key="").keep("01ab", pa.table({"a": list(range(1000))}))
 
     def refuse(self: Path, **_: object) -> None:
         raise OSError(30, "Read-only file system", str(self))
@@ -215,7 +216,7 @@ def test_what_is_kept_is_looked_through_seldom(tmp_path: Path, monkeypatch: pyte
 def test_cache_shows_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path))
     monkeypatch.setenv("T5PREP_CACHE_LIMIT", "1.5GB")
-    token_cache.keep(cache_folder.tokenized(), "00ab", pa.table({"a": [1]}))
+    TokenCache(cache_folder.tokenized(), key="").keep("00ab", pa.table({"a": [1]}))
     said = json.loads(CliRunner().invoke(cli.main, ["cache", "show", "--json"]).stdout)
     assert said["limit"] == 1_500_000_000
     assert said["tokenized"]["files"] == 1

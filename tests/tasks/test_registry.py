@@ -11,7 +11,6 @@ from preparing import prepared, write_csv
 from t5prep import cli
 from t5prep.dataset import manifest
 from t5prep.errors import OutputError, TaskError, UsageError
-from t5prep.prepare import token_cache
 from t5prep.tasks import registry
 
 TASK = """
@@ -93,11 +92,6 @@ def test_tokens_of_a_file_are_found_again_until_it_does_something_else(task: Pat
     assert kept("two") == 1
     task.write_text(TASK.replace("upper", "title"))
     assert kept("three") == 2
-
-
-def test_the_digest_follows_what_a_file_imports() -> None:
-    plain = token_cache.of_task(b"from t5prep.tasks import Task")
-    assert plain != token_cache.of_task(b"from t5prep.tasks import Task\nfrom t5prep.tasks.html import strip_html")
 
 
 @pytest.mark.parametrize(

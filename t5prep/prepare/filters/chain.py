@@ -216,7 +216,6 @@ class Chain:
         """Raise UsageError for what is not a filter."""
         self._filters = [parse(text) for text in texts]
         self.judges_tokens = any(hasattr(filter, "judge_tokens") for _, filter in self._filters)
-        self.modules = sorted({type(filter).__module__ for _, filter in self._filters})
 
     def __call__(self, example: Example) -> Filtered:
         """Return the example as it goes on, and why it is rejected or who changed it.
