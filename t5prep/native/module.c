@@ -141,6 +141,7 @@ static PyType_Spec spec = {"t5prep._native.Unigram", sizeof(Unigram), 0, Py_TPFL
 
 static int execute(PyObject *module) {
   crc_prepare();
+  records_prepare();
   PyObject *type = PyType_FromSpec(&spec);
   int status = type ? PyModule_AddObjectRef(module, "Unigram", type) : -1;
   if (!status) status = PyModule_AddFunctions(module, record_functions);

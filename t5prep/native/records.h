@@ -39,16 +39,18 @@ typedef struct {
   int packed;
 } Batch;
 
-/* The bytes of the values of each feature of a record, of all features together, and of the framed record. */
+/* Framed records: bytes[begin .. room). Who makes one empty, frees its bytes. */
 typedef struct {
-  uint64_t ids, references, inputs, labels, input_segments, label_segments, features, framed;
-} Sizes;
+  uint8_t *bytes;
+  int64_t room, begin;
+} Framed;
 
-/* Measure each record; return OK, BAD_OFFSETS, or BAD_TEXT where one is too long. */
-int records_measure(const Batch *batch, Sizes *sizes);
+/* Fill what records_frame copies from; to be called once, before it. */
+void records_prepare(void);
 
-/* Write all records, one after the other, into room for as many bytes as were measured. Return OK or NO_MEMORY. */
-int records_frame(const Batch *batch, const Sizes *sizes, uint8_t *out);
+/* Write all records, one after the other, and the bytes of each into `sizes`; keep only the first record unless `keep`. Return OK,
+   NO_MEMORY, BAD_OFFSETS, or BAD_TEXT where a record is too long. */
+int records_frame(const Batch *batch, int keep, uint32_t *sizes, Framed *out);
 
 /* A feature to read: the first `length` values of a record a row, the rest of a row filled with `fill`. A record must have
    `count` values; at most `length` where that is -1. */

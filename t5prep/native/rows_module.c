@@ -40,58 +40,35 @@ static int parse_batch(PyObject *args, Batch *batch) {
   return 1;
 }
 
-/* Return the sizes of all records, to be freed, and their bytes as bytes of uint32 in `framed`; NULL after raising an exception. */
-static Sizes *measured(const Batch *batch, PyObject **framed) {
-  Sizes *sizes = room_for(NULL, batch->records, sizeof *sizes);
-  int status = NO_MEMORY;
-  if (sizes) {
-    Py_BEGIN_ALLOW_THREADS
-    status = records_measure(batch, sizes);
-    Py_END_ALLOW_THREADS
-  }
-  *framed = status == OK ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(batch->records * sizeof(uint32_t))) : failed(status);
-  if (!*framed) {
-    free(sizes);
-    return NULL;
-  }
-  uint32_t *each = (uint32_t *)PyBytes_AsString(*framed);
-  for (size_t i = 0; i < batch->records; i++) each[i] = (uint32_t)sizes[i].framed;
-  return sizes;
+/* Return the bytes of each record as bytes of uint32; with `keep`, the records before it. */
+static PyObject *framed(PyObject *args, int keep) {
+  Batch batch;
+  Framed out = {0};
+  if (!parse_batch(args, &batch)) return NULL;
+  PyObject *data = NULL, *result = NULL, *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(batch.records * sizeof(uint32_t)));
+  if (!sizes) return NULL;
+  uint32_t *each = (uint32_t *)PyBytes_AsString(sizes);
+  int status;
+  Py_BEGIN_ALLOW_THREADS
+  status = records_frame(&batch, keep, each, &out);
+  Py_END_ALLOW_THREADS
+  if (status != OK) failed(status);
+  else if (!keep) result = Py_NewRef(sizes);
+  else if ((data = PyBytes_FromStringAndSize((const char *)out.bytes + out.begin, out.room - out.begin))) result = PyTuple_Pack(2, data, sizes);
+  free(out.bytes);
+  Py_XDECREF(data);
+  Py_DECREF(sizes);
+  return result;
 }
 
 static PyObject *record_sizes(PyObject *module, PyObject *args) {
-  Batch batch;
-  PyObject *framed;
   (void)module;
-  if (!parse_batch(args, &batch)) return NULL;
-  Sizes *sizes = measured(&batch, &framed);
-  free(sizes);
-  return sizes ? framed : NULL;
+  return framed(args, 0);
 }
 
 static PyObject *frame_records(PyObject *module, PyObject *args) {
-  Batch batch;
-  PyObject *framed, *data = NULL, *both = NULL;
   (void)module;
-  if (!parse_batch(args, &batch)) return NULL;
-  Sizes *sizes = measured(&batch, &framed);
-  if (!sizes) return NULL;
-  int64_t total = 0;
-  int fits = 1;
-  for (size_t i = 0; fits && i < batch.records; i++) fits = size_sum(total, (int64_t)sizes[i].framed, &total);
-  data = fits ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total) : PyErr_NoMemory();
-  if (data) {
-    int status;
-    uint8_t *out = (uint8_t *)PyBytes_AsString(data);
-    Py_BEGIN_ALLOW_THREADS
-    status = records_frame(&batch, sizes, out);
-    Py_END_ALLOW_THREADS
-    both = status == OK ? PyTuple_Pack(2, data, framed) : failed(status);
-  }
-  free(sizes);
-  Py_XDECREF(data);
-  Py_DECREF(framed);
-  return both;
+  return framed(args, 1);
 }
 
 /* Return None, or raise the exception of a status. */
