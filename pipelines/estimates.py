@@ -110,28 +110,9 @@ def estimate(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
 # The shortest rows make this many bytes of padded records of one byte of text: a source that fits even then is not sampled.
 MOST_BYTES_OUT = 100
 DISK_SAMPLED_BYTES = 64 << 10
-# From so much on, a line says it; a sample may be wrong by so much before a run is refused.
+# A line is printed from 1 GiB on. A run is refused where 70 % of what it needs is more than is free: a sample may be wrong.
 WORTH_A_LINE = 1 << 30
 DOUBT = 0.7
-
-
-@dataclasses.dataclass(frozen=True)
-class DiskEstimate:
-    """An estimate: bytes of records, the bytes of disk that they need while they are sorted, and what is free."""
-
-    records: int
-    needed: int
-    free: int
-    place: str
-
-    def line(self) -> str:
-        """Return the estimate as one line of text.
-
-        >>> DiskEstimate(12 * 10**9, 24 * 10**9, 35 * 10**9, "data/mine").line()
-        'about 12.0 GB of records; data/mine needs 24.0 GB while they are sorted, and 35.0 GB are free'
-        """
-        size, needed, free = map(byte_sizes.text, (self.records, self.needed, self.free))
-        return f"about {size} of records; {self.place} needs {needed} while they are sorted, and {free} are free"
 
 
 def check_disk(work: PrepareBlock, *, source: Resolved, out: str) -> None:
@@ -145,13 +126,15 @@ def check_disk(work: PrepareBlock, *, source: Resolved, out: str) -> None:
     if 2 * MOST_BYTES_OUT * sum(file.bytes for file in source.files) <= min(free, WORTH_A_LINE):
         return
     made = estimate(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES)
-    disk = DiskEstimate(made.records, made.spilled + max(made.spilled, made.records), free, place)
-    if DOUBT * disk.needed > free:
+    needed = made.spilled + max(made.spilled, made.records)
+    size, sorted_in, left = map(byte_sizes.text, (made.records, needed, free))
+    line = f"about {size} of records; {place} needs {sorted_in} while they are sorted, and {left} are free"
+    if DOUBT * needed > free:
         raise OutputError(
-            f"no space for all of it: {disk.line()}. Free some, choose another --out, or prepare a part: --limit ROWS"
+            f"no space for all of it: {line}. Free some, choose another --out, or prepare a part: --limit ROWS"
         )
-    if disk.needed >= WORTH_A_LINE or disk.needed > free / 2:
-        print(f"disk: {disk.line()}", file=sys.stderr)
+    if needed >= WORTH_A_LINE or needed > free / 2:
+        print(f"disk: {line}", file=sys.stderr)
 
 
 def free_bytes(place: Path) -> int:

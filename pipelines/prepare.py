@@ -112,9 +112,8 @@ def _compared(settings: Settings, tokenizer: Tokenizer) -> _Compared:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
         leaks = evaluation_sets.collect(sets, words=settings.decontaminate_words)
     datasets = {data: earlier_datasets.open_dataset(data, settings, tokenizer) for data in settings.dedup_against}
-    earlier = {data: earlier_datasets.all_of(data, dataset, tokenizer) for data, dataset in datasets.items()}
-    if earlier and settings.dedup == "exact":
-        texts = earlier_datasets.collect(earlier)
+    if datasets and settings.dedup == "exact":
+        texts = earlier_datasets.collect(datasets, tokenizer)
     return _Compared(leaks, texts, {data: dataset.digest for data, dataset in datasets.items()})
 
 
@@ -122,7 +121,8 @@ def _run_here(
     finish: Finish, *, source: Resolved, kept: Path | None, fresh: bool, workers: int | None, memory: int | None
 ) -> None:
     """Run a staged job on this machine, within a budget of memory and after a look at the disk."""
-    count = _workers_for(source) if workers is None else workers
+    small = sum(file.bytes for file in source.files) < SMALL
+    count = (0 if small else os.cpu_count() or 1) if workers is None else workers
     default = byte_sizes.parse(memory_budget.DEFAULT, name="--memory")
     shared = memory_budget.share(default if memory is None else memory, workers=count)
     with output_folder.scratch(finish.out) as scratch:
@@ -131,11 +131,6 @@ def _run_here(
         with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
             write = WriteShard(finish.job, finish.out, shared.range_bytes)
             stages.run(Local(name, scratch), work, write, finish, block_bytes=shared.block_bytes)
-
-
-def _workers_for(source: Resolved) -> int:
-    """Return how many processes prepare this source: none where they would take longer to start than the work takes."""
-    return 0 if sum(file.bytes for file in source.files) < SMALL else os.cpu_count() or 1
 
 
 def _run(

@@ -9,9 +9,11 @@ from t5prep.prepare.near_duplicates.sketches import (
     long_word_hash,
     mix,
     odd_numbers,
-    spans_of,
 )
 
+# Kana and Han are written without spaces: in UTF-8 their characters begin with these bytes, and each is a word.
+_UNSPACED = np.isin(np.arange(256), np.arange(0xE3, 0xEA))
+_WORD_BYTES = np.isin(np.arange(256), [*range(0x30, 0x3A), *range(0x61, 0x7B), *range(0x80, 0x100)])
 # The first k bytes of eight, as a mask of a little-endian number.
 _FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], "<u8")
 
@@ -56,3 +58,30 @@ def runs_of(hashes: np.ndarray, counts: np.ndarray, words: int) -> Shingles:
     for place, factor in enumerate(odd_numbers(words, stream=1)):
         total += np.where(place < length, padded[at + place] * factor, 0).astype(np.uint64)
     return Shingles(mix(total), begins)
+
+
+def spans_of(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where the words of texts begin and end, and how many each text has. The last eight bytes are not text."""
+    inside = _WORD_BYTES[data]
+    inside[-8:] = False
+    starts, stops = _words(data, inside)
+    counts = np.diff(np.searchsorted(starts, begins))
+    for text in np.flatnonzero((counts == 0) & (np.diff(begins) > 1)).tolist():  # signs only
+        own = slice(int(begins[text]), int(begins[text + 1]) - 1)
+        inside[own] = data[own] > ord(" ")
+    if not counts.all():
+        starts, stops = _words(data, inside)
+        counts = np.diff(np.searchsorted(starts, begins))
+    return starts, stops, counts
+
+
+def _words(data: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where words begin and end; each character of a script without spaces is a word."""
+    before = np.concatenate([[False], inside[:-1]])
+    starting = inside & ~before
+    unspaced = _UNSPACED[data] & inside
+    if unspaced.any():
+        starting |= unspaced
+        starting[3:] |= unspaced[:-3] & inside[3:]
+    ending = before & (~inside | starting)
+    return np.flatnonzero(starting), np.flatnonzero(ending)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -292,16 +292,6 @@ def disk() -> Iterator[Finding]:
         yield Finding(what, "ok", seen) if free >= ENOUGH_BYTES else Finding(what, "absent", f"only {seen}", fix)
 
 
-def bucket_findings(uri: str, *, zone: str, service_account: str) -> Iterator[Finding]:
-    """Check whether a TPU in `zone` could read and write a bucket as `service_account`."""
-    try:
-        findings = check_bucket(uri, zone=zone, service_account=service_account)
-    except UsageError as error:
-        findings = [AccessCheck("name", False, str(error))]
-    for finding in findings:
-        yield Finding(f"bucket: {finding.what}", "ok" if finding.ok else "wrong", finding.seen, finding.fix)
-
-
 def examine(
     *, tpu: str | None = None, bucket: str | None = None, zone: str = "", service_account: str = ""
 ) -> Iterator[Finding]:
@@ -328,73 +318,53 @@ _ROLE = "roles/storage.objectUser"
 _MULTI = {"US": "us", "EU": "europe", "ASIA": "asia"}
 
 
-@dataclasses.dataclass(frozen=True)
-class AccessCheck:
-    """The result of one check of a bucket: its name, whether it passed, what was seen, and the command that fixes it, or ""."""
-
-    what: str
-    ok: bool
-    seen: str
-    fix: str = ""
-
-
-def check_bucket(uri: str, *, zone: str = "", service_account: str = "") -> list[AccessCheck]:
-    """Check what this identity may do under `gs://bucket[/prefix]`, and return the findings in the order of the checks.
+def bucket_findings(uri: str, *, zone: str = "", service_account: str = "") -> Iterator[Finding]:
+    """Check what this identity may do under `gs://bucket[/prefix]`, and whether a TPU could read and write there.
 
     `zone` is the TPU's (`us-central2-b`), `service_account` the address that its VM runs as; "" skips their checks. An
-    object of a random name is written under the prefix and removed again. Raises UsageError for what is not a place in
-    a bucket.
+    object of a random name is written under the prefix and removed again.
     """
-    bucket, _ = gcs.split(uri)
+    try:
+        bucket, _ = gcs.split(uri)
+    except UsageError as error:
+        yield Finding("bucket: name", "wrong", str(error))
+        return
     uri = uri.rstrip("/")
     probe = f"{uri}/.unfinished-t5prep-doctor-{uuid.uuid4().hex[:12]}"
-    grant = (
-        f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={_member(gcs.identity())} --role={_ROLE}"
-    )
-    findings = [_listed(uri, bucket, grant)]
-    if not findings[0].ok:
-        return findings
-    written = _tried("write", lambda: gcs.write(probe, b"t5prep"), grant)
-    findings.append(written)
-    if written.ok:
-        findings += [
-            _tried("read", lambda: gcs.read(probe), grant),
-            _tried("delete", lambda: gcs.delete(probe), grant),
-        ]
-    if zone:
-        findings += _region(uri, bucket, zone)
-    if service_account:
-        findings += _granted(uri, bucket, service_account)
-    return findings
-
-
-def _member(identity: str) -> str:
-    if "@" not in identity:
-        return "ACCOUNT"
-    return f"serviceAccount:{identity}" if identity.endswith(".gserviceaccount.com") else f"user:{identity}"
-
-
-def _listed(uri: str, bucket: str, grant: str) -> AccessCheck:
+    identity = gcs.identity()
+    member = f"{'serviceAccount' if identity.endswith('.gserviceaccount.com') else 'user'}:{identity}"
+    grant = _grant(bucket, member if "@" in identity else "ACCOUNT")
     try:
         count = len(gcs.objects(uri))
     except OutputError as error:
         create = f"gcloud storage buckets create gs://{bucket} --location=REGION"
-        return AccessCheck("list", False, str(error), create if "There is no bucket" in str(error) else grant)
-    return AccessCheck("list", True, f"{gcs.identity()} sees {count:,} objects under {uri}")
+        yield Finding("bucket: list", "wrong", str(error), create if "There is no bucket" in str(error) else grant)
+        return
+    yield Finding("bucket: list", "ok", f"{identity} sees {count:,} objects under {uri}")
+    for what, done, act in (
+        ("write", "written", lambda: gcs.write(probe, b"t5prep")),
+        ("read", "read back", lambda: gcs.read(probe)),
+        ("delete", "removed", lambda: gcs.delete(probe)),
+    ):
+        try:
+            act()
+            yield Finding(f"bucket: {what}", "ok", f"an object can be {done}")
+        except (OutputError, OSError) as error:
+            yield Finding(f"bucket: {what}", "wrong", str(error), grant)
+            if what == "write":
+                break
+    if zone:
+        yield _region(uri, bucket, zone)
+    if service_account:
+        yield _granted(uri, bucket, service_account)
 
 
-def _tried(what: str, act: Callable[[], object], grant: str) -> AccessCheck:
-    try:
-        act()
-    except (OutputError, OSError) as error:
-        return AccessCheck(what, False, str(error), grant)
-    return AccessCheck(what, True, f"an object can be {_DONE[what]}")
+def _grant(bucket: str, member: str) -> str:
+    """Return the command that gives a member the role which a training host needs."""
+    return f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={member} --role={_ROLE}"
 
 
-_DONE = {"write": "written", "read": "read back", "delete": "removed"}
-
-
-def _region(uri: str, bucket: str, zone: str) -> list[AccessCheck]:
+def _region(uri: str, bucket: str, zone: str) -> Finding:
     """Check that bucket and TPU share a region: reading across regions is slow and billed by the gigabyte."""
     region = zone.rpartition("-")[0] if zone.count("-") == 2 else zone
     try:
@@ -402,38 +372,26 @@ def _region(uri: str, bucket: str, zone: str) -> list[AccessCheck]:
             location = str(gcs.client().get_bucket(bucket, timeout=gcs.TIMEOUT_SECONDS, retry=gcs.retry(uri)).location)
     except (OutputError, OSError) as error:
         look = f"gcloud storage buckets describe gs://{bucket} --format='value(location)'"
-        return [AccessCheck("region", False, f"the bucket's region cannot be seen: {error}", look)]
-    near = location.lower() == region or region.startswith(_MULTI.get(location, "\0"))
+        return Finding("bucket: region", "wrong", f"the bucket's region cannot be seen: {error}", look)
     seen = f"the bucket is in {location}, the TPU in {region}"
+    if location.lower() == region or region.startswith(_MULTI.get(location, "\0")):
+        return Finding("bucket: region", "ok", seen)
     move = f"gcloud storage buckets create gs://{bucket}-{region} --location={region}"
-    return [
-        AccessCheck(
-            "region", near, seen, "" if near else f"{move} && gcloud storage cp -r {uri} gs://{bucket}-{region}"
-        )
-    ]
+    return Finding("bucket: region", "wrong", seen, f"{move} && gcloud storage cp -r {uri} gs://{bucket}-{region}")
 
 
-def _granted(uri: str, bucket: str, account: str) -> list[AccessCheck]:
+def _granted(uri: str, bucket: str, account: str) -> Finding:
     """Check whether the bucket's own policy names the account; a policy of the project cannot be seen from here."""
-    fix = (
-        f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=serviceAccount:{account} --role={_ROLE}"
-    )
+    what, fix = "bucket: service account", _grant(bucket, f"serviceAccount:{account}")
     try:
         with gcs.speaking(uri, need="storage.buckets.getIamPolicy"):
-            policy = (
-                gcs.client()
-                .bucket(bucket)
-                .get_iam_policy(requested_policy_version=3, timeout=gcs.TIMEOUT_SECONDS, retry=gcs.retry(uri))
-            )
+            how = {"timeout": gcs.TIMEOUT_SECONDS, "retry": gcs.retry(uri)}
+            policy = gcs.client().bucket(bucket).get_iam_policy(requested_policy_version=3, **how)
     except (OutputError, OSError) as error:
-        return [AccessCheck("service account", False, f"who may use the bucket cannot be seen: {error}", fix)]
-    roles = sorted(
-        binding["role"]
-        for binding in policy.bindings
-        if {f"serviceAccount:{account}", "allUsers"} & set(binding["members"])
-    )
-    enough = [role for role in roles if role in (_ROLE, "roles/storage.objectAdmin", "roles/storage.admin")]
-    seen = (
-        f"the bucket grants {account} {', '.join(roles) if roles else 'nothing (a role on the project would not show)'}"
-    )
-    return [AccessCheck("service account", bool(enough), seen, "" if enough else fix)]
+        return Finding(what, "wrong", f"who may use the bucket cannot be seen: {error}", fix)
+    members = {f"serviceAccount:{account}", "allUsers"}
+    roles = sorted(binding["role"] for binding in policy.bindings if members & set(binding["members"]))
+    seen = f"the bucket grants {account} {', '.join(roles) or 'nothing (a role on the project would not show)'}"
+    if {_ROLE, "roles/storage.objectAdmin", "roles/storage.admin"} & set(roles):
+        return Finding(what, "ok", seen)
+    return Finding(what, "wrong", seen, fix)

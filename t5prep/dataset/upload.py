@@ -49,7 +49,8 @@ def upload(
         raise DatasetError(f"{data} is in a bucket already. Copy it there: gcloud storage rsync -r {data} {to}")
     dataset, folder = verify.verify(data), Path(data)
     shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
-    checksums = _checksums(folder, [*shards, *verify.names_beside(dataset, folder), manifest.NAME])
+    names = [*shards, *verify.names_beside(dataset, folder), manifest.NAME]
+    checksums = {name: _crc32c(folder / name) for name in names}
     there = gcs.objects(to)
     sent = _missing(checksums, there)
     stale = shard_files.strays(there, shards)
@@ -78,11 +79,6 @@ def upload(
         deleted=stale if delete_stale else [],
         stale=[] if delete_stale else stale,
     )
-
-
-def _checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the CRC32C of each of a folder's files, in the order of the names."""
-    return {name: _crc32c(folder / name) for name in names}
 
 
 def _missing(checksums: Mapping[str, str], there: Mapping[str, gcs.Object]) -> list[str]:

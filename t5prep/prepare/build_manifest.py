@@ -61,7 +61,10 @@ def assemble(
     }
     rejected = _summed([*(split.rejected for split in splits.values()), blocks.reasons])
     rows = account(blocks, written)
-    _check_balance(rows, splits, rejected, rejected_file)
+    left_out = sum(rejected.values())
+    rejected_rows.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
+    if rejected_file.lines != left_out:
+        raise BalanceError(f"{left_out:,} rows made no record, and {rejected_file.lines:,} are written.")
     warnings = warnings_of(
         total,
         settings,
@@ -89,26 +92,15 @@ def assemble(
         filter_files=Chain(settings.filter).files(),
         evaluation_sets=leaks.digests() if leaks else {},
         earlier=dict(earlier),
-        near_duplicates=_near_duplicates(repeats),
+        near_duplicates=None
+        if repeats is None
+        else NearDuplicates(repeats.clusters, repeats.across_splits, list(repeats.largest)),
         warnings=warnings,
         rows=rows,
         rejected_file=rejected_file,
         index=index,
         lengths=lengths,
     ).sealed()
-
-
-def _check_balance(
-    rows: Mapping[str, rejected_rows.Rows],
-    splits: Mapping[str, manifest.Split],
-    rejected: Mapping[str, int],
-    rejected_file: rejected_rows.RejectedFile,
-) -> None:
-    """Raise BalanceError where a row is neither in a shard nor in rejected.jsonl."""
-    left_out = sum(rejected.values())
-    rejected_rows.check(rows, examples=sum(split.examples for split in splits.values()), rejected=left_out)
-    if rejected_file.lines != left_out:
-        raise BalanceError(f"{left_out:,} rows made no record, and {rejected_file.lines:,} are written.")
 
 
 def account(blocks: BlockTotals, written: ShardTotals) -> dict[str, rejected_rows.Rows]:
@@ -142,13 +134,6 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for one in counts:
         total.update(one)
     return dict(sorted(total.items()))
-
-
-def _near_duplicates(repeats: Repeats | None) -> NearDuplicates | None:
-    """Return what the manifest says of near-duplicates, where they were looked for."""
-    if repeats is None:
-        return None
-    return NearDuplicates(repeats.clusters, repeats.across_splits, list(repeats.largest))
 
 
 def describe(tokenizer: Tokenizer) -> manifest.Tokenizer:

@@ -3,8 +3,7 @@
 import dataclasses
 import hashlib
 import io
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,12 +52,6 @@ def shards(dataset: Manifest) -> list[str]:
     return sorted(shard.name for split in dataset.splits.values() for shard in split.shards)
 
 
-def all_of(data: str, dataset: Manifest, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:
-    """Yield the records of a dataset. Raises DatasetError."""
-    for shard in shards(dataset):
-        yield from records(data, shard, tokenizer)
-
-
 def records(data: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierRecord]:
     """Yield the records of a shard. Raises DatasetError."""
     for number, record in enumerate(inspect_records.read(manifest.folder_of(data) or ".", [shard]), 1):
@@ -71,8 +64,7 @@ def records(data: str, shard: str, tokenizer: Tokenizer) -> Iterator[EarlierReco
 
 def text_of_ids(ids: Sequence[int], tokenizer: Tokenizer) -> str:
     """Return the text of an input as it was cut, without its special tokens."""
-    runs = itertools.groupby(ids, key=lambda token: tokenizer.special(token) is not None)
-    return " ".join(tokenizer.decode(list(run)) for special, run in runs if not special)
+    return " ".join(tokenizer.texts_in(ids))
 
 
 # Find the texts of earlier datasets in the rows that are prepared (`--dedup exact --dedup-against`).
@@ -118,11 +110,14 @@ def digest(text: str) -> str:
     return hashlib.blake2b(folded(text).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def collect(datasets: Mapping[str, Iterable[EarlierRecord]]) -> EarlierTexts:
-    """Return the texts of datasets. Of equal texts the first is kept: of the first dataset, there of the first record."""
+def collect(datasets: Mapping[str, Manifest], tokenizer: Tokenizer) -> EarlierTexts:
+    """Return the texts of datasets, by their places. Raises DatasetError.
+
+    Of equal texts the first is kept: of the first dataset, there of the first record.
+    """
     known: dict[str, tuple[str, int]] = {}
-    for number, records in enumerate(datasets.values()):
-        for record in records:
+    for number, (data, dataset) in enumerate(datasets.items()):
+        for record in (one for shard in shards(dataset) for one in records(data, shard, tokenizer)):
             known.setdefault(digest(record.text), (record.id, number))
     order = sorted(known)
     ids, sets = zip(*(known[one] for one in order), strict=True) if known else ((), ())

@@ -16,7 +16,6 @@ from t5prep.errors import SourceError, UsageError
 from t5prep.prepare.near_duplicates import sketches as shingling
 from t5prep.prepare.near_duplicates.sketches import shingles
 from t5prep.reading import blocks, formats
-from t5prep.tokens.tokenizer import Tokenizer
 
 
 def texts(data: str) -> Iterator[str]:
@@ -43,14 +42,7 @@ def _prepared(data: str, *, split: str = "") -> Iterator[str]:
     own = [split] if split else [name for name in dataset.splits if name != "train"] or list(dataset.splits)
     for name in own:
         for record in inspect_records.read(data, [shard.name for shard in dataset.splits[name].shards]):
-            ids = [int(token) for token in tfrecord.parse(record)["input_ids"]]
-            yield from _between_specials(ids, tokenizer)
-
-
-def _between_specials(ids: list[int], tokenizer: Tokenizer) -> Iterator[str]:
-    for special, part in itertools.groupby(ids, key=lambda token: tokenizer.special(token) is not None):
-        if not special:
-            yield tokenizer.decode(list(part))
+            yield from tokenizer.texts_in([int(token) for token in tfrecord.parse(record)["input_ids"]])
 
 
 def _raw(data: str) -> Iterator[str]:
@@ -134,21 +126,11 @@ def collect(texts: Mapping[str, Iterable[str]], *, words: int) -> Leaks:
     """Return the runs of words of sets of texts. What stands in several sets is counted for the first of them."""
     hashes, sets = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     for number, own in enumerate(texts.values()):
-        for batch in _batches(text for text in own if len(text.split()) >= LEAST_WORDS or not text.isascii()):
+        worded = (text for text in own if len(text.split()) >= LEAST_WORDS or not text.isascii())
+        while batch := list(itertools.islice(worded, _BATCH)):
             hashed = np.unique(shingles(batch, words=words).hashes)
             hashes.append(hashed)
             sets.append(np.full(len(hashed), number))
     together = np.concatenate(hashes)
     known, first = np.unique(together, return_index=True)
     return Leaks(words, tuple(texts), known, np.concatenate(sets)[first])
-
-
-def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

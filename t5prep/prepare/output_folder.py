@@ -148,9 +148,13 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
                 f"{out} holds a manifest that cannot be read. Choose another --out, or remove it."
             ) from None
         if others := _differences(identity(dataset), same):
+            records = sum(split.records for split in dataset.splits.values())
+            instead = (
+                "remove it." if gcs.is_gs(out) else "replace it: --overwrite"
+            )  # nothing in a bucket can be renamed
             raise OutputError(
-                f"{out} holds another dataset (task {dataset.settings.task}, {_records(dataset):,} records), prepared with "
-                f"{', '.join(others)}. Choose another --out, or {_instead(out)}"
+                f"{out} holds another dataset (task {dataset.settings.task}, {records:,} records), prepared with "
+                f"{', '.join(others)}. Choose another --out, or {instead}"
             )
     elif entries and (foreign or MARKER not in entries):
         raise OutputError(
@@ -159,20 +163,11 @@ def _refuse_foreign(out: str | Path, entries: set[str], same: Identity) -> None:
         )
 
 
-def _instead(out: str | Path) -> str:
-    """Return what to do with a dataset that is in the way; nothing in a bucket can be renamed."""
-    return "remove it." if gcs.is_gs(out) else "replace it: --overwrite"
-
-
 def _differences(there: Identity, here: Identity) -> list[str]:
     """Return in which of its choices a dataset that is there differs from one that is asked for."""
     facts = {"tokenizer": "another tokenizer", "task_sha256": "another file of the task", "files": "another source"}
     others = [words for name, words in facts.items() if getattr(there, name) != getattr(here, name)]
     return [*settings.differences(there.settings, here.settings), *others]
-
-
-def _records(dataset: manifest.Manifest) -> int:
-    return sum(split.records for split in dataset.splits.values())
 
 
 def is_of_dataset(name: str) -> bool:

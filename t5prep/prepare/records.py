@@ -175,8 +175,15 @@ class HiddenSpans:
         """Yield the rows of all ranges, taken as one sequence of tokens."""
         hide = self.spans._asdict()
         length, _ = span_corruption.lengths(self.input_length, **hide)
-        documents = _Documents(ranges)
-        for ids, tokens in span_corruption.chunks(documents, length=length):
+        taken = 0  # documents that no yielded record has counted
+
+        def documents() -> Iterator[tuple[Names, Ragged]]:
+            nonlocal taken
+            for columns in (rows.columns() for rows in ranges):
+                taken += len(columns.ids)
+                yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
+
+        for ids, tokens in span_corruption.chunks(documents(), length=length):
             keys = span_corruption.keys(ids, seed=self.seed)
             inputs, labels = span_corruption.corrupt(
                 tokens, keys=keys, first_sentinel=self.first_sentinel, eos_id=self.eos_id, **hide
@@ -187,26 +194,8 @@ class HiddenSpans:
             entries["targets"] = entries["target_tokens"] = labels.shape[1]
             entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
             counts = record_counts.count(entries, labels=None, marked=False)
-            yield Built(self.frame(columns), dataclasses.replace(counts, examples=documents.taken()), _lengths(entries))
-
-
-class _Documents:
-    """The documents of a shard, ids and tokens, some at a time. `taken` counts those since it was called last."""
-
-    def __init__(self, ranges: Iterable[Rows]) -> None:
-        self._ranges = ranges
-        self._taken = 0
-
-    def __iter__(self) -> Iterator[tuple[Names, Ragged]]:
-        for rows in self._ranges:
-            columns = rows.columns()
-            self._taken += len(columns.ids)
-            yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
-
-    def taken(self) -> int:
-        """Return the number of documents that were yielded since this was called last."""
-        count, self._taken = self._taken, 0
-        return count
+            counts, taken = dataclasses.replace(counts, examples=taken), 0
+            yield Built(self.frame(columns), counts, _lengths(entries))
 
 
 def _parts(rows: Rows) -> Iterator[Rows]:

@@ -146,7 +146,12 @@ class BlockSorter:
         positions = placement.positions(digests)
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
         targets = _target_digests(labels)
-        own_sketch = self._sketch(kept, block, rows, ids, [names[split] for split in of.tolist()], positions)
+        sketched = None
+        if self._search is not None:
+            high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
+            splits = [names[split] for split in of.tolist()]
+            alike = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
+            sketched = sketch.sketch(alike, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
         if self._several:
             ids = [
                 f"{id}#{target:08x}" if names[split] == "train" else id
@@ -189,18 +194,8 @@ class BlockSorter:
             split_rows=int((number == 1).sum()),
             parts=int((number > 0).sum()),
             references=bool(columns.references.data),
-            sketch=own_sketch,
+            sketch=sketched,
         )
-
-    def _sketch(
-        self, kept: pa.Table, block: Block, rows: np.ndarray, ids: list[str], splits: list[str], positions: np.ndarray
-    ) -> Sketch | None:
-        """Return the sketch of a block's examples, or None where no near-duplicates are looked for."""
-        if self._search is None:
-            return None
-        high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
-        table = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
-        return sketch.sketch(table, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
 
     @staticmethod
     def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> Names:

@@ -294,8 +294,13 @@ def _moved_to_zero(entries: np.ndarray) -> tuple[int, int]:
 def _read_entries(file: int, first: int, last: int, start: int, stop: int) -> np.ndarray:
     """Return those of the entries `first` to `last` of a file whose positions are in a range."""
     if last - first > _READ_ENTRIES:
-        first, last = _place(file, first, last, start), last if stop >= END else _place(file, first, last, stop)
-        last = max(first, last)
+
+        def position(entry: int) -> int:
+            return int.from_bytes(os.pread(file, 8, entry * ENTRY.itemsize), "little")
+
+        begin = first + bisect.bisect_left(range(first, last), start, key=position)
+        end = last if stop >= END else first + bisect.bisect_left(range(first, last), stop, key=position)
+        first, last = begin, max(begin, end)
     index = _bytes_at(file, (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
     return _within(np.frombuffer(index, ENTRY), start, stop).copy()
 
@@ -312,14 +317,3 @@ def _bytes_at(file: int, size: int, at: int) -> bytes:
             )
         data += more
     return data
-
-
-def _place(file: int, first: int, last: int, position: int) -> int:
-    """Return the first of a file's entries whose position is not below another one."""
-    while first < last:
-        middle = (first + last) // 2
-        if int.from_bytes(os.pread(file, 8, middle * ENTRY.itemsize), "little") < position:
-            first = middle + 1
-        else:
-            last = middle
-    return first

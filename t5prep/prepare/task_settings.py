@@ -67,7 +67,8 @@ def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
     task = chosen.task
     values: dict[str, Any] = {"input_length": task.input_length, "target_length": task.target_length, **given}
     if values.get("splits") is None:
-        values["splits"] = default_splits(source)
+        splits_in_files = formats.of_files([file.name for file in source.files])
+        values["splits"] = None if splits_in_files else dict(DEFAULT_SPLITS)
     if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
         values["target_length"] = _target_length(chosen, values["input_length"])
     settings = Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
@@ -96,11 +97,6 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
     if settings.keep_newlines:
         raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
     return dataclasses.replace(settings, target="class", target_length=1, marker="none")
-
-
-def default_splits(source: Resolved) -> dict[str, float] | None:
-    """Return the shares to draw where none were given: none where the source's files are splits themselves."""
-    return None if formats.of_files([file.name for file in source.files]) else dict(DEFAULT_SPLITS)
 
 
 def check(settings: Settings, task: ChosenTask) -> None:
@@ -170,7 +166,9 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
         delimiter=settings.delimiter,
     )
     block = next(parts, None)
-    record = _first_record(block)
+    record: Mapping[str, Any] = {}
+    if block and not block.columns:  # its format names no columns before the rows
+        record = next((row.record for row in blocks.read(block) if row.record), {})
     columns: Sequence[str] = (block.columns if block else ()) or tuple(record)
     if columns and (missing := task_columns.missing(wanted, columns)):
         name = blocks.files(first)[0].name
@@ -179,13 +177,6 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
                 f'{name} is one JSON document, with {", ".join(record)}. Say where its rows are: --records "{path}"'
             )
         raise SourceError(f"{name} has no column {missing}")
-
-
-def _first_record(block: Block | None) -> Mapping[str, Any]:
-    """Return the first row of a block whose format names no columns before the rows; {} for any other."""
-    if block is None or block.columns:
-        return {}
-    return next((row.record for row in blocks.read(block) if row.record), {})
 
 
 def with_label_names(definition: Definition, task: ChosenTask, *, source: Resolved) -> ChosenTask:

@@ -41,29 +41,25 @@ _sleep = time.sleep
 
 
 class Retries:
-    """Count the failed tries of one request. `what` is named in errors."""
+    """Count the failed tries of one request, `failed` since the host sent something. `what` is named in errors."""
 
     def __init__(self, what: str):
-        self._what, self._failed = what, 0
-
-    def progressed(self) -> None:
-        """Reset the count of failed tries, because the host sent something."""
-        self._failed = 0
+        self._what, self.failed = what, 0
 
     def wait(self, reason: str, *, headers: Mapping[str, str] | None = None) -> None:
         """Sleep before the next try.
 
         Raises SourceError after TRIES failures, or when the host asks for too long a wait.
         """
-        self._failed += 1
+        self.failed += 1
         asked = retry_after(headers or {})
         if asked is not None and asked > PATIENCE:
             raise SourceError(
                 f"{self._what}: the host asks to wait {asked / 60:.0f} minutes. Run this again after that."
             )
-        if self._failed >= TRIES:
+        if self.failed >= TRIES:
             raise SourceError(f"{self._what}: {reason}, {TRIES} times in a row. Run this again later; it resumes.")
-        pause = min(60.0, BACKOFF * 2 ** (self._failed - 1)) * random.uniform(0.8, 1.2)
+        pause = min(60.0, BACKOFF * 2 ** (self.failed - 1)) * random.uniform(0.8, 1.2)
         pause = pause if asked is None else asked
         if pause >= _NOTABLE:
             print(f"{self._what}: {reason}; trying again in {pause:.0f} s", file=sys.stderr)
@@ -283,7 +279,7 @@ class Download:
         """
         retries = Retries(self.name)
         resumed = clean = False
-        with contextlib.closing(self._bar()) as bar:
+        with contextlib.closing(Progress(self.name[-40:], shown=self.progress)) as bar:
             while True:
                 start = self._start()
                 resumed = resumed or start > 0
@@ -347,7 +343,12 @@ class Download:
                 )
             whole = _whole(response)
             self._remember(response)
-            self._check_room((whole or self.size or 0) - (start if continues else 0))
+            missing = (whole or self.size or 0) - (start if continues else 0)
+            if missing > (free := shutil.disk_usage(self.part.parent).free):
+                raise SourceError(
+                    f"{self.name} needs {missing:,} bytes more, and {self.part.parent} has {free:,}. "
+                    "Make room, or set T5PREP_CACHE to another place."
+                )
             bar.restart(bytes=start if continues else 0, total=whole or self.size or 0)
             with self.part.open("ab" if continues else "wb") as out:
                 self._copy(response, out, retries, bar, first=not continues)
@@ -377,16 +378,8 @@ class Download:
             out.write(chunk)
             if out.tell() > self._furthest:  # a host that restarts from zero and breaks each time makes no progress
                 self._furthest = out.tell()
-                retries.progressed()
+                retries.failed = 0
             bar.add(bytes=len(chunk))
-
-    def _check_room(self, missing: int) -> None:
-        free = shutil.disk_usage(self.part.parent).free
-        if missing > free:
-            raise SourceError(
-                f"{self.name} needs {missing:,} bytes more, and {self.part.parent} has {free:,}. "
-                "Make room, or set T5PREP_CACHE to another place."
-            )
 
     def _start(self) -> int:
         """Return how many downloaded bytes can be continued: only bytes that are known to be of the same version."""
@@ -418,9 +411,6 @@ class Download:
     @property
     def _validator(self) -> Path:
         return self.part.with_suffix(".version")
-
-    def _bar(self) -> Progress:
-        return Progress(self.name[-40:], shown=self.progress)
 
 
 def _first(response: requests.Response) -> int | None:

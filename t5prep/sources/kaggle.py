@@ -30,7 +30,11 @@ _WHERE = (
 def resolve(place: Place, *, cache: Path | None, include: Sequence[str], progress: bool | None) -> Resolved:
     """Fetch a dataset (or with `#file` one file of it) at its latest or the given version. Raises SourceError."""
     with _client() as client:
-        dataset = _call(lambda: client.get_dataset(_dataset_request(place)), place)
+        from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
+
+        request = ApiGetDatasetRequest()
+        request.owner_slug, request.dataset_slug = place.name.split("/")
+        dataset = _call(lambda: client.get_dataset(request), place)
         version = int(place.revision or dataset.current_version_number or 0)
         if place.revision and dataset.current_version_number and version > dataset.current_version_number:
             raise SourceError(f"{place.uri}: the latest version is {dataset.current_version_number}.")
@@ -112,51 +116,30 @@ def _client() -> Iterator[Any]:
             yield client.datasets.dataset_api_client
 
 
-def _dataset_request(place: Place) -> Any:
-    from kagglesdk.datasets.types.dataset_api_service import ApiGetDatasetRequest
-
-    request = ApiGetDatasetRequest()
-    request.owner_slug, request.dataset_slug = place.name.split("/")
-    return request
-
-
 def _call(ask: Callable[[], T], place: Place) -> T:
     """Call the API, with retries. Raises SourceError that says what to do."""
     retries = Retries(place.uri)
     while True:
         try:
             with connection_errors():
-                return _asked(ask)
+                try:
+                    return ask()
+                except requests.exceptions.HTTPError as error:
+                    answer: Any = error.response  # the client always gives one
+                except (ValueError, KeyError, TypeError) as error:
+                    if isinstance(error, requests.exceptions.RequestException) and not isinstance(
+                        error, requests.exceptions.JSONDecodeError
+                    ):
+                        raise
+                    raise SourceError(
+                        "Kaggle answers with something that is not its API. Is a proxy or a sign-in in between?"
+                    ) from None
         except Broken as broken:
             retries.wait(str(broken))
-        except _Answered as answered:
-            status = answered.response.status_code
-            if status not in STATUSES:
-                raise SourceError(f"{place.uri}: {_advice(status, place)}") from None
-            retries.wait(f"Kaggle answers {status}", headers=answered.response.headers)
-
-
-class _Answered(Exception):  # noqa: N818 - _call turns it into SourceError
-    """Report that Kaggle answered with an error status."""
-
-    def __init__(self, response: requests.Response):
-        super().__init__()
-        self.response = response
-
-
-def _asked(ask: Callable[[], T]) -> T:
-    try:
-        return ask()
-    except requests.exceptions.HTTPError as error:
-        raise _Answered(error.response) from None  # type: ignore[arg-type]  # the client always gives one
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, requests.exceptions.RequestException) and not isinstance(
-            error, requests.exceptions.JSONDecodeError
-        ):
-            raise
-        raise SourceError(
-            "Kaggle answers with something that is not its API. Is a proxy or a sign-in in between?"
-        ) from None
+            continue
+        if answer.status_code not in STATUSES:
+            raise SourceError(f"{place.uri}: {_advice(answer.status_code, place)}") from None
+        retries.wait(f"Kaggle answers {answer.status_code}", headers=answer.headers)
 
 
 def _advice(status: int, place: Place) -> str:

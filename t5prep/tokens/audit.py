@@ -8,6 +8,7 @@ import collections
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -116,7 +117,8 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, 
     report = Report(agreement={name: Agreement() for name in others or {}})
     characters: collections.Counter[str] = collections.Counter()
     seen: dict[str, str] = {}
-    for batch in _batches(texts):
+    ahead = iter(texts)
+    while batch := list(itertools.islice(ahead, BATCH)):
         for text, ids in zip(batch, encoded := tokenizer.processor.encode(batch), strict=True):
             report.words += len(text.split())
             report.tokens += len(ids)
@@ -167,17 +169,6 @@ def advice(report: Report) -> list[str]:
         if agreement.unexplained:
             sentences.append(f"{name} gives other ids for {agreement.unexplained:,} texts: do not mix the two.")
     return sentences
-
-
-def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _becomes(character: str, tokenizer: Tokenizer) -> str:

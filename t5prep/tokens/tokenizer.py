@@ -134,6 +134,11 @@ class Tokenizer:
                 out.append(special)
         return " ".join(out)
 
+    def texts_in(self, ids: Sequence[int]) -> list[str]:
+        """Return the texts between the special tokens of some ids."""
+        groups = itertools.groupby(ids, key=lambda token: self.special(token) is not None)
+        return [self.decode(list(group)) for special, group in groups if not special]
+
     def special(self, token: int) -> str | None:
         """Return how a control token is written, or None for a piece of text.
 

@@ -2,18 +2,17 @@
 
 import pytest
 
-from t5prep.cli._checks import check_bucket
-from t5prep.errors import UsageError
+from t5prep.cli._checks import bucket_findings
 from t5prep.io import gcs
 
 
 def said(findings):
-    return {finding.what: finding.ok for finding in findings}
+    return {finding.what.removeprefix("bucket: "): finding.state == "ok" for finding in findings}
 
 
 def test_a_bucket_that_works_says_so_and_is_left_as_it_was(bucket, front):
     gcs.write(f"{bucket}/data/a", b"1")
-    findings = check_bucket(f"{bucket}/data", zone="us-central1-b")
+    findings = list(bucket_findings(f"{bucket}/data", zone="us-central1-b"))
     assert said(findings) == {"list": True, "write": True, "read": True, "delete": True, "region": True}
     assert "sees 1 objects" in findings[0].seen
     assert list(gcs.objects(f"{bucket}/data")) == ["a"]
@@ -30,25 +29,25 @@ def test_a_bucket_that_works_says_so_and_is_left_as_it_was(bucket, front):
 )
 def test_what_is_not_allowed_comes_with_the_command_that_allows_it(bucket, front, kind, expected):
     front.fault = lambda seen: "403" if seen.kind == kind else ""
-    findings = check_bucket(bucket)
+    findings = list(bucket_findings(bucket))
     assert said(findings) == expected
-    refused = next(finding for finding in findings if not finding.ok)
+    refused = next(finding for finding in findings if finding.state == "wrong")
     assert "storage.objects." in refused.seen
     assert refused.fix.startswith(f"gcloud storage buckets add-iam-policy-binding {bucket} ")
 
 
 def test_a_bucket_far_from_the_tpu(bucket, front):
-    (far,) = [finding for finding in check_bucket(bucket, zone="europe-west4-a") if finding.what == "region"]
-    assert not far.ok
+    (far,) = [finding for finding in bucket_findings(bucket, zone="europe-west4-a") if finding.what == "bucket: region"]
+    assert far.state == "wrong"
     assert "US-CENTRAL1" in far.seen
     assert "--location=europe-west4" in far.fix
 
 
 def test_no_bucket_and_no_place(front):
-    (finding,) = check_bucket("gs://there-is-none-of-this-name")
+    (finding,) = bucket_findings("gs://there-is-none-of-this-name")
     assert "gcloud storage buckets create" in finding.fix
-    with pytest.raises(UsageError, match="gs://bucket/prefix"):
-        check_bucket("data")
+    (finding,) = bucket_findings("data")
+    assert "gs://bucket/prefix" in finding.seen
 
 
 def test_a_service_account_is_looked_up_in_the_buckets_policy(bucket, front, monkeypatch):
@@ -60,10 +59,10 @@ def test_a_service_account_is_looked_up_in_the_buckets_policy(bucket, front, mon
         )
 
     monkeypatch.setattr(Bucket, "get_iam_policy", lambda self, **how: Policy)
-    *_, finding = check_bucket(bucket, service_account="tpu@p.iam.gserviceaccount.com")
-    assert not finding.ok
+    *_, finding = bucket_findings(bucket, service_account="tpu@p.iam.gserviceaccount.com")
+    assert finding.state == "wrong"
     assert "roles/storage.objectViewer" in finding.seen
     assert "serviceAccount:tpu@p.iam.gserviceaccount.com --role=roles/storage.objectUser" in finding.fix
     Policy.bindings[0]["role"] = "roles/storage.objectUser"
-    *_, finding = check_bucket(bucket, service_account="tpu@p.iam.gserviceaccount.com")
-    assert (finding.ok, finding.fix) == (True, "")
+    *_, finding = bucket_findings(bucket, service_account="tpu@p.iam.gserviceaccount.com")
+    assert (finding.state, finding.fix) == ("ok", "")

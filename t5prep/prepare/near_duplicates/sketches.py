@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +19,9 @@ from t5prep.io import atomic_files
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # Words longer than this (base64, an address) are hashed one by one; all others eight bytes at a time.
 LONG_WORD = 256
-# Kana and Han are written without spaces: in UTF-8 their characters begin with these bytes, and each is a word.
-_UNSPACED = np.isin(np.arange(256), np.arange(0xE3, 0xEA))
-_WORD_BYTES = np.isin(np.arange(256), [*range(0x30, 0x3A), *range(0x61, 0x7B), *range(0x80, 0x100)])
+# Kana and Han are written without spaces: each of these characters is a word.
+_WORD = re.compile("[\u3000-\u9fff]|[0-9a-z\x80-\u2fff\ua000-\U0010ffff]+")
+_SIGNS = re.compile(r"[^\x00- ]+")
 
 
 class Shingles(NamedTuple):
@@ -72,10 +73,7 @@ def words_of(text: str) -> list[str]:
     >>> words_of("Don't “go”!"), words_of("?!")
     (['don', 't', 'go'], ['?!'])
     """
-    encoded = folded(text).encode("utf-8", "surrogatepass")
-    data = np.frombuffer(encoded + bytes(9), np.uint8)
-    starts, stops, _ = spans_of(data, np.array([0, len(encoded) + 1]))
-    return [encoded[a:b].decode("utf-8", "replace") for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    return _WORD.findall(folded(text)) or _SIGNS.findall(folded(text))
 
 
 def folded(text: str) -> str:
@@ -87,9 +85,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKC", text).casefold()
-    for mark in _marks().intersection(
-        plain
-    ):  # a few different ones: replacing each is faster than looking at every character
+    for mark in _marks().intersection(plain):  # a few: replacing each is faster than looking at every character
         plain = plain.replace(mark, " ")
     return plain
 
@@ -103,33 +99,6 @@ def _marks() -> frozenset[str]:
 def long_word_hash(word: np.ndarray) -> int:
     """Return the hash of a word longer than LONG_WORD, uint8[length]."""
     return int.from_bytes(hashlib.blake2b(word.tobytes(), digest_size=8).digest(), "little")
-
-
-def spans_of(data: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where the words of texts begin and end, and how many each text has. The last eight bytes are not text."""
-    inside = _WORD_BYTES[data]
-    inside[-8:] = False
-    starts, stops = _words(data, inside)
-    counts = np.diff(np.searchsorted(starts, begins))
-    for text in np.flatnonzero((counts == 0) & (np.diff(begins) > 1)).tolist():  # signs only
-        own = slice(int(begins[text]), int(begins[text + 1]) - 1)
-        inside[own] = data[own] > ord(" ")
-    if not counts.all():
-        starts, stops = _words(data, inside)
-        counts = np.diff(np.searchsorted(starts, begins))
-    return starts, stops, counts
-
-
-def _words(data: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where words begin and end; each character of a script without spaces is a word."""
-    before = np.concatenate([[False], inside[:-1]])
-    starting = inside & ~before
-    unspaced = _UNSPACED[data] & inside
-    if unspaced.any():
-        starting |= unspaced
-        starting[3:] |= unspaced[:-3] & inside[3:]
-    ending = before & (~inside | starting)
-    return np.flatnonzero(starting), np.flatnonzero(ending)
 
 
 # Compute MinHash signatures of sets of shingles, and the values of LSH bands from signatures.

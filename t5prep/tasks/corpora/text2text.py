@@ -5,6 +5,7 @@ Example  t5prep prepare text2text --source mine.csv --inputs-column question --t
 """
 
 import dataclasses
+import functools
 import string
 from typing import Any
 
@@ -13,7 +14,7 @@ from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks.example import Example, Protected
 from t5prep.tasks.options import option
-from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart
+from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, Words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +45,15 @@ def to_inputs(record: Record, options: Options) -> Example:
     if not any(rows.text(record, column).strip() for column in input_columns(options)):
         raise Reject("empty input")
     id = rows.text(record, options.id_column, "") if options.id_column else ""
-    return Example(id=id or None, inputs=tuple(_parts(record, options)), targets="")
+    parts = [(_filled(part.words, record), part.protected) for part in template(options).inputs]
+    return Example(id or None, tuple(Protected(text) if protected else text for text, protected in parts), targets="")
 
 
 def to_example(record: Record, options: Options) -> Example:
     """Return one row with its target. Raises Reject where the input, the target or the id is empty."""
     references: tuple[str, ...] = ()
     if options.targets:
-        target = "".join(text for text, _ in _filled(_targets(options), record))
+        target = _filled(template(options).target, record)
     else:
         answers = record[options.targets_column]
         if isinstance(answers, list | tuple):
@@ -92,8 +94,13 @@ def label_words(options: Options) -> dict[str, str]:
     return words
 
 
+@functools.cache
 def template(options: Options) -> Template:
-    """Return the same example as columns."""
+    """Return the same example as columns.
+
+    Where a column is protected, so are the words around the columns, or a cut could remove them. Protected neighbours
+    become one text and are tokenized as one: `question: ` and its question.
+    """
     protected = {"", *options.protect} if options.protect else set()
     inputs: list[TemplatePart] = []
     for words, column in _pieces(_inputs(options)):
@@ -113,34 +120,9 @@ def _pieces(side: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [piece for words, column in side for piece in ((words, ""), ("", column)) if any(piece)]
 
 
-def _parts(record: Record, options: Options) -> list[str | Protected]:
-    """Return the parts of an input.
-
-    Where a column is protected, so are the template's own words, or a cut could remove them.
-
-    Protected neighbours become one text and are tokenized as one: `question: ` and its question.
-    """
-    parts: list[str | Protected] = []
-    protected = {"", *options.protect} if options.protect else set()
-    for text, column in _filled(_inputs(options), record):
-        if column not in protected:
-            parts.append(text)
-        elif parts and isinstance(parts[-1], Protected):
-            parts[-1] = Protected(parts[-1].text + text)
-        else:
-            parts.append(Protected(text))
-    return parts
-
-
-def _filled(side: list[tuple[str, str]], record: Record) -> list[tuple[str, str]]:
-    """Return the texts of a side in order, each with its column ("" for the template's own words)."""
-    texts: list[tuple[str, str]] = []
-    for words, column in side:
-        if words:
-            texts.append((words, ""))
-        if column:
-            texts.append((rows.text(record, column), column))
-    return texts
+def _filled(words: Words, record: Record) -> str:
+    """Return the text of some words and columns in a row."""
+    return "".join(rows.text(record, word.name) if isinstance(word, ColumnText) else word for word in words)
 
 
 def _inputs(options: Options) -> list[tuple[str, str]]:
@@ -195,13 +177,8 @@ def columns(options: Options) -> Columns:
     for column in options.protect:
         if column not in inputs:
             raise UsageError(f"--protect {column}: the inputs have no such column; they have {', '.join(inputs)}")
-    targets = tuple(column for column in dict.fromkeys(_target_columns(options)) if column not in inputs)
+    targets = tuple(dict.fromkeys(column for _, column in _targets(options) if column and column not in inputs))
     return Columns(inputs=inputs, targets=targets, id="" if options.id_column in inputs else options.id_column)
-
-
-def _target_columns(options: Options) -> list[str]:
-    """Return the columns of the target."""
-    return [column for _, column in _targets(options) if column]
 
 
 def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:

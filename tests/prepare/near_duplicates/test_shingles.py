@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep import _native
-from t5prep.prepare.near_duplicates.sketches import LONG_WORD, shingles
+from t5prep.prepare.near_duplicates.sketches import LONG_WORD, folded, shingles, words_of
 from tests import shingles_in_numpy
 
 
@@ -98,3 +98,12 @@ def test_buffers_that_do_not_fit_are_refused() -> None:
         _native.run_hashes(
             np.zeros(3, np.uint64), np.array([4]), np.ones(2, np.uint64), buffers[0], np.empty(2, np.int64)
         )
+
+
+@given(st.one_of(st.text(), st.lists(_PIECES, max_size=9).map("".join)))
+def test_words_are_those_that_shingles_are_made_of(text: str) -> None:
+    encoded = folded(text).encode("utf-8", "surrogatepass")
+    data = np.frombuffer(encoded + bytes(9), np.uint8)
+    starts, stops, _ = shingles_in_numpy.spans_of(data, np.array([0, len(encoded) + 1]))
+    words = [encoded[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, stops, strict=True)]
+    assert words_of(text) == words
