@@ -45,7 +45,8 @@ def to_inputs(record: Record, options: Options) -> Example:
     if not any(rows.text(record, column).strip() for column in input_columns(options)):
         raise Reject("empty input")
     id = rows.text(record, options.id_column, "") if options.id_column else ""
-    parts = [(_filled(part.words, record), part.protected) for part in template(options).inputs]
+    given = [part for part in template(options).inputs if isinstance(part, TemplatePart)]
+    parts = [(_filled(part.words, record), part.protected) for part in given]
     return Example(id or None, tuple(Protected(text) if protected else text for text, protected in parts), targets="")
 
 
