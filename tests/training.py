@@ -124,3 +124,15 @@ def losses(run: Path | str) -> dict[int, float]:
             assert said["step"] not in found
             found[said["step"]] = said["loss"]
     return found
+
+
+def points(run: Path | str) -> list[tuple[int, str, float]]:
+    """Step, name and value of each point of a run's TensorBoard curves, from all of its files, sorted."""
+    import tensorflow as tf
+
+    found = []
+    for path in (Path(run) / "tensorboard").glob("events*"):
+        records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+        for event in map(tf.compat.v1.Event.FromString, records):
+            found += [(event.step, value.tag, float(tf.make_ndarray(value.tensor))) for value in event.summary.value]
+    return sorted(found)

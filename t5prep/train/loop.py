@@ -344,8 +344,8 @@ class TrainingLoop:
         """Evaluate, log it, and write it to this step's checkpoint, or to a new one if it is the best or the last."""
         self.state, improved = self.evaluations.judge(self.state, self.stepper.variables.weights)
         self.log.record(self.state.step, self.state.metrics, prefix=f"{self.evaluations.split}_")
+        self.log.flush()  # before a checkpoint knows of the evaluation: a run that goes on from there logs it no more
         if saved_already:
             self.writer.describe(self.state)
         elif improved or self.stopped_early:
-            self._save()
-        self.log.flush()
+            self.writer.save(self.stepper.variables, state=self.state)

@@ -1,6 +1,7 @@
 """The loop around a run's steps: when each thing is due, and a signal, which is never lost, ends it after a checkpoint."""
 
 import dataclasses
+import json
 import math
 import os
 import random
@@ -16,6 +17,7 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import jax
+import tensorflow as tf
 
 from t5prep.errors import T5prepError
 from t5prep.io import signals as io_signals
@@ -76,7 +78,7 @@ class _Evaluations:
         return False
 
 
-def _run(out: Path, *parts: Any, evaluate_every: int = 0) -> tuple[TrainingLoop, str]:
+def _run(out: Path | str, *parts: Any, evaluate_every: int = 0) -> tuple[TrainingLoop, str]:
     """Run twelve steps that are saved after each five; return the loop, and the signal that has come."""
     state = State(step=0, config={}, data=[], tokenizer="", metric="loss", versions={})
     due = Due(steps=12, evaluate_every=evaluate_every, save_every=5, log_every=0)
@@ -134,6 +136,22 @@ def test_a_signal_while_a_step_is_waited_for_ends_the_run_after_a_checkpoint(
     loop, received = _run(tmp_path, stepper, _Evaluations(), writer)
     assert (received, stepper.number, writer.saved[-1]) == ("SIGTERM", ends, ends)
     assert loop.complete == (ends == 12)
+
+
+def test_an_evaluation_is_in_a_bucket_before_its_checkpoint_knows_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed right after goes on without it: what was not written then is nowhere.
+
+    The bucket is TensorFlow's file system in memory, to which a run's log is written as to gs://.
+    """
+    writer, last_lines = _Writer(), []
+
+    def describe(_: State) -> None:
+        with tf.io.gfile.GFile("ram://bucket/run/metrics.jsonl") as file:
+            last_lines.append(json.loads(file.read().splitlines()[-1]))
+
+    monkeypatch.setattr(writer, "describe", describe)
+    _run("ram://bucket/run", _Stepper(at=0), _Evaluations(), writer, evaluate_every=5)
+    assert last_lines == [{"step": step, "validation_loss": 1.0} for step in (5, 10, 12)]
 
 
 def test_a_signal_in_an_evaluation_ends_the_run_at_the_checkpoint_before_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 import tensorflow as tf
+import training
 
 from t5prep.train import log
 from t5prep.train.log import RunLog
@@ -22,16 +23,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def log_in(place: Path, *, step: int = 0, tensorboard: bool = False, evaluated: str = "") -> RunLog:
     return RunLog(str(place), step=step, steps=1000, tokens_per_step=50.0, tensorboard=tensorboard, evaluated=evaluated)
-
-
-def points(place: Path) -> list[tuple[int, str]]:
-    """The points of TensorBoard's curves, from all of its files."""
-    events = [
-        tf.compat.v1.Event.FromString(record)
-        for path in sorted((place / "tensorboard").glob("events*"))
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    ]
-    return sorted((event.step, value.tag) for event in events for value in event.summary.value)
 
 
 def test_speed_is_that_of_training_alone(
@@ -86,11 +77,11 @@ def test_curves_are_resumed_as_the_lines_are(tmp_path: Path) -> None:
         log.record(3, {"loss": 0.3}, prefix="")
         log.flush()
     expected = [(1, "loss"), (1, "validation_loss"), (2, "loss"), (2, "validation_loss"), (3, "loss")]
-    assert points(tmp_path) == expected
+    assert [point[:2] for point in training.points(tmp_path)] == expected
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert sorted((line["step"], name) for line in lines for name in line if name != "step") == expected
     log_in(tmp_path, tensorboard=True).record(1, {"loss": 9.0}, prefix="")  # without a checkpoint: another training
-    assert points(tmp_path) == [(1, "loss")]
+    assert training.points(tmp_path) == [(1, "loss", 9.0)]
 
 
 def test_curves_that_cannot_be_written_do_not_end_a_training(

@@ -4,6 +4,7 @@ import functools
 import re
 
 import pytest
+import readme
 
 np = pytest.importorskip("numpy")
 tf = pytest.importorskip("tensorflow", reason="needs the extra train")
@@ -13,9 +14,12 @@ from t5prep.errors import UsageError  # noqa: E402
 from t5prep.train.model import switches  # noqa: E402
 from t5prep.train.model.architecture import EncoderConfig  # noqa: E402
 from t5prep.train.model.encoder import classify  # noqa: E402
-from t5prep.train.model.layers import FILLER, gradients_in_turn, unfilled  # noqa: E402
+from t5prep.train.model.layers import FILLER, gradients_in_turn, row_sums, unfilled  # noqa: E402
 from t5prep.train.model.weight_layout import encoder_layouts  # noqa: E402
+from t5prep.train.runtime import probe  # noqa: E402
 from t5prep.train.runtime.lowering import embed, lower  # noqa: E402
+from t5prep.train.step.optimizer import AdamW  # noqa: E402
+from t5prep.train.step.step import StepOptions, TrainStep  # noqa: E402
 
 
 def filled_by_a_loop(x: tf.Tensor) -> tf.Tensor:
@@ -57,21 +61,44 @@ def test_only_arrays_of_the_filler_are_left_unfilled():
     assert sorted(kinds) == ["tensor<3x2xf32>", "tensor<8xf32>"]
 
 
-def test_random_bits_come_from_the_chip_as_tensorflow_has_it():
-    def bits(seed: tf.Tensor) -> tf.Tensor:
-        return tf.random.stateless_uniform([8, 4], seed, None, None, tf.uint32)
+def random_bits(seed: tf.Tensor) -> tf.Tensor:
+    return tf.random.stateless_uniform([8, 4], seed, None, None, tf.uint32)
 
+
+def test_random_bits_come_from_the_chip_as_tensorflow_has_it():
     spec = tf.TensorSpec([2], tf.int32)
-    assert "PHILOX" in text_of(bits, spec, platform="cpu")
-    text = text_of(bits, spec)
+    assert "PHILOX" in text_of(random_bits, spec, platform="cpu")
+    text = text_of(random_bits, spec)
     assert "PHILOX" not in text
     assert re.search(r"rng_bit_generator.*DEFAULT.*tensor<2xui64>\) -> \(tensor<2xui64>, tensor<\S*xui32>\)", text)
 
 
 def test_each_trick_is_turned_off_by_itself(monkeypatch):
-    monkeypatch.setenv("T5PREP_WITHOUT", "unfilled, copies")
-    assert "AllocateBuffer" not in text_of(filled_by_a_loop, tf.TensorSpec([2], tf.float32))
-    assert (switches.is_on("copies"), switches.is_on("barriers")) == (False, True)
+    matrix, weights = tf.TensorSpec([2, 3], tf.bfloat16), [{"matrix": tf.TensorSpec([3, 3], tf.bfloat16)}]
+    weights[0]["vectors"] = [tf.TensorSpec([3], tf.bfloat16)] * 2
+    in_turn = functools.partial(layers, in_turn=True)
+    step = TrainStep(probe.TOY, AdamW(), StepOptions(dtype=tf.bfloat16))
+    tricks = {
+        "unfilled": ("AllocateBuffer", lambda: text_of(filled_by_a_loop, tf.TensorSpec([2], tf.float32))),
+        "random-bits": ("DEFAULT", lambda: text_of(random_bits, tf.TensorSpec([2], tf.int32))),
+        "copies": ("decoder.wo", lambda: " ".join(step.rounded)),
+        "sums": ("stablehlo.dot", lambda: text_of(row_sums, matrix)),
+        "barriers": ("optimization_barrier", lambda: text_of(in_turn, matrix, weights, matrix)),
+    }
+    assert tricks.keys() == switches.SWITCHES.keys()
+    for name, (sign, text) in tricks.items():
+        assert sign in text()
+        monkeypatch.setenv("T5PREP_WITHOUT", ",".join(switches.SWITCHES.keys() - {name}))
+        assert sign in text()
+        monkeypatch.setenv("T5PREP_WITHOUT", name)
+        assert sign not in text()
+        monkeypatch.delenv("T5PREP_WITHOUT")
+
+
+def test_the_page_on_nans_has_every_switch():
+    page = (readme.ROOT / "docs" / "google-cloud.md").read_text(encoding="utf-8")
+    told = re.findall(r"^   \| `([\w,-]+)` \|", page[page.index("| `T5PREP_WITHOUT=` |") :], re.MULTILINE)
+    assert set(told[:-1]) == switches.SWITCHES.keys() == set(told[-1].split(","))
 
 
 def test_an_unknown_switch_is_named(monkeypatch):

@@ -96,7 +96,7 @@ def test_a_hub_that_is_down_for_a_while_stops_nothing(
     assert internet.hub.commits["me/model"] == ["Step 4, exported by t5prep"]
 
 
-def test_a_run_is_pushed_with_its_logs_exported_and_reported_without_a_device(
+def test_a_run_is_pushed_with_its_logs_exported_and_reported_with_its_results_without_a_device(
     hub_that_takes: type[HubThatTakes],  # noqa: F811
     tmp_path: Path,
 ) -> None:
@@ -107,6 +107,8 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_without_a_device(
     one.reach(4)
     (tmp_path / "run/tensorboard").mkdir()
     (tmp_path / "run/tensorboard/events.out.tfevents.1.host").write_bytes(b"events")
+    results = {"metrics": {"accuracy": 0.75, "labels": ["low", "high"], "confusion": [[30, 10, 0], [5, 15, 0]]}}
+    (tmp_path / "eval.json").write_text(json.dumps(results))  # as `eval --predictions` writes it
     place = {"HF_ENDPOINT": huggingface_hub.constants.ENDPOINT, "JAX_PLATFORMS": "a_device_that_nobody_has"}
     code = (
         "import sys, jax\n"
@@ -121,12 +123,13 @@ def test_a_run_is_pushed_with_its_logs_exported_and_reported_without_a_device(
     lines = [
         f"push --model {one.out} --repo me/model --logs",
         f"export --model {one.out} --out {tmp_path}/exported",
-        f"report {one.out} --out {tmp_path}/report.html",
+        f"report {one.out} --answers {tmp_path}/eval.json --out {tmp_path}/report.html",
     ]
     command = [sys.executable, "-c", code, *lines]
     done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("opening a device is an error here\n")
+    assert "What was answered" in (tmp_path / "report.html").read_text(encoding="utf-8")
     (commit,) = (body for path, body in hub_that_takes.said if "/commit/" in path)
     sent = [json.loads(line)["value"].get("path") for line in commit.splitlines()]
     assert {"model.safetensors", "runs/events.out.tfevents.1.host"} < set(sent)
