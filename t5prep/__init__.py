@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pipelines.prepare import prepare as prepare
     from t5prep.dataset.manifest import load as load
+    from t5prep.dataset.table import table as table
     from t5prep.errors import T5prepError as T5prepError
     from t5prep.plan.interface import plan as plan
     from t5prep.plan.interface import plan_lengths as plan_lengths
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     *("T5prepError", "evaluate", "load", "plan", "plan_lengths", "plan_sweep"),
-    *("predict", "prepare", "train", "train_batches"),
+    *("predict", "prepare", "table", "train", "train_batches"),
 ]
 
 # Public name → the module that defines it.
@@ -45,6 +46,7 @@ _DEFINED_IN = {
     "plan_sweep": "t5prep.plan.interface",
     "predict": "t5prep.train.api",
     "prepare": "pipelines.prepare",
+    "table": "t5prep.dataset.table",
     "train": "t5prep.train.api",
     "train_batches": "t5prep.train.data",
 }

@@ -31,7 +31,7 @@ from t5prep.io import signals
 # Each command and its module in this package, in the order in which a user needs them.
 COMMANDS = {
     **{"tasks": "tasks", "filter": "tasks", "prepare": "prepare"},
-    **dict.fromkeys(("verify", "inspect", "report", "diff", "upload"), "dataset"),
+    **dict.fromkeys(("verify", "inspect", "table", "report", "diff", "upload"), "dataset"),
     **{"tokenizer": "tokenizer", "plan": "plan", "train": "train"},
     **dict.fromkeys(("eval", "predict", "serve"), "predict"),
     **dict.fromkeys(("export", "push"), "publish"),

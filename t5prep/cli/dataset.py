@@ -1,4 +1,4 @@
-"""Define what is done with a prepared dataset: `t5prep verify`, `inspect`, `report`, `diff` and `upload`."""
+"""Define what is done with a prepared dataset: `t5prep verify`, `inspect`, `table`, `report`, `diff` and `upload`."""
 
 import dataclasses
 import shlex
@@ -81,6 +81,40 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
             click.echo(
                 click.wrap_text(f"also right: {answer}", width=width - 2, initial_indent="  ", subsequent_indent="  ")
             )
+
+
+@click.command("table")
+@click.argument("data")
+@click.argument("out", metavar="OUT.parquet|.csv|.jsonl")
+@click.option("--split", "splits", multiple=True, help="Which split; once for each [default: all].")
+@click.option("--rejected", is_flag=True, help="The rows that made no record instead: file, row, id and reason.")
+@click.option(
+    "--predictions", metavar="FILE", help="Join what `t5prep eval --predictions` wrote: answer, right, scores."
+)
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@_output.as_json
+def table_command(
+    data: str,
+    out: str,
+    splits: tuple[str, ...],
+    rejected: bool,
+    predictions: str | None,
+    tokenizer: str | None,
+    as_json: bool,
+) -> None:
+    """Write DATA as one table of texts, a row a record: for DuckDB, pandas, polars, the Hub's viewer, a spreadsheet.
+
+    \b
+    Example:
+      t5prep table data/sample sample.parquet
+    """
+    from t5prep.dataset import table
+
+    rows = table.write(data, out, splits=splits, tokenizer=tokenizer, rejected=rejected, predictions=predictions)
+    if as_json:
+        _output.print_json({"out": out, "rows": rows})
+    else:
+        click.echo(f"{out}: {rows:,} rows")
 
 
 @click.command("report")

@@ -1,0 +1,303 @@
+"""Read a dataset as a table of texts that people's own tools open: one row a record, as Parquet, CSV or JSON lines."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from t5prep._native import decode_rows
+from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.tfrecord import IGNORED_LABEL, BrokenBlockError
+from t5prep.errors import DatasetError, UsageError, did_you_mean
+from t5prep.io import paths
+from t5prep.tokens import decoding
+from t5prep.tokens.tokenizer import Tokenizer
+
+# Records that are decoded together, and batches of them in a row group of Parquet. More take memory and no less time.
+_TOGETHER, _IN_A_GROUP = 2048, 8
+_NAME = pa.dictionary(pa.int32(), pa.string())
+
+
+def table(
+    data: str | Path,
+    *,
+    splits: Sequence[str] = (),
+    tokenizer: str | None = None,
+    rejected: bool = False,
+    predictions: str | Path | None = None,
+) -> pa.RecordBatchReader:
+    """Read a prepared dataset as a table of texts, in the order of its shards, a few thousand records at a time.
+
+    Args:
+        data: The dataset's directory or gs:// prefix.
+        splits: The splits to read; none are all.
+        tokenizer: The tokenizer, if the one that the manifest names cannot be found.
+        rejected: Read the rows that made no record instead: file, row, id and reason.
+        predictions: What `t5prep eval --predictions` wrote. Adds the columns `prediction`, `right` and, if they are there,
+            `scores`; a record without a prediction has null.
+
+    Returns:
+        A reader of record batches. `id`, `split`, `shard`, `place` (the record's number in its shard), `input`, `target`,
+        `input_tokens`, `target_tokens` (EOS counted, padding not), `cut` (null if the dataset cannot tell), and
+        `references` if some split has them. In a packed dataset `id` is the list of the ids in a record.
+
+    Raises:
+        DatasetError: There is no dataset, or a record is damaged.
+        UsageError: It has no such split, or `predictions` holds none.
+        TokenizerError: The tokenizer is not the dataset's.
+
+    Example:
+        frame = t5prep.table("data/sample").read_pandas()
+    """
+    dataset = manifest.load(data)
+    place = manifest.folder_of(data) or "."
+    for split in splits:
+        if split not in dataset.splits:
+            raise UsageError(
+                f'{place} has no split "{split}".{did_you_mean(split, dataset.splits)} It has {", ".join(dataset.splits)}.'
+            )
+    if rejected:
+        if predictions is not None or splits:
+            raise UsageError(
+                "Rejected rows are in no split and have no predictions: leave --split and --predictions out."
+            )
+        return pa.RecordBatchReader.from_batches(_REJECTED, _rejected(place, dataset))
+    records = _Records(place, dataset, inspect_records.open_tokenizer(dataset, tokenizer))
+    answers = None if predictions is None else _Answers(predictions)
+    schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in records.batches(splits or sorted(dataset.splits)):
+            columns = answers.columns(batch) if answers else []
+            yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+class _Records:
+    """The records of a dataset as rows of text."""
+
+    def __init__(self, data: str, dataset: Manifest, tokenizer: Tokenizer) -> None:
+        self._data, self._dataset, self._tokenizer = data, dataset, tokenizer
+        settings = dataset.settings
+        self._texts = decoding.row_decoder(tokenizer, keep_newlines=settings.keep_newlines)
+        self._packed, self._classes = settings.layout == "packed", dataset.class_names
+        self._lengths = {"input_ids": settings.input_length, "labels": 1 if self._classes else settings.target_length}
+        marked = settings.marked and not dataset.task.hides_spans and not self._classes
+        self._marker = tokenizer.sentinel(1) if marked else None
+        self._references = "references" in dataset.features
+        self.schema = pa.schema(
+            [
+                ("id", pa.list_(pa.string()) if self._packed else pa.string()),
+                *((name, _NAME) for name in ("split", "shard")),
+                ("place", pa.int64()),
+                ("input", pa.string()),
+                ("target", _NAME if self._classes else pa.string()),
+                ("input_tokens", pa.int32()),
+                ("target_tokens", pa.int32()),
+                ("cut", pa.bool_()),
+                *([("references", pa.list_(pa.string()))] if self._references else ()),
+            ]
+        )
+
+    def batches(self, splits: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of splits in the order of their shards."""
+        dataset = self._dataset
+        if dataset.index is None:
+            raise DatasetError(f"{self._data} has no {shard_files.INDEX}. {shard_files.AGAIN}")
+        index = shard_files.read_index(
+            self._data, dataset.index, {name: split.shards for name, split in dataset.splits.items()}
+        )
+        for split in splits:
+            every = dataset.index.every[split]
+            for number, shard in enumerate(dataset.splits[split].shards):
+                first = 0
+                for blocks, counts in self._read(shard, index[split][number], every=every):
+                    yield self._batch(blocks, counts, split=split, shard=shard.name, first=first)
+                    first += int(counts.sum())
+
+    def _read(
+        self, shard: manifest.Shard, sizes: np.ndarray, *, every: int
+    ) -> Iterator[tuple[tuple[bytes, ...], np.ndarray]]:
+        """Yield some blocks of a shard at a time, and how many records each has."""
+        counts = np.full(len(sizes), every, np.int64)
+        counts[-1:] = shard.records - every * (len(sizes) - 1)
+        path, together = paths.at(self._data, shard.name), max(1, _TOGETHER // every)
+        try:
+            with paths.opened(path) as file:
+                for begin in range(0, len(sizes), together):
+                    blocks = tuple(file.read(size) for size in sizes[begin : begin + together].tolist())
+                    yield blocks, counts[begin : begin + together]
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {self._data}") from error
+
+    def _batch(
+        self, blocks: tuple[bytes, ...], counts: np.ndarray, *, split: str, shard: str, first: int
+    ) -> pa.RecordBatch:
+        """Return the records of some blocks; `first` is the number of the first one in its shard."""
+        try:
+            places = tfrecord.cut_records(blocks, counts)
+            rows = len(places)
+            ids = {name: np.empty((rows, length), np.int32) for name, length in self._lengths.items()}
+            fills = {"input_ids": self._tokenizer.pad_id, "labels": IGNORED_LABEL}
+            features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
+            if decode_rows(blocks, places, features, None, 0) != rows:
+                raise ValueError("it has other features than the manifest says")
+            raw = [tfrecord.raw_features(record) for record in tfrecord.Records(blocks, places).serialized()]
+            names = [[one.decode() for one in features["id"]] for features in raw]
+            lengths = [_count(ids[name] != fills[name]) for name in self._lengths]
+            columns = [
+                pa.array(names if self._packed else [name[0] for name in names], self.schema.field("id").type),
+                _repeated(split, rows),
+                _repeated(shard, rows),
+                pa.array(np.arange(first, first + rows)),
+                self._texts(ids["input_ids"], lengths[0]),
+                self._targets(ids["labels"], lengths[1]),
+                *map(pa.array, lengths),
+                self._cut(ids["input_ids"], lengths[0]),
+            ]
+            if self._references:
+                references = [[one.decode() for one in features.get("references", ())] for features in raw]
+                columns.append(pa.array(references, pa.list_(pa.string())))
+        except (BrokenBlockError, ValueError, KeyError, IndexError) as error:
+            raise DatasetError(
+                f"Of the records from {first:,} on, {paths.at(self._data, shard)} holds one that cannot be read ({error}). "
+                f"Find out more: t5prep verify {self._data}"
+            ) from error
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _targets(self, labels: np.ndarray, lengths: np.ndarray) -> pa.Array:
+        if not self._classes:
+            return self._texts(labels, lengths)
+        return pa.DictionaryArray.from_arrays(pa.array(labels[:, 0]), pa.array(self._classes, pa.string()))
+
+    def _cut(self, ids: np.ndarray, lengths: np.ndarray) -> pa.Array:
+        """Return whether each input was cut, bool[records]: by its marker. Without one, only a short input tells."""
+        if self._marker is not None:
+            return pa.array((ids == self._marker).any(1))
+        return pa.array(np.zeros(len(ids), bool), mask=lengths == ids.shape[1])
+
+
+def _count(there: np.ndarray) -> np.ndarray:
+    return np.count_nonzero(there, axis=1).astype(np.int32)
+
+
+def _repeated(name: str, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([name]))
+
+
+_REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
+
+
+def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that made no record."""
+    for name in rejected_rows.names_of(dataset.rejected_file.name) if dataset.rejected_file else ():
+        path = paths.at(data, name)
+        try:
+            with paths.opened(path) as file:
+                while lines := list(itertools.islice(file, _TOGETHER)):
+                    yield pa.RecordBatch.from_pylist([json.loads(line) for line in lines], schema=_REJECTED)
+        except (OSError, ValueError, AttributeError) as error:
+            raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {data}") from error
+
+
+class _Answers:
+    """What a model answered to records, by their ids."""
+
+    def __init__(self, path: str | Path) -> None:
+        how = f"{path} holds no predictions. Write them: t5prep eval --model RUN --predictions FILE"
+        try:
+            answers = json.loads(Path(path).read_bytes())["predictions"]
+            self._table = pa.table(
+                {
+                    "id": pa.array([one["id"] for one in answers], pa.string()),
+                    "prediction": pa.array([one["prediction"] for one in answers], pa.string()),
+                    "right": pa.array([one["prediction"] in one["references"] for one in answers], pa.bool_()),
+                    "scores": pa.array([one.get("scores") for one in answers]),
+                }
+            )
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read ({error.strerror}).") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UsageError(how) from error
+        if not len(self._table):
+            raise UsageError(how)
+        if self._table["scores"].null_count == len(self._table):
+            self._table = self._table.drop_columns("scores")
+        self.fields = list(self._table.schema)[1:]
+
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return the columns of `fields` for some records; null for those that have no prediction."""
+        if not pa.types.is_string(batch.schema.field("id").type):
+            raise UsageError("A packed record has many examples, so no prediction is of one: leave --predictions out.")
+        places = pc.index_in(batch["id"], self._table["id"].combine_chunks())
+        return [self._table[field.name].combine_chunks().take(places) for field in self.fields]
+
+
+def write(
+    data: str | Path,
+    out: str | Path,
+    *,
+    splits: Sequence[str] = (),
+    tokenizer: str | None = None,
+    rejected: bool = False,
+    predictions: str | Path | None = None,
+) -> int:
+    """Write what `table` reads as Parquet, CSV or JSON lines, which the end of the name says; return how many rows it has.
+
+    In CSV, a list is its JSON. The file appears whole. Raises what `table` raises, UsageError for another end, OutputError.
+    """
+    end = Path(out).suffix.lower()
+    if end not in _WRITERS:
+        raise UsageError(f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.")
+    reader = table(data, splits=splits, tokenizer=tokenizer, rejected=rejected, predictions=predictions)
+    rows = 0
+    with paths.whole(str(out)) as file:
+        for some in _WRITERS[end](file, reader):
+            rows += len(some)
+    return rows
+
+
+def _parquet(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Write some batches at a time, which are a row group, and yield them."""
+    with pq.ParquetWriter(file, reader.schema, compression="zstd") as writer:
+        while batches := list(itertools.islice(reader, _IN_A_GROUP)):
+            group = pa.Table.from_batches(batches)
+            writer.write_table(group)
+            yield group
+
+
+def _csv(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    lists = [number for number, field in enumerate(reader.schema) if pa.types.is_nested(field.type)]
+    schema = reader.schema
+    for number in lists:
+        schema = schema.set(number, schema.field(number).with_type(pa.string()))
+    with pyarrow.csv.CSVWriter(file, schema) as writer:
+        for batch in reader:
+            columns = list(batch.columns)
+            for number in lists:
+                texts = [None if value is None else _json(value) for value in columns[number].to_pylist()]
+                columns[number] = pa.array(texts, pa.string())
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            yield batch
+
+
+def _json_lines(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        file.write("".join(_json(row) + "\n" for row in batch.to_pylist()).encode())
+        yield batch
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_WRITERS = {".parquet": _parquet, ".csv": _csv, ".jsonl": _json_lines}

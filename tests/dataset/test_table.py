@@ -1,0 +1,206 @@
+"""A dataset as a table of texts: each row equals what the records say when they are read one by one."""
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from preparing import by_id, prepared, questions, records, write_csv
+
+import t5prep
+from t5prep.cli import main
+from t5prep.dataset import manifest, table
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import DatasetError, UsageError
+from t5prep.sources import sample
+from t5prep.tokens import decoding, loading
+from t5prep.tokens import tokenizer as newlines
+
+LAYOUTS = {
+    "padded": {},
+    "masks": {"masks": True},
+    "ragged": {"layout": "ragged"},
+    "packed": {"layout": "packed", "target_length": 16},
+    "newlines": {"keep_newlines": True},
+    "cut": {"input_length": 32},
+    "head": {"input_length": 32, "truncation": "head"},
+    "class": {"target": "class"},
+}
+
+
+def expected(data: Path) -> list[dict[str, Any]]:
+    """The rows that a dataset should have, by reading each record by itself."""
+    made, rows = manifest.load(data), []
+    tokenizer = loading.load("sample:")
+
+    def text(ids: list[int]) -> str:
+        ids = ids[:-1] if ids[-1:] == [tokenizer.eos_id] else ids
+        return newlines.decode(ids, tokenizer=tokenizer, keep_newlines=made.settings.keep_newlines)
+
+    for split, found in sorted(records(data).items()):
+        found = iter(found)
+        for shard in made.splits[split].shards:
+            for place in range(shard.records):
+                record = next(found)
+                inputs = [one for one in record["input_ids"] if one != tokenizer.pad_id]
+                labels = [one for one in record["labels"] if one != IGNORED_LABEL]
+                ids = [one.decode() for one in record["id"]]
+                full = len(inputs) == made.settings.input_length
+                cut = (
+                    tokenizer.sentinel(1) in inputs
+                    if made.settings.truncation == "head_tail"
+                    else (None if full else False)
+                )
+                if made.class_names:
+                    cut = None if full else False
+                rows.append(
+                    {
+                        "id": ids if made.settings.layout == "packed" else ids[0],
+                        "split": split,
+                        "shard": shard.name,
+                        "place": place,
+                        "input": text(inputs),
+                        "target": made.class_names[labels[0]] if made.class_names else text(labels),
+                        "input_tokens": len(inputs),
+                        "target_tokens": len(labels),
+                        "cut": cut,
+                    }
+                )
+                if "references" in made.features:
+                    rows[-1]["references"] = [one.decode() for one in record.get("references", [])]
+    return rows
+
+
+@pytest.mark.parametrize("choices", LAYOUTS.values(), ids=LAYOUTS)
+def test_every_row_is_its_record(choices: dict[str, Any], tmp_path: Path) -> None:
+    choices = {"input_length": 64, **choices}
+    prepared(write_csv(tmp_path / "a.csv", questions(70)), tmp_path / "d", tokenizer="sample:", shards=3, **choices)
+    rows = t5prep.table(tmp_path / "d").read_all().to_pylist()
+    assert rows == expected(tmp_path / "d")
+    if choices["input_length"] == 32:
+        assert {row["cut"] for row in rows} != {False}
+
+
+def test_references_are_lists(tmp_path: Path) -> None:
+    for split, first in (("train", 0), ("validation", 5)):
+        rows = [
+            {"concepts": [f"thing{number}", "rain"], "target": f"Sentence {one} of {number}."}
+            for number in range(first, first + 5)
+            for one in range(3)
+        ]
+        (tmp_path / "source").mkdir(exist_ok=True)
+        (tmp_path / "source" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    prepared(tmp_path / "source", tmp_path / "d", tokenizer="sample:", task="common_gen")
+    whole = expected(tmp_path / "d")
+    assert t5prep.table(tmp_path / "d").read_all().to_pylist() == whole
+    validation = t5prep.table(tmp_path / "d", splits=["validation"]).read_all().to_pylist()
+    assert validation == [row for row in whole if row["split"] == "validation"]
+    assert {len(row["references"]) for row in validation} == {3}
+
+
+@pytest.mark.parametrize("keep_newlines", [False, True])
+def test_many_rows_decode_as_one(keep_newlines: bool) -> None:
+    tokenizer, draw = loading.load("sample:"), np.random.default_rng(7)
+    ids = draw.integers(1, tokenizer.padded_size, (500, 24)).astype(np.int32)
+    for share, tokens in (
+        (0.1, [tokenizer.sentinel(number) for number in range(3)]),
+        (0.05, [tokenizer.eos_id]),
+        (0.05, [tokenizer.unk_id]),
+        (0.15, [tokenizer.processor.piece_to_id("▁")]),
+    ):
+        where = draw.random(ids.shape) < share
+        ids[where] = draw.choice(tokens, int(where.sum()))
+    ids[ids == tokenizer.pad_id] = tokenizer.unk_id
+    lengths = draw.integers(0, 25, 500).astype(np.int32)
+    found = decoding.row_decoder(tokenizer, keep_newlines=keep_newlines)(ids, lengths).to_pylist()
+    for row, length, text in zip(ids, lengths, found, strict=True):
+        kept = row[:length].tolist()
+        kept = kept[:-1] if kept[-1:] == [tokenizer.eos_id] else kept
+        assert text == newlines.decode(kept, tokenizer=tokenizer, keep_newlines=keep_newlines)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("table")
+    rows = questions(40)
+    rows[3] |= {"Title": "", "Body": ""}
+    prepared(write_csv(folder / "a.csv", rows), folder / "d", tokenizer="sample:", input_length=64)
+    return folder / "d"
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(main, [str(one) for one in arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(*arguments: object) -> str:
+    result = CliRunner().invoke(main, [str(one) for one in arguments])
+    assert result.exit_code == 1, result.output
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_three_formats_have_the_same_rows(data: Path, tmp_path: Path) -> None:
+    whole = expected(data)
+    for end in ("parquet", "csv", "jsonl"):
+        assert json.loads(run("table", data, tmp_path / f"t.{end}", "--json"))["rows"] == len(whole)
+    assert pq.read_table(tmp_path / "t.parquet").to_pylist() == whole
+    assert [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()] == whole
+    with open(tmp_path / "t.csv", newline="") as file:
+        assert [row["input"] for row in csv.DictReader(file)] == [row["input"] for row in whole]
+    assert pq.read_schema(tmp_path / "t.parquet").field("split").type.equals(table._NAME)
+
+
+def test_rejected_rows_have_their_reasons(data: Path, tmp_path: Path) -> None:
+    run("table", data, tmp_path / "t.jsonl", "--rejected")
+    assert (tmp_path / "t.jsonl").read_text() == (data / "rejected.jsonl").read_text()
+    assert "no predictions" in refused("table", data, tmp_path / "t.csv", "--rejected", "--split", "train")
+
+
+def test_predictions_are_joined_by_id(data: Path, tmp_path: Path) -> None:
+    records = by_id(data)
+    known = random.Random(1).sample(sorted(records), 9)
+    answers = [
+        {"id": id, "prediction": f"answer {number}", "references": ["answer 2"], "scores": {"f1": 0.5}}
+        for number, id in enumerate(known)
+    ]
+    (tmp_path / "p.json").write_text(json.dumps({"predictions": answers}))
+    rows = t5prep.table(data, predictions=tmp_path / "p.json").read_all().to_pylist()
+    by = {row["id"]: row for row in rows}
+    assert {id for id, row in by.items() if row["prediction"] is not None} == set(known)
+    for number, id in enumerate(known):
+        assert (by[id]["prediction"], by[id]["right"], by[id]["scores"]) == (
+            f"answer {number}",
+            number == 2,
+            {"f1": 0.5},
+        )
+    for wrong in ("", "[]", '{"predictions": []}', '{"predictions": [{"id": 1}]}', '{"predictions": [7]}'):
+        (tmp_path / "p.json").write_text(wrong)
+        with pytest.raises(UsageError, match="holds no predictions"):
+            t5prep.table(data, predictions=tmp_path / "p.json")
+
+
+def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
+    assert "End its name in .parquet, .csv, .jsonl" in refused("table", data, tmp_path / "t.txt")
+    assert 'Did you mean "train"' in refused("table", data, tmp_path / "t.csv", "--split", "trian")
+    shard = data / next(iter(manifest.load(data).splits.values())).shards[0].name
+    whole = shard.read_bytes()
+    try:
+        for broken in (whole[:100], whole[:50] + b"\xff" + whole[51:], b""):
+            shard.write_bytes(broken)
+            with pytest.raises(DatasetError, match="t5prep verify"):
+                t5prep.table(data).read_all()
+        assert "t5prep verify" in refused("table", data, tmp_path / "t.csv")
+        assert not (tmp_path / "t.csv").exists()
+    finally:
+        shard.write_bytes(whole)
+
+
+def test_the_tokenizer_of_the_sample_is_used_by_name(data: Path) -> None:
+    assert t5prep.table(data, tokenizer=str(sample.tokenizer_path())).read_all().num_rows == len(by_id(data))
