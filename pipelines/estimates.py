@@ -116,7 +116,7 @@ DOUBT = 0.7
 
 
 def check_disk(work: PrepareBlock, *, source: Resolved, out: str) -> None:
-    """Print what a large run needs of the disk. Raises OutputError where that is more than is free.
+    """Print what a large run needs of the disk. Raises OutputError if that is more than is free.
 
     Spills are merged into new ones before the old ones go, and shards are written before the spills go. Shards in a bucket
     need no disk, but what sorts them does.

@@ -186,7 +186,7 @@ class _WriteHere:
     spool: str
 
     def __call__(self, element: tuple[ShardSpec, Sequence[Repeats]]) -> WrittenShard:
-        """Return the written shard. Raises OutputError where the place cannot be written."""
+        """Return the written shard. Raises OutputError if the place cannot be written."""
         spec, repeats = element
         written = self.work(spec, spills.load(Path(self.spool) / SPILLS), repeats)
         if written.rejected:

@@ -175,7 +175,7 @@ def wired(
 
 @contextlib.contextmanager
 def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str]:
-    """Yield the name of a pool of processes on this machine that shows how far it is ("" where there is none)."""
+    """Yield the name of a pool of processes on this machine that shows how far it is ("" if there is none)."""
     if not workers:
         yield ""
         return

@@ -52,7 +52,7 @@ class Finish:
         rejected: Sequence[RejectedPart],
         repeats: Repeats | None = None,
     ) -> Manifest:
-        """Return the manifest. Raises OutputError where the place cannot be written, SourceError where no row made an example."""
+        """Return the manifest. Raises OutputError if the place cannot be written, SourceError if no row made an example."""
         parts = sorted(rejected, key=lambda part: part.number)
         for hashed_file in hashed:
             sources.check_unchanged(hashed_file.file)
@@ -104,7 +104,7 @@ def write_index(written: ShardTotals, out: str) -> Index:
 
 
 def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Lengths | None:
-    """Write the lengths of all records, and return what the manifest says of them; None where none were kept.
+    """Write the lengths of all records, and return what the manifest says of them; None if none were kept.
 
     Raises OutputError.
     """

@@ -105,7 +105,7 @@ class Staged:
         self.job = job
 
     def _read(self, name: str) -> bytes:
-        """Return a file of the folder; nothing where the job has no such file."""
+        """Return a file of the folder; nothing if the job has no such file."""
         return paths.read(paths.at(self.job.folder, name)) if name in self.job.files else b""
 
     def source_files(self) -> Iterator[RawFile]:
@@ -127,7 +127,7 @@ class Staged:
     def definition(self) -> Definition:
         """The definition of the task: of the user's own file, or of what is installed here.
 
-        Raises TaskError where this machine has no such task.
+        Raises TaskError if this machine has no such task.
         """
         if self.job.task_file:
             return registry.from_code(self._read(TASK), file=self.job.task_file)
@@ -146,13 +146,13 @@ class Staged:
 
     @functools.cached_property
     def evaluation_sets(self) -> Leaks | None:
-        """The evaluation sets that no row may share a text with, or None where there are none."""
+        """The evaluation sets that no row may share a text with, or None if there are none."""
         content = self._read(LEAKS)
         return evaluation_leaks.loads(content) if content else None
 
     @functools.cached_property
     def earlier(self) -> EarlierTexts | None:
-        """The texts of earlier datasets that no row may repeat, or None where there are none."""
+        """The texts of earlier datasets that no row may repeat, or None if there are none."""
         content = self._read(EARLIER_TEXTS)
         return earlier_datasets.loads(content) if content else None
 
@@ -234,7 +234,7 @@ class Piece:
         return self.size if self.path else len(self.data)
 
     def read(self) -> bytes:
-        """Return the bytes. Raises OutputError where the file is gone."""
+        """Return the bytes. Raises OutputError if the file is gone."""
         if not self.path:
             return self.data
         with atomic_files.open_scratch(Path(self.path)) as file:
@@ -362,7 +362,7 @@ class WriteShard:
     range_bytes: int = shards.RANGE_BYTES
 
     def __call__(self, spec: ShardSpec, spilled: Sequence[Spill], repeats: Sequence[Repeats]) -> WrittenShard:
-        """Return the written shard. Raises OutputError where the place cannot be written."""
+        """Return the written shard. Raises OutputError if the place cannot be written."""
         settings, staged = self.job.settings, staged_of(self.job)
         task, tokenizer = staged.task, staged.tokenizer
         return shards.write(

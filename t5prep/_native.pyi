@@ -12,18 +12,6 @@ class Unigram:
         `data` holds UTF-8 and `offsets`, int64[texts + 1], where in it each text begins.
         """
 
-def record_sizes(
-    columns: tuple[bytes, ...],
-    starts: bytes,
-    width: int,
-    lengths: tuple[int, int],
-    pads: tuple[int, int],
-    masks: tuple[bool, bool],
-    separator: int,
-    packed: bool,
-) -> bytes:
-    """Return how many bytes each record that `frame_records` makes of these has, as bytes of uint32[records]."""
-
 def frame_records(
     columns: tuple[bytes, ...],
     starts: bytes,
@@ -33,8 +21,11 @@ def frame_records(
     masks: tuple[bool, bool],
     separator: int,
     packed: bool,
+    keep: bool = True,
 ) -> tuple[bytes, bytes]:
     """Return framed records as bytes, one after the other, and how many bytes each has as bytes of uint32[records].
+
+    Without `keep`, the sizes alone: no records.
 
     All arrays are bytes, which nobody can change meanwhile. `columns` are ids (UTF-8), inputs, labels (token ids of
     `width` bytes, 2 or 4) and references (each behind its size in four bytes), each followed by where those of each
@@ -92,7 +83,7 @@ def decode_rows(
     """
 
 def csv_rows(data: bytes, final: bool) -> tuple[int, int] | None:
-    """Return the end of the last whole row and the number of rows; None where quotes are not as in RFC 4180."""
+    """Return the end of the last whole row and the number of rows; None if quotes are not as in RFC 4180."""
 
 def plain_json_lines(data: bytes) -> int:
     """Return the number of lines where each is an object that all readers of JSON see in one way, if it is JSON; else 0."""

@@ -218,7 +218,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def _cuda() -> str | None:
-    """Return the version of jax's CUDA plugin, or None where there is none."""
+    """Return the version of jax's CUDA plugin, or None if there is none."""
     return version("jax-cuda12-plugin") or version("jax-cuda13-plugin")
 
 

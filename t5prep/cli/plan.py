@@ -117,7 +117,7 @@ def _lengths(*, as_json: bool, **asked: Any) -> None:
 def options_of(config: Any, *, tpu: str | None) -> dict[str, Any]:
     """Return the arguments of `t5prep.plan` for what `train` would run, on the TPU of --tpu, or that this machine has.
 
-    Raises UsageError where neither names a type, or there is no dataset.
+    Raises UsageError if neither names a type, or there is no dataset.
     """
     here = os.environ.get("TPU_ACCELERATOR_TYPE", "")
     name = here if tpu in (None, "auto", "local") else tpu

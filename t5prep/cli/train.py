@@ -127,7 +127,7 @@ def train_command(
 
 
 def _check_step(config: "TrainConfig", *, tpu: str | None, gpus: bool, replicas: int, as_json: bool) -> None:
-    """Print one step on the CPU and on the accelerator. Exit with 1 where the accelerator's numbers are not finite."""
+    """Print one step on the CPU and on the accelerator. Exit with 1 if the accelerator's numbers are not finite."""
     from t5prep.train import need_tensorflow
 
     need_tensorflow()

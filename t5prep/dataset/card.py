@@ -81,7 +81,7 @@ def place_of(manifest: Manifest) -> str:
 
 
 def licence(manifest: Manifest) -> str:
-    """Return the licence by the Hub's name of it: `other` for one that it has no name for, "" where none is known."""
+    """Return the licence by the Hub's name of it: `other` for one that it has no name for, "" if none is known."""
     name = manifest.source.licence.lower()
     return name if name in _LICENCES else "other" if name else ""
 

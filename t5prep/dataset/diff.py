@@ -81,7 +81,7 @@ def diff(
     """Return what differs from dataset A to dataset B, each in a directory or under gs://.
 
     `equal` says that all that decides the records' bytes is equal, and so are they. `started` gets the bytes that will be
-    read, `progress` those that were. Raises DatasetError where a shard is not what its manifest says, OutputError.
+    read, `progress` those that were. Raises DatasetError if a shard is not what its manifest says, OutputError.
     """
     manifests = manifest.load(a), manifest.load(b)
     difference = Difference(manifests[0].digest == manifests[1].digest, list(_changes(*manifests)))

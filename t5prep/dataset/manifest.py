@@ -93,7 +93,7 @@ class TaskFacts:
     sha256: str = ""
 
     def check_code(self, code: bytes, *, path: str) -> None:
-        """Raise DatasetError where the content of `path` is not the user's own file that made the dataset."""
+        """Raise DatasetError if the content of `path` is not the user's own file that made the dataset."""
         if (found := hashlib.sha256(code).hexdigest()) != self.sha256:
             raise DatasetError(
                 f"{path} is altered: it has the SHA-256 {found[:12]}…, and the file {self.file} that made the dataset had "
@@ -175,9 +175,9 @@ class Manifest:
     filter_files: dict[str, str] = dataclasses.field(default_factory=dict)
     evaluation_sets: dict[str, str] = dataclasses.field(default_factory=dict)  # a digest of each set to keep apart from
     earlier: dict[str, str] = dataclasses.field(default_factory=dict)  # the digest of each dataset of --dedup-against
-    near_duplicates: NearDuplicates | None = None  # None where they were not looked for
+    near_duplicates: NearDuplicates | None = None  # None if they were not looked for
     index: Index | None = None
-    lengths: Lengths | None = None  # None where rows are packed, and where all splits are very large
+    lengths: Lengths | None = None  # None if rows are packed, or all splits are very large
     digest: str = ""
 
     @property
@@ -301,7 +301,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
 def parse_json(text: str | bytes, *, many: Sequence[type]) -> Any:
     """Return what a text of JSON says, with an instance of a kind of `many` for each object that has exactly its fields.
 
-    `many` are dataclasses whose fields are texts and whole numbers. Raises ValueError where the text is not JSON.
+    `many` are dataclasses whose fields are texts and whole numbers. Raises ValueError if the text is not JSON.
     """
     kinds = {frozenset(typing.get_type_hints(kind).items()): kind for kind in many}
 

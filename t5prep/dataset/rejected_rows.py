@@ -54,7 +54,7 @@ class RejectedFile:
 
 
 def check(rows: Mapping[str, Rows], *, examples: int, rejected: int) -> None:
-    """Raise BalanceError where a file's rows do not add up, or all of them not to the dataset's examples and rejected rows.
+    """Raise BalanceError if a file's rows do not add up, or all of them not to the dataset's examples and rejected rows.
 
     >>> check({"a.csv": Rows(read=4, examples=1, rejected=1, duplicates=1, blank=1)}, examples=1, rejected=2)
     """

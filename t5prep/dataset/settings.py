@@ -106,7 +106,7 @@ LONGEST = 1 << 20
 class Settings:
     """The choices that decide a dataset's records, besides its source and its tokenizer: equal settings, equal records.
 
-    `options` are the task's own, by name. `splits` are shares to draw by the id's hash, or None where the source's files
+    `options` are the task's own, by name. `splits` are shares to draw by the id's hash, or None if the source's files
     are splits themselves. `shards` are those of the largest split, or None to choose; they cut the same records into
     other files, so two settings that differ in them alone are equal. A new choice is a field here, and the code that
     obeys it: the command line, the manifest, the token cache's key and the comparison of datasets follow from the field.

@@ -130,7 +130,7 @@ def write_index(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) 
 def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Shard]]) -> dict[str, list[np.ndarray]]:
     """Return the bytes of each block of each shard, `uint32[blocks]`, by split, after checking them against the shards.
 
-    Raises DatasetError where the file is missing, altered, or not the index of these shards; OutputError.
+    Raises DatasetError if the file is missing, altered, or not the index of these shards; OutputError.
     """
     content, path = read_checked(data, index), paths.at(data, index.name)
     ordered = [(split, shard) for split in sorted(splits) for shard in splits[split]]
@@ -172,7 +172,7 @@ def write_lengths(out: str, splits: Mapping[str, Iterable[bytes]], *, longest: i
 def read_lengths(data: str | Path, lengths: Lengths, *, split: str, counts: Sequence[int]) -> np.ndarray:
     """Return the input and target tokens of each record of a split, int32[records, 2], in the order of its shards.
 
-    `counts` are the records of its shards. Raises DatasetError where the file is missing, altered, or of other shards;
+    `counts` are the records of its shards. Raises DatasetError if the file is missing, altered, or of other shards;
     OutputError.
     """
     numbers, content = _read_lengths(data, lengths, {split: sum(counts)})
@@ -188,7 +188,7 @@ def check_lengths(data: str | Path, lengths: Lengths, *, records: Mapping[str, i
 
 
 def _read_lengths(data: str | Path, lengths: Lengths, records: Mapping[str, int]) -> tuple[np.dtype, bytes]:
-    """Return the type of the numbers in the file, and its bytes. Raises DatasetError where splits have other `records`."""
+    """Return the type of the numbers in the file, and its bytes. Raises DatasetError if splits have other `records`."""
     content, path = read_checked(data, lengths), paths.at(data, lengths.name)
     total = sum(lengths.records.values())
     for split, own in records.items():
@@ -214,7 +214,7 @@ class Described(Protocol):
 
 
 def read_checked(data: str | Path, file: Described) -> bytes:
-    """Return the bytes of a file beside the manifest. Raises DatasetError where it is missing or altered; OutputError."""
+    """Return the bytes of a file beside the manifest. Raises DatasetError if it is missing or altered; OutputError."""
     path = paths.at(data, file.name)
     try:
         content = paths.read(path)

@@ -97,7 +97,7 @@ def masked_checksum(data: bytes) -> bytes:
 
 
 def read(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file. Raises ValueError where a checksum or a length is wrong."""
+    """Yield the records of a TFRecord file. Raises ValueError if a checksum or a length is wrong."""
     position = 0
     while head := stream.read(12):
         if len(head) < 12 or head[8:] != masked_checksum(head[:8]):
@@ -120,7 +120,7 @@ def _pieces(stream: BinaryIO, length: int) -> Iterator[bytes]:
 def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
     """Return the features of an Example, for people and for verification: name → int64 values or byte strings.
 
-    Raises ValueError where the bytes are no Example.
+    Raises ValueError if the bytes are no Example.
     """
     features: dict[str, list[int] | list[bytes]] = {}
     for _, entries in _fields(record):

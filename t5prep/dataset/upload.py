@@ -100,7 +100,7 @@ def _crc32c(path: Path) -> str:
 
 
 def _claim(to: str, dataset: manifest.Manifest, there: dict[str, gcs.Object], *, overwrite: bool) -> None:
-    """Claim a prefix for this dataset. Raise OutputError where it holds, or is being given, another one."""
+    """Claim a prefix for this dataset. Raise OutputError if it holds, or is being given, another one."""
     if manifest.NAME in there and not overwrite:
         where = f"{to}/{manifest.NAME}"
         other = manifest.loads(gcs.read(where), where=where)

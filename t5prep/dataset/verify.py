@@ -28,7 +28,7 @@ def verify(
 
     The dataset is in a directory or under gs://, where all of it is read. `started` hears how many bytes there are,
     `progress` of each piece that was read, in any thread.
-    Raises DatasetError naming the first shard that differs, OutputError where a bucket may not be read.
+    Raises DatasetError naming the first shard that differs, OutputError if a bucket may not be read.
     """
     dataset = manifest.load(data)
     data = manifest.folder_of(data) or "."
@@ -64,7 +64,7 @@ def check_shards(
 
 
 def _check_features(data: str | Path, dataset: manifest.Manifest) -> None:
-    """Raise where the settings make other features than the manifest says, or the first record of a split has others."""
+    """Raise if the settings make other features than the manifest says, or the first record of a split has others."""
     where = paths.at(data, manifest.NAME)
     if dataset.features != manifest.record_features(dataset.settings, references="references" in dataset.features):
         raise DatasetError(f"{where} says other features than its settings make. {AGAIN}")
@@ -90,7 +90,7 @@ def _check_features(data: str | Path, dataset: manifest.Manifest) -> None:
 
 
 def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
-    """Raise where the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
+    """Raise if the rows of the source do not add up, or the file of rejected rows is not the manifest's."""
     examples = sum(split.examples for split in dataset.splits.values())
     rejected_rows.check(dataset.rows, examples=examples, rejected=sum(dataset.rejected.values()))
     if dataset.rejected_file is None:
@@ -115,7 +115,7 @@ def _check_rows(data: str | Path, dataset: manifest.Manifest) -> None:
 
 
 def _read_rejected(data: str | Path, name: str) -> tuple[rejected_rows.RejectedFile, collections.Counter[str]]:
-    """Return what a file of rejected rows is, and its lines of each source file. Raises DatasetError where it is missing."""
+    """Return what a file of rejected rows is, and its lines of each source file. Raises DatasetError if it is missing."""
     try:
         with paths.opened(paths.at(data, name)) as file:
             return rejected_rows.read_rejected(file, name=name)

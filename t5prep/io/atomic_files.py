@@ -20,7 +20,7 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
 
     `option` is the command-line option that named the place.
     A path that is not a regular file, such as /dev/null or a pipe, is written directly, because others use it by its name.
-    Raises OutputError where the disk is full or the place cannot be written.
+    Raises OutputError if the disk is full or the place cannot be written.
     """
     temporary = None
     try:
@@ -52,7 +52,7 @@ def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
 
 
 def check_writable(path: Path, *, option: str = "--out") -> None:
-    """Raise OutputError where a file cannot be written: before the work, and not when its result is lost."""
+    """Raise OutputError if a file cannot be written: before the work, and not when its result is lost."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         return
     try:
@@ -82,7 +82,7 @@ def _umask() -> int:
 
 @contextlib.contextmanager
 def whole_directory(out: Path) -> Iterator[Path]:
-    """Yield a directory beside `out` to fill; rename it to `out` at the end. Raises OutputError where `out` exists."""
+    """Yield a directory beside `out` to fill; rename it to `out` at the end. Raises OutputError if `out` exists."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} is there already. Choose another --out, or delete it.")
     place = out.with_name(f"{UNFINISHED}{out.name}-{os.getpid()}")
@@ -106,7 +106,7 @@ def write_scratch(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def open_scratch(path: Path) -> Iterator[BinaryIO]:
-    """Open a scratch file of this run to read it. Raises OutputError where it has been removed meanwhile."""
+    """Open a scratch file of this run to read it. Raises OutputError if it has been removed meanwhile."""
     try:
         with open(path, "rb") as file:
             yield file

@@ -62,7 +62,7 @@ def is_gs(place: object) -> bool:
 def listed(uri: str) -> list[Any]:
     """Return every object (google.cloud.storage.Blob) whose name begins with the name in `uri`.
 
-    Raises OutputError; FileNotFoundError where the bucket does not exist.
+    Raises OutputError; FileNotFoundError if the bucket does not exist.
     """
     bucket, _, prefix = uri.removeprefix(SCHEME).partition("/")
     with speaking(uri, need="storage.objects.list"):
@@ -119,7 +119,7 @@ def identity() -> str:
 def speaking(uri: str, *, need: str) -> Iterator[None]:
     """Turn exceptions of the client into one sentence; `need` is the permission that the call needs.
 
-    Raises OutputError; FileNotFoundError where the object or the bucket does not exist.
+    Raises OutputError; FileNotFoundError if the object or the bucket does not exist.
     """
     import requests
     from google.api_core import exceptions
@@ -258,7 +258,7 @@ class Reader(io.RawIOBase):
 def write(uri: str, content: bytes, *, generation: int | None = None) -> None:
     """Write a small object, which appears whole and replaces only `generation` (0: no object; None: any).
 
-    Raises OutputError, and FileExistsError where the object has another generation.
+    Raises OutputError, and FileExistsError if the object has another generation.
     """
     from google.api_core.exceptions import BadRequest, PreconditionFailed
 

@@ -91,7 +91,7 @@ def _on_the_hub(name: str) -> ModelFiles:
 
 
 def _in_cache(name: str, why: str, error: Exception) -> ModelFiles:
-    """Return the files of a model that were fetched before. Raises UsageError where there are none."""
+    """Return the files of a model that were fetched before. Raises UsageError if there are none."""
     from huggingface_hub import errors, snapshot_download
 
     try:

@@ -85,7 +85,7 @@ def _regular(path: str | Path) -> BinaryIO:
 def read(path: str | Path) -> bytes:
     """Return the content of a small file or object.
 
-    Raises OSError (FileNotFoundError where it is missing), OutputError.
+    Raises OSError (FileNotFoundError if it is missing), OutputError.
     """
     if gcs.is_gs(path):
         return gcs.read(str(path))

@@ -17,19 +17,19 @@ _HEAD, _SIZE = b"t5prep-signed ", 32
 
 
 def key_path() -> Path:
-    """Return the path of the key. Raises RuntimeError where this user has no home."""
+    """Return the path of the key. Raises RuntimeError if this user has no home."""
     return state_folder.at("key")
 
 
 def sign(content: bytes, *, name: str) -> bytes | None:
-    """Return the content with its signature before it, for a file of that name; None where there is no key."""
+    """Return the content with its signature before it, for a file of that name; None if there is no key."""
     if (key := _key(make=True)) is None:
         return None
     return _HEAD + _signature(key, name, content).encode() + b"\n" + content
 
 
 def check(signed: bytes, *, name: str) -> bytes | None:
-    """Return the content of a signed file; None where it is damaged, or signed by others, or for another name."""
+    """Return the content of a signed file; None if it is damaged, or signed by others, or for another name."""
     head, _, content = signed.partition(b"\n")
     if not head.startswith(_HEAD) or (key := _key(make=False)) is None:
         return None
@@ -44,7 +44,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def read(path: Path) -> bytes | None:
-    """Return the content of a signed file; None where there is none that this user wrote, whole."""
+    """Return the content of a signed file; None if there is none that this user wrote, whole."""
     try:
         return check(path.read_bytes(), name=path.name)
     except OSError:
@@ -58,7 +58,7 @@ def _signature(key: bytes, name: str, content: bytes) -> str:
 
 
 def _key(*, make: bool) -> bytes | None:
-    """Return the key, which may be made now; None where it cannot be read, or where others may read or write it."""
+    """Return the key, which may be made now; None if it cannot be read, or if others may read or write it."""
     if make:
         try:
             with contextlib.suppress(FileExistsError):
@@ -70,7 +70,7 @@ def _key(*, make: bool) -> bytes | None:
 
 
 def _make(path: Path) -> None:
-    """Make the key, complete or not at all. Raises FileExistsError where it is there."""
+    """Make the key, complete or not at all. Raises FileExistsError if it is there."""
     if path.exists():
         return
     state_folder.make()

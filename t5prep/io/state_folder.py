@@ -6,19 +6,19 @@ from pathlib import Path
 
 
 def at(name: str) -> Path:
-    """Return the path of a file in the state folder. Raises RuntimeError where this user has no home."""
+    """Return the path of a file in the state folder. Raises RuntimeError if this user has no home."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "t5prep" / name
 
 
 def make() -> None:
-    """Make the folder, which only this user may enter. Raises OSError, or RuntimeError where this user has no home."""
+    """Make the folder, which only this user may enter. Raises OSError, or RuntimeError if this user has no home."""
     at("").mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def read(name: str, *, closed_to_others: int) -> bytes | None:
     """Return the content of a file in the state folder.
 
-    None where it cannot be read, where it is not this user's, or where others have one of the permissions
+    None if it cannot be read, if it is not this user's, or if others have one of the permissions
     `closed_to_others`, such as 0o022: it could then be somebody else's work.
     """
     try:

@@ -155,7 +155,7 @@ class Upload:
         self._offset = offset
 
     def _finish(self, uploaded: dict[str, Any]) -> str | None:
-        """Return None where the object holds the file's bytes, else remove it and return what is wrong."""
+        """Return None if the object holds the file's bytes, else remove it and return what is wrong."""
         self._forget()
         if uploaded.get("crc32c") != self._crc32c:
             gcs.delete(self._uri, generation=int(uploaded["generation"]))
@@ -186,7 +186,7 @@ def upload_to_hub(
 ) -> str:
     """Upload a folder, or only the files of these names in it, and return the page's address.
 
-    `kind` is "model" or "dataset". Raises UsageError where the user is not logged in, OutputError where the Hub refuses.
+    `kind` is "model" or "dataset". Raises UsageError if the user is not logged in, OutputError if the Hub refuses.
     """
     import huggingface_hub
     from huggingface_hub import errors

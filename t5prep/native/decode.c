@@ -9,7 +9,7 @@
 #define NUMBERS 0x1a
 #define CONTINUES UINT64_C(0x8080808080808080)
 
-/* Read a field with `tag` and a length, and where its content lies. Return 0 where the next field is another one. */
+/* Read a field with `tag` and a length, and where its content lies. Return 0 if the next field is another one. */
 static int take(Span *from, uint8_t tag, Span *content) {
   return from->at < from->end && *from->at++ == tag && take_content(from, content);
 }
@@ -46,7 +46,7 @@ static int64_t take_ids(Span *values, int32_t *ids, int64_t most) {
   return count;
 }
 
-/* Return how many varints there are, eight at a time where they are padding; -1 where one is broken. */
+/* Return how many varints there are, eight at a time where they are padding; -1 if one is broken. */
 static int64_t count_values(Span values) {
   int64_t count = 0;
   for (uint64_t value; values.at < values.end;) {
@@ -73,7 +73,7 @@ static int read_values(Span feature, const Wanted *wanted, size_t row) {
   return 1;
 }
 
-/* Write the ids of one record into row `row` of each of `count` features, fewer than 64. Return 0 where it is not plain. */
+/* Write the ids of one record into row `row` of each of `count` features, fewer than 64. Return 0 if it is not plain. */
 static int record_decode(const uint8_t *record, size_t size, const Wanted *wanted, size_t count, size_t row) {
   Span example = {record, record + size}, features, entry, key, feature;
   uint64_t seen = 0;

@@ -116,7 +116,7 @@ static int append_exactly(const Model *model, Workspace *work, const uint8_t *wo
 
 #define BATCH 64
 
-/* Return a bit for each of the BATCH bytes of `text`: 1 where it is a blank. */
+/* Return a bit for each of the BATCH bytes of `text`: 1 if it is a blank. */
 static uint64_t blank_bits(const uint8_t *text) {
   uint64_t bits = 0;
   for (int i = 0; i < BATCH; i += 8) {

@@ -64,7 +64,7 @@ static int read_piece(Piece *piece, Span message) {
   return more;
 }
 
-/* Copy a piece with SPACE for each escaped blank. Return its new length; 0 where it holds a blank and so matches no text. */
+/* Copy a piece with SPACE for each escaped blank. Return its new length; 0 if it holds a blank and so matches no text. */
 static size_t spaced(const Piece *piece, uint8_t *out, int *inside) {
   size_t length = 0;
   for (size_t i = 0; i < piece->length; i++) {

@@ -9,7 +9,7 @@
 /* What functions return. */
 enum { OK = 0, NO_MEMORY = -1, BAD_MODEL = -2, BAD_TEXT = -3, BAD_OFFSETS = -4 };
 
-/* Write the sum or the product of two sizes. Return 0 where one of them is negative, or the result is no int64. */
+/* Write the sum or the product of two sizes. Return 0 if one of them is negative, or the result is no int64. */
 static inline int size_sum(int64_t a, int64_t b, int64_t *sum) { return a >= 0 && b >= 0 && !__builtin_add_overflow(a, b, sum); }
 static inline int size_product(int64_t a, int64_t b, int64_t *product) {
   return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, product);
@@ -23,7 +23,7 @@ static inline int lies_inside(int64_t begin, int64_t length, int64_t total) {
 /* Check whether what is from `begin` to `end` lies in `total` numbers. */
 static inline int is_range(int64_t begin, int64_t end, int64_t total) { return begin >= 0 && begin <= end && end <= total; }
 
-/* Return room for `count` things of `size` bytes, with what `old` holds (NULL for nothing); NULL where there is no memory. */
+/* Return room for `count` things of `size` bytes, with what `old` holds (NULL for nothing); NULL if there is no memory. */
 static inline void *room_for(void *old, size_t count, size_t size) {
   size_t bytes;
   return __builtin_mul_overflow(count, size, &bytes) ? NULL : realloc(old, bytes ? bytes : 1);

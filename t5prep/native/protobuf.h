@@ -9,7 +9,7 @@ typedef struct {
   const uint8_t *at, *end;
 } Span;
 
-/* Take a varint of at most ten bytes from the beginning of a span. Return 0 where there is none. */
+/* Take a varint of at most ten bytes from the beginning of a span. Return 0 if there is none. */
 static inline int take_varint(Span *from, uint64_t *value) {
   *value = 0;
   for (int shift = 0; shift < 70 && from->at < from->end; shift += 7) {
@@ -20,7 +20,7 @@ static inline int take_varint(Span *from, uint64_t *value) {
   return 0;
 }
 
-/* Take the content of a field behind its tag: its length, and so many bytes. Return 0 where they are not there. */
+/* Take the content of a field behind its tag: its length, and so many bytes. Return 0 if they are not there. */
 static inline int take_content(Span *from, Span *content) {
   uint64_t size;
   if (!take_varint(from, &size) || size > (uint64_t)(from->end - from->at)) return 0;

@@ -122,7 +122,7 @@ static uint8_t *put_types(uint8_t *at, Some some, const Lists *lists, int64_t se
   return put_entry(put_again(at, 0, count(lists, some) - ones), end, "token_type_ids", NUMBERS);
 }
 
-/* Return the bytes of the right answers of an example as strings of a list, -1 where their sizes are wrong. Write them
+/* Return the bytes of the right answers of an example as strings of a list, -1 if their sizes are wrong. Write them
    from `at` on, if it is not NULL. */
 static int64_t answers(const Texts *texts, int64_t example, uint8_t *at) {
   int64_t end = texts->starts[example + 1], size = 0;
@@ -168,7 +168,7 @@ static uint8_t *put_features(uint8_t *at, const Batch *batch, Some some) {
   return batch->mask ? put_mask(at, "attention_mask", some, inputs) : at;
 }
 
-/* Return at least as many bytes as a record may have with all of its frame; -1 where the columns do not fit it, or each other. */
+/* Return at least as many bytes as a record may have with all of its frame; -1 if the columns do not fit it, or each other. */
 static int64_t most_bytes(const Batch *batch, Some some) {
   if (some.first < 0 || some.last < some.first || some.last > (int64_t)batch->examples) return -1;
   if (!batch->packed && some.last - some.first != 1) return -1;
@@ -193,7 +193,7 @@ static int64_t most_bytes(const Batch *batch, Some some) {
   return bytes;
 }
 
-/* Make room for so many bytes before those that are there. Return 0 where there is no memory. */
+/* Make room for so many bytes before those that are there. Return 0 if there is no memory. */
 static int make_room(Framed *out, int64_t bytes) {
   if (out->begin >= bytes) return 1;
   int64_t used = out->room - out->begin, room = 2 * out->room + bytes;

@@ -51,7 +51,7 @@ typedef struct {
   int depth, expects_name, digits;
 } State;
 
-/* Return where the string that begins at `at`, behind its quote, ends; NULL where it does not. */
+/* Return where the string that begins at `at`, behind its quote, ends; NULL if it does not. */
 static const uint8_t *string_end(const uint8_t *at, const uint8_t *end, int *escaped) {
   *escaped = 0;
   for (; at < end; at++) {
@@ -96,7 +96,7 @@ static int take(State *state, uint8_t byte) {
   return state->digits <= MOST_DIGITS && byte != 'N' && byte != 'I' && byte != '\n' && byte != '\r' && byte;
 }
 
-/* Return the end of the object that begins at `at`, NULL where it is in doubt. */
+/* Return the end of the object that begins at `at`, NULL if it is in doubt. */
 static const uint8_t *object_end(const uint8_t *at, const uint8_t *end, State *state) {
   int escaped;
   state->depth = state->expects_name = state->digits = 0;

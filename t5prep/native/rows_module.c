@@ -4,13 +4,13 @@
 #include "records.h"
 #include "rows.h"
 
-/* Read the arguments of record_sizes and frame_records into `batch`. Return 0 after raising an exception. */
-static int parse_batch(PyObject *args, Batch *batch) {
+/* Read the arguments of frame_records into `batch` and `keep`. Return 0 after raising an exception. */
+static int parse_batch(PyObject *args, Batch *batch, int *keep) {
   PyObject *b[9];
   long long lengths[2], pads[2], separator;
   int width;
-  if (!PyArg_ParseTuple(args, "(SSSSSSSS)Si(LL)(LL)(pp)Lp", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7], &b[8], &width, &lengths[0], &lengths[1], &pads[0], &pads[1], &batch->mask, &batch->label_mask,
-                        &separator, &batch->packed))
+  if (!PyArg_ParseTuple(args, "(SSSSSSSS)Si(LL)(LL)(pp)Lp|p", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7], &b[8], &width, &lengths[0], &lengths[1], &pads[0], &pads[1], &batch->mask, &batch->label_mask,
+                        &separator, &batch->packed, keep))
     return 0;
   Py_ssize_t size[9];
   int good = width == 2 || width == 4;
@@ -40,35 +40,25 @@ static int parse_batch(PyObject *args, Batch *batch) {
   return 1;
 }
 
-/* Return the bytes of each record as bytes of uint32; with `keep`, the records before it. */
-static PyObject *framed(PyObject *args, int keep) {
+static PyObject *frame_records(PyObject *module, PyObject *args) {
   Batch batch;
   Framed out = {0};
-  if (!parse_batch(args, &batch)) return NULL;
-  PyObject *data = NULL, *result = NULL, *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(batch.records * sizeof(uint32_t)));
+  int keep = 1, status;
+  (void)module;
+  if (!parse_batch(args, &batch, &keep)) return NULL;
+  PyObject *data = NULL, *both = NULL, *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(batch.records * sizeof(uint32_t)));
   if (!sizes) return NULL;
   uint32_t *each = (uint32_t *)PyBytes_AsString(sizes);
-  int status;
   Py_BEGIN_ALLOW_THREADS
   status = records_frame(&batch, keep, each, &out);
   Py_END_ALLOW_THREADS
   if (status != OK) failed(status);
-  else if (!keep) result = Py_NewRef(sizes);
-  else if ((data = PyBytes_FromStringAndSize((const char *)out.bytes + out.begin, out.room - out.begin))) result = PyTuple_Pack(2, data, sizes);
+  else data = PyBytes_FromStringAndSize((const char *)out.bytes + out.begin, keep ? (Py_ssize_t)(out.room - out.begin) : 0);
+  if (data) both = PyTuple_Pack(2, data, sizes);
   free(out.bytes);
   Py_XDECREF(data);
   Py_DECREF(sizes);
-  return result;
-}
-
-static PyObject *record_sizes(PyObject *module, PyObject *args) {
-  (void)module;
-  return framed(args, 0);
-}
-
-static PyObject *frame_records(PyObject *module, PyObject *args) {
-  (void)module;
-  return framed(args, 1);
+  return both;
 }
 
 /* Return None, or raise the exception of a status. */
@@ -143,8 +133,7 @@ static PyObject *hide_spans(PyObject *module, PyObject *args) {
   return done(status);
 }
 
-PyMethodDef row_functions[] = {{"record_sizes", record_sizes, METH_VARARGS, NULL},
-                               {"frame_records", frame_records, METH_VARARGS, NULL},
+PyMethodDef row_functions[] = {{"frame_records", frame_records, METH_VARARGS, NULL},
                                {"first_fit", first_fit, METH_VARARGS, NULL},
                                {"hide_spans", hide_spans, METH_VARARGS, NULL},
                                {"copy_lists", copy_lists, METH_VARARGS, NULL},

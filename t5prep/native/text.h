@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The end of the last whole row, and the number of rows; -1 where quotes are not as in RFC 4180. */
+/* The end of the last whole row, and the number of rows; -1 if quotes are not as in RFC 4180. */
 typedef struct {
   int64_t end, rows;
 } RowEnds;

@@ -42,7 +42,7 @@ typedef struct {
   uint32_t size;
 } Trie;
 
-/* Go from a node to its child by `byte`. Return 0 where there is none. No string holds a NUL, so a walk ends there. */
+/* Go from a node to its child by `byte`. Return 0 if there is none. No string holds a NUL, so a walk ends there. */
 static inline int go(const Node *nodes, uint32_t *node, uint8_t byte) {
   *node = nodes[*node].link >> 9 ^ byte;
   return (nodes[*node].link & 0x1ff) == (IS_CHILD | byte);
@@ -69,8 +69,8 @@ typedef struct {
   Trie own;
   int dummy_prefix, remove_extra_whitespaces;
   uint8_t ascii[128]; /* what each ASCII character becomes: ITSELF, BLANK, or SPECIAL where rules must be looked up */
-  int plain;          /* 1 where all characters from '!' to '}' become ITSELF, and the blank BLANK */
-  uint8_t joins[128]; /* 1 where a following non-ASCII character may change the result */
+  int plain;          /* 1 if all characters from '!' to '}' become ITSELF, and the blank BLANK */
+  uint8_t joins[128]; /* 1 if a following non-ASCII character may change the result */
 } Normalizer;
 
 enum { SPECIAL = 0, ITSELF = 1, BLANK = 2 };

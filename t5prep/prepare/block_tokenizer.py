@@ -57,7 +57,7 @@ class BlockExamples:
     def __call__(self, block: Block) -> pa.Table:
         """Return the examples of all rows but blank ones (example_table.SCHEMA), numbered from the block's first row on.
 
-        Those that the template describes come first. Raises SourceError for a missing column, TaskError where the task
+        Those that the template describes come first. Raises SourceError for a missing column, TaskError if the task
         fails at a row.
         """
         if block.columns and (lacks := task_columns.missing(self._wanted, block.columns)):
@@ -94,7 +94,7 @@ class BlockExamples:
         )
 
     def _example(self, row: Row, block: Block) -> Example | str:
-        """Return the example of a row, or why it makes none. Raises TaskError where the task fails."""
+        """Return the example of a row, or why it makes none. Raises TaskError if the task fails."""
         if row.record is None:
             return row.reason
         try:
@@ -129,7 +129,7 @@ class BlockExamples:
 # One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the
 # input's text, where a text that stands twice is to be found; `shingles` are its own, where near-duplicates are. `group`
 # decides its split, where it has one, instead of its id.
-# `part` counts from 1 where a row that was too long became several examples, and is 0 where it is one.
+# `part` counts from 1 if a row that was too long became several examples, and is 0 if it is one.
 # `changed` are the filters that changed its text. A row that a filter rejected has `tokens`: what the dataset lost.
 SCHEMA = pa.schema(
     [
@@ -192,7 +192,7 @@ class BlockTokenizer:
         self._cut_by = tokenizer if settings.dedup_against else None
 
     def __call__(self, block: Block) -> TokenizedBlock:
-        """Return the table of a block. Raises SourceError for a missing column, TaskError where the task fails at a row."""
+        """Return the table of a block. Raises SourceError for a missing column, TaskError if the task fails at a row."""
         if self._cache is None:
             return TokenizedBlock(self._features(self._examples(block)), found=False)
         if block.format.kind != "parquet":
@@ -265,11 +265,11 @@ class BlockTokenizer:
         return inputs.lines() if self._dedup == "near" else None
 
     def _digests(self, inputs: Inputs) -> list[str] | None:
-        """Return the digest of each text, None where no equal texts are looked for."""
+        """Return the digest of each text, None if no equal texts are looked for."""
         return list(map(earlier_datasets.digest, inputs.lines().to_pylist())) if self._dedup == "exact" else None
 
     def _shingles(self, texts: pa.LargeStringArray | None) -> pa.Array | None:
-        """Return the shingles of each text, as lists of uint64; None where no near-duplicates are looked for."""
+        """Return the shingles of each text, as lists of uint64; None if no near-duplicates are looked for."""
         if self._dedup != "near" or texts is None:
             return None
         hashed = shingles(texts.to_pylist(), words=self._near_words)
@@ -286,7 +286,7 @@ class _Split(NamedTuple):
 
 
 def _in_parts(examples: pa.Table, made: Features, reasons: dict[int, str], splitter: Splitter) -> _Split | None:
-    """Return the examples with those that were cut in parts; None where none was. Rows with a reason stay as they are."""
+    """Return the examples with those that were cut in parts; None if none was. Rows with a reason stay as they are."""
     left_out = reasons.keys() | made.reasons.keys()
     long = [row for row in np.flatnonzero(_cut(made)).tolist() if row not in left_out]
     if not long:

@@ -47,7 +47,7 @@ def assemble(
 ) -> manifest.Manifest:
     """Return the sealed manifest. The same preparation gives the same manifest, whatever ran it.
 
-    Raises BalanceError where a row is neither in a shard nor among those that were left out.
+    Raises BalanceError if a row is neither in a shard nor among those that were left out.
     """
     parts = dict(sorted(written.splits.items()))
     counted = {split: own.counts for split, own in parts.items()}
@@ -305,7 +305,7 @@ def _commonest(reason: str, rows: int, words: Mapping[str, int]) -> str:
 
 
 def one_target(examples: int, labels: Collection[object] | None, *, rejected: bool) -> Iterator[str]:
-    """Yield what to say of examples that all have one target; `labels` are the different ones, None where they are many.
+    """Yield what to say of examples that all have one target; `labels` are the different ones, None if they are many.
 
     >>> list(one_target(2, ["yes"], rejected=False))
     ['all 2 examples have the same target, so a model will always answer that. Is a class missing?']

@@ -29,7 +29,7 @@ class EarlierRecord(NamedTuple):
 
 
 def open_dataset(data: str, settings: Settings, tokenizer: Tokenizer) -> Manifest:
-    """Return the manifest of an earlier dataset. Raises DatasetError, or UsageError where rows cannot be compared with it."""
+    """Return the manifest of an earlier dataset. Raises DatasetError, or UsageError if rows cannot be compared with it."""
     dataset = manifest.load(data)
     other = dataset.settings
     why = ""

@@ -38,7 +38,7 @@ def share(memory: int, *, workers: int) -> Budget:
     >>> share(768 << 20, workers=8)
     Budget(workers=2, block_bytes=2097152, range_bytes=8388608)
 
-    Raises UsageError where even one worker has too little.
+    Raises UsageError if even one worker has too little.
     """
     least = WORKER_BYTES + SMALLEST_BLOCK * BLOCK_SHARE
     if memory < MAIN_BYTES + least:
@@ -50,7 +50,7 @@ def share(memory: int, *, workers: int) -> Budget:
 
 
 def check_limit() -> None:
-    """Raise UsageError where the shell allows this process too few addresses for the libraries and threads it needs."""
+    """Raise UsageError if the shell allows this process too few addresses for the libraries and threads it needs."""
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed != resource.RLIM_INFINITY and allowed < ADDRESS_BYTES:
         raise UsageError(

@@ -229,7 +229,7 @@ def claimed(out: str, *, same: Identity, overwrite: bool) -> Iterator[str]:
 
 
 def _holds_another(final: Path, out: str, same: Identity) -> bool:
-    """Check whether a folder holds another dataset, and nothing else. Raises OutputError where it holds more."""
+    """Check whether a folder holds another dataset, and nothing else. Raises OutputError if it holds more."""
     if not (final / manifest.NAME).is_file():
         return False
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep._native import frame_records, record_sizes
+from t5prep._native import frame_records
 from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts
@@ -56,7 +56,7 @@ class Frame:
 
     def sizes(self, columns: Columns) -> np.ndarray:
         """Return how many bytes the record of each row will have: uint32[rows]."""
-        return np.frombuffer(record_sizes(*self._of(columns, None)), np.uint32)
+        return np.frombuffer(frame_records(*self._of(columns, None), False)[1], np.uint32)
 
     def _of(self, columns: Columns, starts: np.ndarray | None) -> tuple:
         """Return what the functions in C take: columns as bytes, which nobody can change meanwhile."""

@@ -29,7 +29,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 class SortedBlock:
     """The result of a block: its spill, finished JSON lines of `rejected` rows, and counts.
 
-    `record_bytes` are those of each split's records, as long as each row makes one. `found` is true where an earlier run
+    `record_bytes` are those of each split's records, as long as each row makes one. `found` is true if an earlier run
     tokenized the block. `sketch` is None unless near-duplicates are looked for. `reason_tokens` are the tokens of what
     filters rejected; `changed` the rows that each filter changed. Of `rows`, `split_rows` became `parts` examples.
     """

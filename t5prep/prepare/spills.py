@@ -168,9 +168,9 @@ class Spill:
         return sum(self.sizes.values())
 
     def slice(self, split: str, start: int, stop: int) -> Rows | None:
-        """Return the rows of a split whose positions are in a range, or None where there are none.
+        """Return the rows of a split whose positions are in a range, or None if there are none.
 
-        Raises OutputError where the file is gone.
+        Raises OutputError if the file is gone.
         """
         if split not in self.splits:
             return None
@@ -194,7 +194,7 @@ class Spill:
 
 
 def gather(spills: Iterable[Spill], split: str, start: int = 0, stop: int = END) -> Rows | None:
-    """Return what all spills have of a range of positions, not yet in order, or None where they have nothing."""
+    """Return what all spills have of a range of positions, not yet in order, or None if they have nothing."""
     slices = [part for spill in spills if (part := spill.slice(split, start, stop)) is not None]
     if not slices:
         return None
@@ -244,7 +244,7 @@ def save(path: Path, spills: Sequence[Spill]) -> None:
 
 
 def load(path: Path) -> list[Spill]:
-    """Return the spills that `save` wrote. Raises OutputError where the file is gone."""
+    """Return the spills that `save` wrote. Raises OutputError if the file is gone."""
     with atomic_files.open_scratch(path) as file:
         return [Spill(*fields) for fields in json.loads(file.read())]
 
@@ -306,7 +306,7 @@ def _read_entries(file: int, first: int, last: int, start: int, stop: int) -> np
 
 
 def _bytes_at(file: int, size: int, at: int) -> bytes:
-    """Return some bytes of a file from a place on. Raises OutputError where it has fewer."""
+    """Return some bytes of a file from a place on. Raises OutputError if it has fewer."""
     data = os.pread(file, size, at)
     while len(data) < size:  # one call reads at most 2 GiB
         more = os.pread(file, size - len(data), at + len(data))

@@ -46,7 +46,7 @@ def decide(
 ) -> Decided:
     """Return what follows from some settings, a task, a source and a tokenizer.
 
-    Raises UsageError, SourceError or TokenizerError where they do not go together.
+    Raises UsageError, SourceError or TokenizerError if they do not go together.
     """
     source = without_documents(source, kind=given.get("format") or task.task.corpus.format)
     task = with_label_names(definition, task, source=source)
@@ -202,7 +202,7 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     """Return a task whose classes are the different values of its targets' column, as numbers or as words are sorted.
 
     A task takes part that has the options `label_map` and `targets_column`. All rows are read once for it. Raises
-    UsageError where these values are too many, or cannot be names of classes.
+    UsageError if these values are too many, or cannot be names of classes.
     """
     options = task_options.plain(task.options)
     column = options.get("targets_column")
@@ -246,11 +246,11 @@ def without_documents(source: Resolved, *, kind: str = "") -> Resolved:
 
 
 def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolved) -> Settings:
-    """Return the settings with shares where they have numbers of rows; unchanged where they have none.
+    """Return the settings with shares where they have numbers of rows; unchanged if they have none.
 
     All rows are read once, and made into examples but not tokenized, because a share that draws exactly this number of rows
     depends on the ids of all of them. Near-duplicates, leaks and what a filter of tokens rejects are counted too.
-    Raises UsageError where there are too few rows.
+    Raises UsageError if there are too few rows.
     """
     held_out = settings.held_out is not None and settings.held_out > 1
     asked = {"validation": settings.held_out} if held_out else settings.splits or {}

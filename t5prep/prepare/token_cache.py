@@ -97,7 +97,7 @@ class TokenCache:
         return hasher.hexdigest()
 
     def find(self, name: str) -> pa.Table | None:
-        """Return the table of that name, and mark it as used now; None where there is none."""
+        """Return the table of that name, and mark it as used now; None if there is none."""
         path = self._path(name)
         with contextlib.suppress(OSError, pa.ArrowInvalid):
             content = b"" if self._fresh else paths.read(path)
@@ -200,7 +200,7 @@ def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """Return what is in a folder; nothing where it is gone, because anyone may clear a cache."""
+    """Return what is in a folder; nothing if it is gone, because anyone may clear a cache."""
     try:
         return list(folder.iterdir())
     except OSError:

@@ -32,8 +32,8 @@ _LINE = re.compile(rb"[^\r\n]*([\r\n]?)")
 class Block:
     """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
 
-    `skip` is the number of rows of that row group before the first. `regular` is true where a CSV's quotes follow RFC
-    4180. `cut` is true where only the first `rows` rows of the `size` bytes are wanted.
+    `skip` is the number of rows of that row group before the first. `regular` is true if a CSV's quotes follow RFC
+    4180. `cut` is true if only the first `rows` rows of the `size` bytes are wanted.
     """
 
     file: RawFile
@@ -84,7 +84,7 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
 def read(block: Block, *, columns: Sequence[str] = ()) -> Iterator[Row]:
     """Yield every row of a block, also blank ones. `columns` are the needed columns: others may be left out.
 
-    Raises SourceError where one of these names stands for two columns, and BalanceError where the number of rows
+    Raises SourceError if one of these names stands for two columns, and BalanceError if the number of rows
     differs from the number counted when the block was cut: no row is lost silently.
     """
     _refuse_twins(block, columns)
@@ -121,7 +121,7 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def content(block: Block) -> bytes:
-    """Return the bytes of a block of text rows. Raises SourceError where the file has become shorter."""
+    """Return the bytes of a block of text rows. Raises SourceError if the file has become shorter."""
     if block.data is not None:
         return block.data
     with sources.open_random(block.file) as file:
@@ -133,7 +133,7 @@ def content(block: Block) -> bytes:
 
 
 def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
-    """Raise SourceError where a needed column (any column, where none is named) occurs twice."""
+    """Raise SourceError if a needed column (any column, where none is named) occurs twice."""
     if len(set(block.columns)) == len(block.columns):
         return
     for name in columns or block.columns:
@@ -209,7 +209,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
 
 
 def _header(line: bytes, format: Format, *, name: str) -> tuple[str, ...]:
-    """Return the column names in the first row of a file. Raises SourceError where it names none."""
+    """Return the column names in the first row of a file. Raises SourceError if it names none."""
     try:
         text = line.decode(format.encoding)
     except UnicodeDecodeError:
@@ -289,7 +289,7 @@ def scan_element(
 
     `kind` is the format as the user names it, or ""; `otherwise` is the format of files whose names do not tell it;
     `records` is the path to the rows of JSON documents, `delimiter` what divides the columns of CSV, or "".
-    Raises SourceError where one file of a pair has more lines.
+    Raises SourceError if one file of a pair has more lines.
     """
     if isinstance(element, Pair):
         yield from _scan_pair(element, encoding=encoding, block_bytes=block_bytes)

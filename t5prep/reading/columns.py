@@ -102,7 +102,7 @@ def text_of(column: pa.ChunkedArray) -> pa.LargeStringArray:
 
 
 def _by_arrow(block: Block, names: Sequence[str]) -> Columns | None:
-    """Return the rows of a block as Arrow reads them, None where Python must look at every row."""
+    """Return the rows of a block as Arrow reads them, None if Python must look at every row."""
     if block.format.kind == "jsonl":
         return _json(block, names) if codecs.lookup(block.format.encoding).name == "utf-8" else None
     there = [name for name in names if name in block.columns]
@@ -226,7 +226,7 @@ def texts(
 
 
 def scan(file: RawFile, *, format: str, encoding: str) -> Iterator[Block]:
-    """Yield the blocks of a file. Raises UsageError where neither its name nor the user tells its format."""
+    """Yield the blocks of a file. Raises UsageError if neither its name nor the user tells its format."""
     return blocks.scan(file, formats.detect(file.name, kind=format, encoding=encoding))
 
 

@@ -103,7 +103,7 @@ def keeps_structure(encoding: str) -> bool:
 
 
 def check(head: bytes, format: Format, *, name: str) -> None:
-    """Raise SourceError where the beginning of a file is not in the encoding it should be in, and name a likely one.
+    """Raise SourceError if the beginning of a file is not in the encoding it should be in, and name a likely one.
 
     Damage after the beginning only rejects the rows it is in. Raises UsageError for an unknown encoding.
     """

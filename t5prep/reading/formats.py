@@ -40,7 +40,7 @@ class Format:
 
     TSV has no quoting (GLUE's files and IANA's registration have none).
 
-    `delimiter` divides the columns of CSV; "" where the beginning of the file tells it.
+    `delimiter` divides the columns of CSV; "" if the beginning of the file tells it.
 
     `written` is the encoding of the file itself, where its blocks have been recoded to `encoding`. `records` is the path
     to the rows of a JSON document, "" for JSON lines and for an array.
@@ -87,7 +87,7 @@ def without_documents(names: Sequence[str], *, kind: str = "") -> tuple[list[str
 
 
 def check_names(names: Sequence[str], *, uri: str) -> None:
-    """Raise UsageError where the names of some files of a source tell their format and others, a LICENSE, do not."""
+    """Raise UsageError if the names of some files of a source tell their format and others, a LICENSE, do not."""
     strangers = [name for name in names if not _kind(name)]
     known = sorted({f"*{suffix}" for name in names for suffix in SUFFIXES if unpacked(name).endswith(suffix)})
     if strangers and known:
@@ -149,7 +149,7 @@ _KEY = b"huggingface"
 
 
 def of_source(source: Resolved, column: str) -> list[str]:
-    """Return the names of a column's classes, the name of 0 first; [] where the source gives none.
+    """Return the names of a column's classes, the name of 0 first; [] if the source gives none.
 
     Raises SourceError for a file that cannot be opened.
     """
@@ -168,7 +168,7 @@ def of_source(source: Resolved, column: str) -> list[str]:
 
 
 def of_schema(schema: pa.Schema, column: str) -> list[str]:
-    """Return the names of a column's classes that the schema's metadata has; [] where it has none."""
+    """Return the names of a column's classes that the schema's metadata has; [] if it has none."""
     try:
         features = json.loads((schema.metadata or {})[_KEY])["info"]["features"]
         feature: Any = features[column]
@@ -179,7 +179,7 @@ def of_schema(schema: pa.Schema, column: str) -> list[str]:
 
 
 def label_map(names: Sequence[str]) -> str:
-    """Return `0=World,1=Sports`, as the option --label-map takes it; "" where a name cannot be written so.
+    """Return `0=World,1=Sports`, as the option --label-map takes it; "" if a name cannot be written so.
 
     >>> label_map(["World", "Sports"])
     '0=World,1=Sports'

@@ -47,7 +47,7 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
 def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part as Arrow columns, some thousand at a time.
 
-    Raises SourceError where the file is damaged.
+    Raises SourceError if the file is damaged.
     """
     skip, rows = part.skip, part.rows
     try:

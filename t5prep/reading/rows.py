@@ -134,9 +134,9 @@ def not_text(record: Record, columns: Collection[str]) -> str:
 
 
 def text(record: Record, *names: str) -> str:
-    """Return the text of the first of some columns that has one, a number as it is written, "" where none has.
+    """Return the text of the first of some columns that has one, a number as it is written, "" if none has.
 
-    "" as the last name means that all of them may be missing. Raises KeyError where they are missing and may not be,
+    "" as the last name means that all of them may be missing. Raises KeyError if they are missing and may not be,
     and Reject for a list or an object, because their notation in Python is not text.
 
     >>> text({"a": None, "b": 7}, "a", "b"), text({}, "a", "")

@@ -38,7 +38,7 @@ csv.field_size_limit(sys.maxsize)  # the default of 128 kB refuses real document
 class Parsed(NamedTuple):
     """One row: its fields or why it cannot be read, and the number of characters up to its end.
 
-    `open` is true where the text ended before the row was known to be whole.
+    `open` is true if the text ended before the row was known to be whole.
     """
 
     fields: list[str] | str
@@ -92,7 +92,7 @@ def split(text: str, delimiter: str = ",") -> Iterator[Parsed]:
 
 
 def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",") -> Iterator[Record | str]:
-    """Yield each row of CSV text as its record, {} where it is blank, or as the reason why it cannot be read."""
+    """Yield each row of CSV text as its record, {} if it is blank, or as the reason why it cannot be read."""
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         parsed: Iterable[list[str] | str] = list(reader)
@@ -103,7 +103,7 @@ def csv_rows(text: str, columns: Sequence[str], delimiter: str = ",") -> Iterato
 
 
 def named(fields: list[str], columns: Sequence[str]) -> Record | str:
-    """Return the record of some fields, {} where there are none, or the reason why they make none."""
+    """Return the record of some fields, {} if there are none, or the reason why they make none."""
     if fields and len(fields) != len(columns):
         return f"wrong number of fields: {len(fields)} where the header has {len(columns)}"
     return dict(zip(columns, fields, strict=False))
@@ -128,7 +128,7 @@ def ends(buffer: bytes, *, final: bool, most: int = 0, delimiter: str = ",") -> 
 def read_csv(
     data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence[str] = (), delimiter: str = ","
 ) -> list[Record] | None:
-    """Return the records of whole rows whose quotes are regular; None where Python's reader must be used.
+    """Return the records of whole rows whose quotes are regular; None if Python's reader must be used.
 
     >>> read_csv(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"))
     [{'id': '1', 'text': 'a, "b" c'}]
@@ -243,7 +243,7 @@ def of_buffer(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",")
 
 
 def of_first(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",") -> int:
-    """Return where the first row of a buffer ends; 0 where more bytes are needed to know it."""
+    """Return where the first row of a buffer ends; 0 if more bytes are needed to know it."""
     match = _END.search(buffer)
     if quoted and b'"' in buffer[: match.start() if match else None]:
         return ends(buffer, final=final, most=1, delimiter=delimiter)[0]
@@ -294,7 +294,7 @@ def json_rows(text: str, columns: Sequence[str]) -> Iterator[Record | str]:
 
 
 def json_table(data: bytes, *, wanted: Sequence[str]) -> Plain | None:
-    r"""Return the wanted columns of whole lines in UTF-8; None where Python's reader must be used.
+    r"""Return the wanted columns of whole lines in UTF-8; None if Python's reader must be used.
 
     Numbers are exactly those that Python reads: a column of whole numbers is int64, and in one of float64 each has a
     fraction, for Arrow does not tell 1 from 1.0.
@@ -331,14 +331,14 @@ def json_table(data: bytes, *, wanted: Sequence[str]) -> Plain | None:
 
 
 def _kinds(first: Record, wanted: Sequence[str]) -> dict[str, pa.DataType] | None:
-    """Return the types of the wanted columns as the first row has them; None where one is neither text nor number."""
+    """Return the types of the wanted columns as the first row has them; None if one is neither text nor number."""
     types = {str: pa.large_string(), type(None): pa.large_string(), int: pa.int64(), float: pa.float64()}
     kinds = {name: types.get(type(first.get(name))) for name in wanted}
     return None if None in kinds.values() else kinds
 
 
 def _parsed(data: bytes, kinds: Mapping[str, pa.DataType]) -> pa.Table | None:
-    """Return columns of these types; None where a value is of another one."""
+    """Return columns of these types; None if a value is of another one."""
     try:
         _check_utf8(data)  # the reader of JSON does not
         return pyarrow.json.read_json(
@@ -359,7 +359,7 @@ def _check_utf8(data: bytes) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON. Raises ValueError where a name occurs twice, because one value would be lost."""
+    """Return an object of JSON. Raises ValueError if a name occurs twice, because one value would be lost."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
         names = [name for name, _ in pairs]

@@ -16,7 +16,7 @@ def write(
     The page loads nothing from the network, and the same data gives the same bytes. Datasets are read from gs:// too;
     `tokenizer` is needed where the manifest's name no longer leads to it; `answers` is the file that
     `t5prep eval --predictions` wrote, for a run.
-    Raises DatasetError, TokenizerError, OutputError, and UsageError where the extra `report` is not installed.
+    Raises DatasetError, TokenizerError, OutputError, and UsageError if the extra `report` is not installed.
     """
     try:
         import jinja2  # noqa: F401

@@ -184,7 +184,7 @@ _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 class Drawn:
     """A sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
 
-    `markup` maps each target to its records (with markup, without); it is None where there are too many different
+    `markup` maps each target to its records (with markup, without); it is None if there are too many different
     targets to be classes. `unknown` counts records with unknown tokens.
     """
 
@@ -259,7 +259,7 @@ class Characters:
 def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
     """Return the characters of inputs and targets that the tokenizer changes.
 
-    Return None where the source is not on this machine, or has changed since.
+    Return None if the source is not on this machine, or has changed since.
     """
     if dataset_manifest.source.uri != "sample:" and ":" in dataset_manifest.source.uri:
         return None

@@ -39,7 +39,7 @@ _FAR = 8  # where the loss fell to less than an eighth, its end is flat on a lin
 
 
 def is_run(place: str | Path) -> bool:
-    """Check whether a place holds a training run. Raises OutputError where a bucket may not be read."""
+    """Check whether a place holds a training run. Raises OutputError if a bucket may not be read."""
     try:
         return SETTINGS in paths.names(place)
     except OSError:
@@ -49,7 +49,7 @@ def is_run(place: str | Path) -> bool:
 def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     """Return the page of a run. `answers` is the file of `t5prep eval --predictions` (else RUN/eval.json, if any).
 
-    Raises DatasetError where the run, UsageError where the answers cannot be read.
+    Raises DatasetError if the run, UsageError if the answers cannot be read.
     """
     try:
         settings = dict(json.loads(paths.read(paths.at(run, SETTINGS))))
@@ -236,7 +236,7 @@ def _classes(metrics: Any) -> list[tuple[str, dict[str, float]]]:
 
 
 def _parameters(run: str | Path) -> int:
-    """Return how many weights the model has, by the run's config.json; 0 where that cannot be read."""
+    """Return how many weights the model has, by the run's config.json; 0 if that cannot be read."""
     try:
         shape = read_config(paths.read(paths.at(run, "config.json")), where="config.json")
     except (OSError, T5prepError):

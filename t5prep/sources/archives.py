@@ -55,7 +55,7 @@ class Limits:
 def limits() -> Limits:
     """Return the limits: the defaults, or those of the environment.
 
-    Raises UsageError where a variable holds no number.
+    Raises UsageError if a variable holds no number.
     """
     return Limits(max_bytes=int(_number(MAX_BYTES, Limits.max_bytes)), max_ratio=_number(MAX_RATIO, Limits.max_ratio))
 

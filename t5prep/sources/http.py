@@ -260,7 +260,7 @@ class Download:
 
     address: called before every try, because signed addresses expire
     name: shown to the user; its suffix says whether a web page may be the wanted content
-    checksum, size: as the publisher gives them; "" and None where it gives none
+    checksum, size: as the publisher gives them; "" and None if it gives none
     """
 
     address: Callable[[], str]
@@ -359,7 +359,7 @@ class Download:
     ) -> None:
         """Write the bytes of a response; `first` means that the file begins here.
 
-        Raises Broken, and SourceError where a web page came instead of the file.
+        Raises Broken, and SourceError if a web page came instead of the file.
         """
         chunks = response.raw.stream(CHUNK, decode_content=False)
         while True:
@@ -419,7 +419,7 @@ def _first(response: requests.Response) -> int | None:
 
 
 def _whole(response: requests.Response) -> int | None:
-    """Return the length of the whole file from Content-Range or Content-Length, None where neither gives it."""
+    """Return the length of the whole file from Content-Range or Content-Length, None if neither gives it."""
     match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
     if match:
         return int(match.group(1))

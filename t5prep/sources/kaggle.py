@@ -97,7 +97,7 @@ def _fetch(
 
 
 def _md5(response: requests.Response) -> str:
-    """Return the MD5 in `x-goog-hash: crc32c=...,md5=<base64>` as `md5:<hex>`; "" where Kaggle gives none."""
+    """Return the MD5 in `x-goog-hash: crc32c=...,md5=<base64>` as `md5:<hex>`; "" if Kaggle gives none."""
     match = re.search(r"md5=([\w+/]+=*)", response.headers.get("x-goog-hash", ""))
     return f"md5:{base64.b64decode(match.group(1)).hex()}" if match else ""
 

@@ -34,7 +34,7 @@ def expand(
 ) -> tuple[list[RawFile], list[str]]:
     """Return a file on disk as raw files: itself, or the members of a zip as `name/member`; and all names in it.
 
-    Raises SourceError where it cannot be read.
+    Raises SourceError if it cannot be read.
     """
     archives.refuse_tar(name)
     try:

@@ -253,7 +253,7 @@ def _open_path(file: RawFile, *, ahead: int = _BUFFER) -> BinaryIO:
 
 
 def check_unchanged(file: RawFile) -> None:
-    """Raise SourceError where a local file was changed since it was listed: its checksum must be of the bytes read."""
+    """Raise SourceError if a local file was changed since it was listed: its checksum must be of the bytes read."""
     if "://" in file.path:
         return
     try:

@@ -103,7 +103,7 @@ _SHAPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A source as the user wrote it: `scheme` "" is a path. `revision` and `part` are "" where none is given."""
+    """A source as the user wrote it: `scheme` "" is a path. `revision` and `part` are "" if none is given."""
 
     scheme: str
     name: str

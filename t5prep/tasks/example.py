@@ -32,7 +32,7 @@ Part = str | Protected | _Eos
 class Example:
     """One text-to-text pair (Raffel et al. 2020, figure 1), before it is tokenized.
 
-    `id` is None where the source has none: then the row's position in its file is used. `references` are all correct
+    `id` is None if the source has none: then the row's position in its file is used. `references` are all correct
     answers of an evaluation example, including the target. `split` is the source's own, or None to draw it from the id.
     """
 
@@ -89,7 +89,7 @@ def problem(example: Any) -> str:
 
 
 def not_utf8(example: Example) -> str:
-    r"""Return why the texts of an example cannot be written in UTF-8, as the reason of a rejected row; "" where they can.
+    r"""Return why the texts of an example cannot be written in UTF-8, as the reason of a rejected row; "" if they can.
 
     >>> not_utf8(Example(None, "half \ud83d", "yes")), not_utf8(Example(None, "whole", "yes"))
     ('no text: half of a surrogate pair (U+D83D)', '')

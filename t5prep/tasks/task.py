@@ -41,7 +41,7 @@ class Columns:
         return names(self.all)
 
     def found_in(self, there: Sequence[str]) -> dict[str, str] | None:
-        """Return the first name of each column with the name that is there; None where a column has none there.
+        """Return the first name of each column with the name that is there; None if a column has none there.
 
         >>> Columns([("sentence", "text")], ["label"]).found_in(["label", "text"])
         {'sentence': 'text', 'label': 'label'}
@@ -56,7 +56,7 @@ class Columns:
 
     @property
     def id_name(self) -> str:
-        """Return the first name of the id's column, "" where there is none."""
+        """Return the first name of the id's column, "" if there is none."""
         return next(iter(names([self.id])), "")
 
 
@@ -205,7 +205,7 @@ class Task:
 
     to_example: Callable[[Record, Any], Example]
     columns: Columns | Callable[[Any], Columns]  # (options)
-    # The same as to_example for most rows, as columns, which is much faster; None where no template can describe it.
+    # The same as to_example for most rows, as columns, which is much faster; None if no template can describe it.
     template: Callable[[Any], Template | None] | None = None
     # The same example without its target, for a row to predict; None: such a row needs a target too.
     to_inputs: Callable[[Record, Any], Example] | None = None
@@ -271,7 +271,7 @@ class ChosenTask:
 
     @property
     def template(self) -> Template | None:
-        """Return how columns make most examples; None where there is no template."""
+        """Return how columns make most examples; None if there is no template."""
         return self.task.template(self.options) if self.task.template else None
 
     @property
@@ -282,7 +282,7 @@ class ChosenTask:
 
     @property
     def without_markup(self) -> str:
-        """Return the option that removes HTML tags from the texts, as the user types it; "" where there is none."""
+        """Return the option that removes HTML tags from the texts, as the user types it; "" if there is none."""
         for field in dataclasses.fields(self.options):
             if value := field.metadata["removes_markup"]:
                 return task_options.spelled(field.name, value)

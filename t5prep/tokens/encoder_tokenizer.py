@@ -35,7 +35,7 @@ class Described(NamedTuple):
 
 
 def parse(content: bytes) -> Described:
-    """Return the special tokens of a `tokenizer.json`. Raises ValueError, TypeError or KeyError where it has none."""
+    """Return the special tokens of a `tokenizer.json`. Raises ValueError, TypeError or KeyError if it has none."""
     whole = json.loads(content)
     special = {int(one["id"]): str(one["content"]) for one in whole["added_tokens"] if one["special"]}
     ids = {text: id for id, text in special.items()}
@@ -49,7 +49,7 @@ def parse(content: bytes) -> Described:
 
 
 def frame_of(whole: Mapping[str, Any]) -> Frame | None:
-    """Return the special tokens around texts; None where none stands before a text, as in T5's tokenizers."""
+    """Return the special tokens around texts; None if none stands before a text, as in T5's tokenizers."""
     steps = [whole.get("post_processor") or {}]
     steps = [step for one in steps for step in (one["processors"] if one.get("type") == "Sequence" else [one])]
     for step in steps:
@@ -78,7 +78,7 @@ def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
     """Return the `tokenizer.json` of a BERT's `vocab.txt`, given by its lines.
 
     config: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars` of its tokenizer_config.json, with
-    BertTokenizer's defaults. Raises KeyError where a special token is not in the vocabulary.
+    BertTokenizer's defaults. Raises KeyError if a special token is not in the vocabulary.
     """
     ids = {piece: id for id, piece in enumerate(vocabulary)}
     normalizer = {
@@ -109,7 +109,7 @@ def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
 def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any]) -> bytes:
     """Return the `tokenizer.json` of a RoBERTa's `vocab.json` and `merges.txt`, given by its lines.
 
-    config: `add_prefix_space` of its tokenizer_config.json. Raises KeyError where a special token is not there.
+    config: `add_prefix_space` of its tokenizer_config.json. Raises KeyError if a special token is not there.
     """
     byte_level = {
         "type": "ByteLevel",
@@ -154,9 +154,9 @@ FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}")
 
 
 def tokenizer_json(files: ModelFiles) -> bytes | None:
-    """Return an encoder's tokenizer; None where the files are of another model, or of none that is known.
+    """Return an encoder's tokenizer; None if the files are of another model, or of none that is known.
 
-    Raises TokenizerError where an encoder has no vocabulary that can be read.
+    Raises TokenizerError if an encoder has no vocabulary that can be read.
     """
     config = _object(files, "tokenizer_config.json")
     kind = str(_object(files, "config.json").get("model_type") or config.get("tokenizer_class") or "").lower()
@@ -207,7 +207,7 @@ ODD_SPACE = r"^ |  |[^\S ]|[\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x
 class WordEncoder:
     """Encode texts word by word. Threads may share it.
 
-    `encode` returns the ids of texts without special tokens; `keeps_spaces` is true where a word's pieces begin with
+    `encode` returns the ids of texts without special tokens; `keeps_spaces` is true if a word's pieces begin with
     the space before it, as those of a byte-level tokenizer do.
     """
 
@@ -239,7 +239,7 @@ class WordEncoder:
 
 
 def keeps_spaces(whole: Mapping[str, Any]) -> bool | None:
-    """Return how a `tokenizer.json` cuts texts into words, as `WordEncoder` says it; None where it may cut otherwise."""
+    """Return how a `tokenizer.json` cuts texts into words, as `WordEncoder` says it; None if it may cut otherwise."""
     if not all(one["special"] for one in whole["added_tokens"]):
         return None  # a token of the user's own may have spaces inside
     steps = [(whole.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
@@ -257,7 +257,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 class EncoderTokenizer(Tokenizer):
     """Encode text to ids and decode it, with the content of a `tokenizer.json`.
 
-    `eos_id` is the id of the token after a text (`[SEP]`, `</s>`). Raises TokenizerError where the content is damaged.
+    `eos_id` is the id of the token after a text (`[SEP]`, `</s>`). Raises TokenizerError if the content is damaged.
     """
 
     file_name = "tokenizer.json"

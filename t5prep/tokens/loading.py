@@ -118,7 +118,7 @@ def _squeezes(step: Mapping[str, Any]) -> bool:
 
 
 def _check_borders(splitter: Any, pieces: Iterable[Piece]) -> None:
-    """Raise _Unlike where the way to split texts would change the ids that the pieces alone give."""
+    """Raise _Unlike if the way to split texts would change the ids that the pieces alone give."""
     crossed: dict[str, Any] = {
         "Digits": lambda character: character.isnumeric(),
         "Punctuation": lambda character: (
@@ -216,7 +216,7 @@ def find(name: str) -> Path:
 
 
 def _file_of(files: ModelFiles) -> Path:
-    """Return the file of a model from which its tokenizer is made. Raises TokenizerError where there is none."""
+    """Return the file of a model from which its tokenizer is made. Raises TokenizerError if there is none."""
     is_encoders = encoder_tokenizer.tokenizer_json(files) is not None
     of_t5 = (*MODEL_NAMES, JSON_NAME)
     for name in (JSON_NAME, encoder_tokenizer.WORDS, encoder_tokenizer.PAIRS) if is_encoders else of_t5:
@@ -232,7 +232,7 @@ def _file_of(files: ModelFiles) -> Path:
 
 
 def _class_in(content: bytes) -> str:
-    """Return the tokenizer class that a JSON file names, "" where it names none."""
+    """Return the tokenizer class that a JSON file names, "" if it names none."""
     try:
         return str(json.loads(content)["tokenizer_class"])
     except (ValueError, TypeError, KeyError, RecursionError):

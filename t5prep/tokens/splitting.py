@@ -42,7 +42,7 @@ class Splitter:
     def __call__(self, example: Example) -> list[Example]:
         """Return the parts of an example in their order; each repeats the protected texts of the input.
 
-        Raises Reject where the sides differ in their number of words, or where one word alone does not fit.
+        Raises Reject if the sides differ in their number of words, or if one word alone does not fit.
         """
         parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
         places = [place for place, part in enumerate(parts) if isinstance(part, str)]

@@ -83,7 +83,7 @@ class Tokenizer:
         # The ids that stand for no text and that SentencePiece would give to a text that spells them.
         self.controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
         self.blocks = BlockEncoder(model, self.processor)
-        # Why texts are encoded by SentencePiece itself; "" where the faster encoder in C does it.
+        # Why texts are encoded by SentencePiece itself; "" if the faster encoder in C does it.
         self.slow = self.blocks.slow
 
     def sentinel(self, number: int) -> int:
@@ -159,7 +159,7 @@ class Tokenizer:
 class BlockEncoder:
     """Encode blocks of texts. Threads may share it.
 
-    `slow` is the reason why SentencePiece does the work, "" where the encoder in C does.
+    `slow` is the reason why SentencePiece does the work, "" if the encoder in C does.
     """
 
     def __init__(self, model: bytes, processor: sentencepiece.SentencePieceProcessor) -> None:
@@ -186,7 +186,7 @@ class BlockEncoder:
     def encode_utf8(self, data: bytes | memoryview | pa.Buffer, offsets: np.ndarray) -> Ragged:
         """Return the ids of texts in UTF-8. Text i is `data[offsets[i] : offsets[i + 1]]`, offsets int64[texts + 1].
 
-        Raises ValueError where a text is longer than 32 MB.
+        Raises ValueError if a text is longer than 32 MB.
         """
         if self._native is None:
             view, ends = memoryview(data), offsets.tolist()

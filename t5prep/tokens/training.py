@@ -43,7 +43,7 @@ def train(
     `byte_fallback` spells unknown characters in 256 byte pieces instead of losing them; `split_digits` makes each digit
     a piece; `normalization` is one of NORMALIZATIONS.
 
-    Raises UsageError where the text has too few or too many different strings for `vocab_size`.
+    Raises UsageError if the text has too few or too many different strings for `vocab_size`.
     """
     if vocab_size < FEWEST_PIECES:
         raise UsageError(

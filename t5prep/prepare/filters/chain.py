@@ -25,7 +25,7 @@ class OwnFilter:
     files: tuple[str, ...]
 
     def __call__(self, text: str) -> str:
-        """Return what the function returns. Raises Reject, and UsageError where it returns no text."""
+        """Return what the function returns. Raises Reject, and UsageError if it returns no text."""
         try:
             result = self.function(text)
         except (Reject, T5prepError):
@@ -191,7 +191,7 @@ def _count(outcome: Outcome, text: str, reason: str) -> None:
 
 
 class Filtered(NamedTuple):
-    """An example as filters left it: why it is rejected ("" where it is not), and the names of those that changed it."""
+    """An example as filters left it: why it is rejected ("" if it is not), and the names of those that changed it."""
 
     example: Example
     reason: str = ""
@@ -201,7 +201,7 @@ class Filtered(NamedTuple):
 class FilteredTable(NamedTuple):
     """A table of examples (example_table.SCHEMA) as filters left it, and the reason of each row that has one.
 
-    `changed` are the names of the filters that changed each row, or None; None where there are no filters.
+    `changed` are the names of the filters that changed each row, or None; None if there are no filters.
     """
 
     examples: pa.Table

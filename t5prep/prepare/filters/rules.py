@@ -92,12 +92,12 @@ class C4:
     bad_words: str = option("", "a file with a word or phrase in each line; pages with one of them are rejected")
 
     def __post_init__(self) -> None:
-        """Read the list of words. Raises UsageError where it cannot be read."""
+        """Read the list of words. Raises UsageError if it cannot be read."""
         _ = self._bad
 
     @functools.cached_property
     def _bad(self) -> re.Pattern[str] | None:
-        """Return an expression that finds each bad word; None where there are none."""
+        """Return an expression that finds each bad word; None if there are none."""
         return _bad_words(self.bad_words) if self.bad_words else None
 
     @property
@@ -114,7 +114,7 @@ class C4:
         return "\n".join(kept)
 
     def _line(self, line: str) -> str:
-        """Return a line without marks of citations, or "" where it is taken out."""
+        """Return a line without marks of citations, or "" if it is taken out."""
         words = line.split()
         if any(len(word) > self.word_length for word in words):
             return ""
@@ -260,7 +260,7 @@ def _grams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 
 def _top(words: Sequence[str], n: int) -> int:
-    """Return the characters of the most frequent n-gram, of all its occurrences; 0 where none stands twice."""
+    """Return the characters of the most frequent n-gram, of all its occurrences; 0 if none stands twice."""
     counts = collections.Counter(_grams(words, n))
     most = max(counts.values(), default=0)
     return (
@@ -368,7 +368,7 @@ class Tokens:
         return text
 
     def judge_tokens(self, count: int) -> None:
-        """Raise Reject where an input of this number of tokens is too short or too long."""
+        """Raise Reject if an input of this number of tokens is too short or too long."""
         if count < self.least:
             raise Reject(f"too few: {count} tokens, at least {self.least}")
         if count > self.most:

@@ -60,7 +60,7 @@ def to_example(record: Record, options: Options) -> Example:
 
 
 def template(options: Options) -> Template | None:
-    """Return the same example as columns; None where bodies must be parsed."""
+    """Return the same example as columns; None if bodies must be parsed."""
     if options.html == "strip":
         return None
     inputs = (TemplatePart(("quality: ", ColumnText("Title"))), EOS, TemplatePart((ColumnText("Body"),)))

@@ -28,7 +28,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one sentence with its label: a word, or GLUE's number, 0, 1, or −1 where it is hidden. Raises Reject."""
+    """Return one sentence with its label: a word, or GLUE's number, 0, 1, or −1 if it is hidden. Raises Reject."""
     asked = to_inputs(record, options)
     label = text(record, "label").strip().lower()
     if label == "-1":

@@ -24,7 +24,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one article with its summary. Raises Reject where one of them is empty."""
+    """Return one article with its summary. Raises Reject if one of them is empty."""
     asked = to_inputs(record, options)
     summary = text(record, "highlights", "summary", "").strip()
     if not summary:

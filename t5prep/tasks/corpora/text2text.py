@@ -51,7 +51,7 @@ def to_inputs(record: Record, options: Options) -> Example:
 
 
 def to_example(record: Record, options: Options) -> Example:
-    """Return one row with its target. Raises Reject where the input, the target or the id is empty."""
+    """Return one row with its target. Raises Reject if the input, the target or the id is empty."""
     references: tuple[str, ...] = ()
     if options.targets:
         target = _filled(template(options).target, record)

@@ -25,7 +25,7 @@ def to_inputs(record: Record, options: NoOptions) -> Example:
 
 
 def to_example(record: Record, options: NoOptions) -> Example:
-    """Return one pair of sentences. Raises Reject where one of them is empty."""
+    """Return one pair of sentences. Raises Reject if one of them is empty."""
     asked = to_inputs(record, options)
     if not (target := _side(record, "ro", "target")):
         raise Reject("empty target")
@@ -33,7 +33,7 @@ def to_example(record: Record, options: NoOptions) -> Example:
 
 
 def _side(record: Record, language: str, side: str) -> str:
-    """Return one side of a pair, "" where it is missing. Raises Reject for a column that holds no pair."""
+    """Return one side of a pair, "" if it is missing. Raises Reject for a column that holds no pair."""
     pair = record.get("translation") or record
     if not isinstance(pair, Mapping):
         raise Reject("no pair: the column translation holds no en and ro")
