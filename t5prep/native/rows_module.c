@@ -46,7 +46,7 @@ static PyObject *frame_records(PyObject *module, PyObject *args) {
   int keep = 1, status;
   (void)module;
   if (!parse_batch(args, &batch, &keep)) return NULL;
-  PyObject *data = NULL, *both = NULL, *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(batch.records * sizeof(uint32_t)));
+  PyObject *data = NULL, *sizes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(batch.records * sizeof(uint32_t)));
   if (!sizes) return NULL;
   uint32_t *each = (uint32_t *)PyBytes_AsString(sizes);
   Py_BEGIN_ALLOW_THREADS
@@ -54,11 +54,10 @@ static PyObject *frame_records(PyObject *module, PyObject *args) {
   Py_END_ALLOW_THREADS
   if (status != OK) failed(status);
   else data = PyBytes_FromStringAndSize((const char *)out.bytes + out.begin, keep ? (Py_ssize_t)(out.room - out.begin) : 0);
-  if (data) both = PyTuple_Pack(2, data, sizes);
   free(out.bytes);
-  Py_XDECREF(data);
+  if (data) return Py_BuildValue("NN", data, sizes);
   Py_DECREF(sizes);
-  return both;
+  return NULL;
 }
 
 /* Return None, or raise the exception of a status. */
