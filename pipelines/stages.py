@@ -7,7 +7,6 @@ imports Beam.
 import collections
 import dataclasses
 import functools
-import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -99,7 +98,7 @@ def write_cards(dataset: Manifest, out: str) -> None:
 def write_index(written: ShardTotals, out: str) -> Index:
     """Write the index of all shards, and return what the manifest says of it. Raises OutputError."""
     splits = dict(sorted(written.splits.items()))
-    blocks = itertools.chain.from_iterable(own.blocks() for own in splits.values())
+    blocks = (kept.blocks for own in splits.values() for kept in own.in_order())
     return shard_files.write_index(out, blocks, every={name: own.every for name, own in splits.items()})
 
 
@@ -111,7 +110,7 @@ def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Leng
     measured = {name: own for name, own in written.splits.items() if own.measured}
     if not any(own.counts.records for own in measured.values()):
         return None
-    splits = {name: own.lengths() for name, own in measured.items()}
+    splits = {name: [kept.lengths for kept in own.in_order()] for name, own in measured.items()}
     return shard_files.write_lengths(out, splits, longest=max(settings.input_length, settings.target_length))
 
 

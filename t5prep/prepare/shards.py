@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -31,9 +30,6 @@ SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of sh
 # Eight hosts of a pod can each read shards of their own, if there are records enough to be worth it.
 FEWEST_SHARDS = 8
 RECORDS_A_SHARD = 256
-# What is kept of each shard, because there may be 100,000: its records, bytes and SHA-256, and behind them its part of the
-# index, which has as many bytes as the last number says, and the lengths of its records.
-_PACKED = struct.Struct("<QQ32sI")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -293,9 +289,19 @@ def _with_references_of_all(rows: Rows) -> Rows:
     return spills.join(columns, first.entries, np.arange(len(starts)))
 
 
+class _Kept(NamedTuple):
+    """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths."""
+
+    records: int
+    bytes: int
+    sha256: bytes
+    blocks: bytes
+    lengths: bytes
+
+
 @dataclasses.dataclass
 class SplitTotals:
-    """The counts of a split's shards, and by their numbers the shards, packed; in all there are `count`.
+    """The counts of a split's shards, and the `written` shards by their numbers; in all there are `count`.
 
     A block of the index has `every` records.
     """
@@ -304,38 +310,24 @@ class SplitTotals:
     count: int
     every: int
     counts: record_counts.Counts = dataclasses.field(default_factory=record_counts.Counts)
-    packed: dict[int, bytes] = dataclasses.field(default_factory=dict)
+    written: dict[int, _Kept] = dataclasses.field(default_factory=dict)
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     merged: int = 0
 
+    def in_order(self) -> list[_Kept]:
+        """Return the shards in the order of their numbers."""
+        return [self.written[number] for number in sorted(self.written)]
+
     def shards(self) -> Iterator[Shard]:
-        """Yield the shards in the order of their numbers."""
-        for number in sorted(self.packed):
-            records, size, sha256, _ = _PACKED.unpack_from(self.packed[number])
-            yield Shard(shard_files.name(self.split, number, self.count), records, size, sha256.hex())
-
-    def blocks(self) -> Iterator[bytes]:
-        """Yield the part of the index of each shard, in the order of their numbers."""
-        for number in sorted(self.packed):
-            yield self._behind(number)[0]
-
-    def lengths(self) -> Iterator[bytes]:
-        """Yield the compressed lengths of each shard's records, in the order of their numbers."""
-        for number in sorted(self.packed):
-            yield self._behind(number)[1]
+        """Yield what the manifest says of each shard, in the order of their numbers."""
+        for number, kept in sorted(self.written.items()):
+            name = shard_files.name(self.split, number, self.count)
+            yield Shard(name, kept.records, kept.bytes, kept.sha256.hex())
 
     @property
     def measured(self) -> bool:
         """Check whether the lengths of all records were kept."""
-        return all(
-            self._behind(number)[1] or not _PACKED.unpack_from(packed)[0] for number, packed in self.packed.items()
-        )
-
-    def _behind(self, number: int) -> tuple[bytes, bytes]:
-        """Return a shard's part of the index, and its lengths."""
-        packed = self.packed[number]
-        end = _PACKED.size + _PACKED.unpack_from(packed)[3]
-        return packed[_PACKED.size : end], packed[end:]
+        return all(kept.lengths or not kept.records for kept in self.written.values())
 
 
 @dataclasses.dataclass
@@ -348,14 +340,13 @@ class ShardTotals:
     def add(self, written: WrittenShard) -> "ShardTotals":
         """Count one more shard."""
         spec, shard = written.spec, written.shard
-        packed = _PACKED.pack(shard.records, shard.bytes, bytes.fromhex(shard.sha256), len(written.blocks))
-        packed += written.blocks + written.lengths
+        sha256 = bytes.fromhex(shard.sha256)
         own = SplitTotals(
             spec.split,
             spec.shards,
             spec.every,
             written.counts,
-            {spec.number: packed},
+            {spec.number: _Kept(shard.records, shard.bytes, sha256, written.blocks, written.lengths)},
             collections.Counter(written.reasons),
             written.merged,
         )
@@ -366,7 +357,7 @@ class ShardTotals:
         for split, theirs in other.splits.items():
             mine = self.splits.setdefault(split, SplitTotals(split, theirs.count, theirs.every))
             mine.counts += theirs.counts
-            mine.packed.update(theirs.packed)
+            mine.written.update(theirs.written)
             mine.reasons.update(theirs.reasons)
             mine.merged += theirs.merged
         self.duplicates.update(other.duplicates)

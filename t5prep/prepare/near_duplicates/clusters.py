@@ -281,48 +281,6 @@ def precedence(split: str) -> int:
     return {EARLIER: -1, "test": 0, "validation": 1, "train": 3}.get(split, 2)
 
 
-def find(
-    pieces: Sequence[tuple[str, pa.Table]],
-    *,
-    bands: Bands,
-    threshold: float,
-    drawn: bool,
-    window: int = WINDOW,
-) -> Repeats:
-    """Return the repeats among rows, each of `pieces` a file's name and rows of it (ROWS).
-
-    Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
-    then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
-    that, and a row of an earlier dataset is kept before any other and never dropped. Rows with the id of the kept one
-    are not repeats here, unless that is an earlier one: they are the same example, or its other answers.
-    """
-    table = pa.concat_tables(
-        [rows.append_column("file", pa.array([file] * len(rows), pa.string())) for file, rows in pieces]
-    )
-    shingles = of_lists(table["shingles"])
-    if len(table) < 2:
-        return none()
-    hashed = sets(shingles)
-    order = _preferred(table, hashed, drawn=drawn)
-    table, hashed = table.take(pa.array(order)), hashed.take(order)
-    first = clustered(of_lists(table["shingles"]), hashed, bands=bands, threshold=threshold, window=window)
-    id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
-    others = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
-    repeated = np.flatnonzero(others & (split != EARLIER))
-    kept = first[repeated]
-    dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
-    alike = similarity(hashed, np.stack([kept, repeated], axis=1))
-    columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
-    columns += [instead[name] for name in ("file", "row", "id")]
-    rows = pa.table([*columns, pa.array(alike)], schema=DROPPED)
-    return Repeats(
-        rows.sort_by([(name, "ascending") for name in ("split", "high", "low", "file", "row")]),
-        len(np.unique(kept)),
-        int(((split[repeated] != split[kept]) & (split[kept] != EARLIER)).sum()),
-        _largest(table, kept),
-    )
-
-
 def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
     """Return the numbers of rows in the order in which they would be kept."""
     place = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
@@ -418,8 +376,38 @@ class Search:
             begin, number = end, number + 1
 
     def find(self, pieces: Sequence[tuple[str, pa.Table]]) -> Repeats:
-        """Return the repeats in a group's rows, as files' names with rows (ROWS) of them."""
-        return find(pieces, bands=self.bands, threshold=self.threshold, drawn=self.drawn)
+        """Return the repeats among rows, each of `pieces` a file's name and rows of it (ROWS).
+
+        Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
+        then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
+        that, and a row of an earlier dataset is kept before any other and never dropped. Rows with the id of the kept one
+        are not repeats here, unless that is an earlier one: they are the same example, or its other answers.
+        """
+        table = pa.concat_tables(
+            [rows.append_column("file", pa.array([file] * len(rows), pa.string())) for file, rows in pieces]
+        )
+        shingles = of_lists(table["shingles"])
+        if len(table) < 2:
+            return none()
+        hashed = sets(shingles)
+        order = _preferred(table, hashed, drawn=self.drawn)
+        table, hashed = table.take(pa.array(order)), hashed.take(order)
+        first = clustered(of_lists(table["shingles"]), hashed, bands=self.bands, threshold=self.threshold)
+        id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
+        others = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
+        repeated = np.flatnonzero(others & (split != EARLIER))
+        kept = first[repeated]
+        dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
+        alike = similarity(hashed, np.stack([kept, repeated], axis=1))
+        columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
+        columns += [instead[name] for name in ("file", "row", "id")]
+        rows = pa.table([*columns, pa.array(alike)], schema=DROPPED)
+        return Repeats(
+            rows.sort_by([(name, "ascending") for name in ("split", "high", "low", "file", "row")]),
+            len(np.unique(kept)),
+            int(((split[repeated] != split[kept]) & (split[kept] != EARLIER)).sum()),
+            _largest(table, kept),
+        )
 
 
 def of_settings(settings: Settings) -> Search | None:
