@@ -17,6 +17,7 @@ from t5prep.train.data.opening import Opened
 AHEAD = TOGETHER = 8
 # The read buffer of TFRecordDataset per file, in bytes; its default of 256 kB makes a system call per 200 records.
 _BUFFER = 1 << 20
+_SERIALIZED = "serialized"  # the whole records of a batch, until `texts` has read them
 
 
 class _Calls:
@@ -68,18 +69,19 @@ def batches(reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_
             arrays.append(serialized)
         return arrays
 
-    def read(number: Any) -> tuple[dict[str, Any], Any]:
+    def read(number: Any) -> dict[str, Any]:
         kinds = [tf.int32] * len(reading.names) + ([tf.string] if texts else [])
         arrays = tf.numpy_function(_from_tensorflow(decode), [number], kinds)
         shapes = [[together, reading.rows, -1 if length is None else length] for length in reading.lengths]
-        ids = dict(zip(reading.names, map(tf.reshape, arrays, shapes), strict=False))
-        return ids, tf.reshape(arrays[-1], [together, reading.rows]) if texts else tf.zeros([together])
+        shapes.append([together, reading.rows])
+        return dict(zip((*reading.names, _SERIALIZED), map(tf.reshape, arrays, shapes), strict=False))
 
-    def whole(ids: dict[str, Any], serialized: Any) -> Any:
-        return finish({**ids, **(texts(serialized) if texts else {})})
+    def with_texts(batch: dict[str, Any]) -> Any:
+        serialized = batch.pop(_SERIALIZED)
+        return finish({**batch, **texts(serialized)})
 
     several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(-(-AHEAD // together))
-    return several.unbatch().map(whole)
+    return several.unbatch().map(with_texts if texts else finish)
 
 
 def in_file_order(opened: Opened, *, begin: int, end: int) -> Any:

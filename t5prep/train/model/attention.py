@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.train.model.layers import ONES, array_of, unfilled
+from t5prep.train.model.layers import array_of, column_sums, row_sums, unfilled
 
 LANES = 128  # numbers in a row of a TPU's register
 # From this many scores of one row on, attention is computed for a few rows at a time (`attend_by_rows`).
@@ -74,12 +74,9 @@ class Heads:
         return numbers[:, :, None, :] if self.queries_last else tf.transpose(numbers, [0, 2, 1])[..., None]
 
     def sum_of_queries(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the sum over d_kv of float32 numbers in the order of the queries: [batch, heads, queries].
-
-        With positions last a product with ones is faster than a sum (see `sums`).
-        """
+        """Return the sum over d_kv of float32 numbers in the order of the queries: [batch, heads, queries]."""
         if self.queries_last:
-            return tf.einsum("bhdq,dn->bhqn", x, tf.ones([x.shape[2], ONES], x.dtype))[..., 0]
+            return column_sums(x)
         return tf.transpose(tf.reduce_sum(x, axis=-1), [0, 2, 1])
 
     def _split(self, x: tf.Tensor, matrix: tf.Tensor, bias: tf.Tensor | None, *, last: bool) -> tf.Tensor:
@@ -156,7 +153,7 @@ def _attend(
     own = _scores(query, key, biases, mask)
     highest = tf.reduce_max(own, axis=-1)
     raised = tf.exp(own - highest[..., None])
-    sums = product("...hqk,kn->...hqn", raised, tf.ones([key.shape[-3], ONES], tf.float32))[..., 0]
+    sums = row_sums(raised)
     attended = product("...hqk,...khd->...qhd", raised, value) * _inverse(sums)
     return tf.cast(attended, query.dtype), highest, sums
 
@@ -327,9 +324,9 @@ def attend(
 
     Return the bias too, as the next layer's input: then the gradients of all layers' biases are added up in one place.
 
-    No tensor as large as the scores is divided or reduced by a sum: a product with ones adds faster than a sum, and the
-    division, like the sum in the softmax's gradient, is done on the result (Dao et al. 2022, appendix B.2). Only the
-    exponentials of the scores are kept for the backward pass, and for long texts not even these.
+    No tensor as large as the scores is divided: the division, like the sum in the softmax's gradient, is done on the result
+    (Dao et al. 2022, appendix B.2). Only the exponentials of the scores are kept for the backward pass, and for long texts
+    not even these.
     """
     biases = [] if bias is None else [bias]
     run = attend_by_rows if heads.by_rows else functools.partial(attend_together, heads)
@@ -357,7 +354,7 @@ def attend_together(
         scores = product(f"{q},{k}->bhqk", query, key)
         scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
         raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
-        sums = product("bhqk,kn->bhqn", raised, tf.ones([scores.shape[-1], ONES], dtype))[..., 0]
+        sums = row_sums(tf.cast(raised, tf.float32))
         scale = heads.beside_queries(1.0 / sums)
         attended = tf.cast(product(f"bhqk,{k}->{q}", raised, value) * scale, dtype)
 

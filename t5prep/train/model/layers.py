@@ -62,10 +62,10 @@ def gradients_in_turn(layer: Callable[[tf.Tensor, Any], tf.Tensor], x: tf.Tensor
 ONES = 8  # columns of ones: XLA would turn a product with a single column into a sum again
 
 
-# Large weights and gradients are added up as products with ones, which a TPU computes in a third of a sum's time: XLA passes
-# one register at a time through a reduction, and a product reads its input as fast as it can. It multiplies in bfloat16: each
-# square is rounded to 8 bits, but their sum is not. This error is smaller than the rounding of a gradient in bfloat16 before.
-# (By libtpu 0.0.51's estimates for v5e: with sums instead, a step of T5-small is 2.3 M cycles longer.)
+# Large arrays are added up as products with ones, which a TPU computes in a third of a sum's time: XLA passes one register at
+# a time through a reduction, and a product reads its input as fast as it can. It multiplies in bfloat16: each number is
+# rounded to 8 bits, but the sum is not. For weights and gradients this error is smaller than the rounding of a gradient in
+# bfloat16 before. (By libtpu 0.0.51's estimates for v5e: with sums instead, a step of T5-small is 2.3 M cycles longer.)
 
 
 def row_sums(x: tf.Tensor) -> tf.Tensor:
