@@ -29,7 +29,9 @@ from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
+from t5prep.reading import blocks, formats
 from t5prep.reading.blocks import Block
+from t5prep.sources import RawFile
 
 # Spills that are merged into one: a range is read from each.
 FAN_IN = 512
@@ -103,7 +105,10 @@ class Local:
 
     def prepare(self, name: str, work: PrepareBlock, elements: Iterable[Any]) -> Prepared:
         """Return what a worker makes of each block and file; the spills are on the disk."""
-        gathering = Gathering(work, self._pool)
+        gathering, settings = Gathering(work, self._pool), work.job.settings
+        if settings.dedup != "near":  # a sketch is of one file
+            apart = {} if settings.splits else formats.of_files(steps.staged_of(work.job).names)
+            elements = blocks.joined(elements, apart=apart)
         gathering.take_all(elements)
         rejected = sorted(gathering.rejected, key=lambda piece: piece.about)
         return Prepared(gathering, gathering.totals, gathering.hashed, rejected, gathering.sketches)
@@ -232,7 +237,7 @@ class Gathering:
     """Take the elements of a preparation, and leave few spills on the disk, whatever the corpus, and what blocks leave besides."""
 
     def __init__(self, work: PrepareBlock, pool_name: str) -> None:
-        self._window = pool.window(pool_name, SortBlock(work))
+        self._work, self._window = work, pool.window(pool_name, SortBlock(work))
         self._folder, self._fan_in = Path(work.spool), FAN_IN
         self._levels: dict[int, list[Spill]] = {}
         self._merges = self._rejected_bytes = 0
@@ -243,7 +248,10 @@ class Gathering:
     def take_all(self, elements: Iterable[Any]) -> None:
         """Prepare all elements, and merge their spills where these are many. Raises T5prepError."""
         for element in elements:
-            self._put(element)
+            if isinstance(element, RawFile) and element.bytes <= blocks.SMALL_BYTES:
+                self._take(self._work(element))  # the way to another process takes longer than hashing it
+            else:
+                self._put(element)
         self._drain()
 
     def leave_few(self, *, shards: int) -> None:

@@ -230,6 +230,8 @@ def exit_if_respawned_script() -> None:
 
 def _in_words(element: Any) -> str:
     """Return what an element of work is, for a user."""
+    if isinstance(element, Block) and element.joined:
+        return f"{element.rows:,} rows of {len(element.joined):,} files from {element.file.name} on"
     if isinstance(element, Block):
         return f"rows {element.first_row:,} to {element.first_row + element.rows - 1:,} of {element.file.name}"
     if isinstance(element, tuple) and element:  # a shard or a group, and what it is made of

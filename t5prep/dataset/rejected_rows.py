@@ -22,6 +22,7 @@ PART_BYTES = 64 << 20
 MOST_PARTS = 256
 # Neighbours stay together: this many rows of a file are in one part.
 _ROWS_TOGETHER = 1024
+_REASON = b', "reason": '
 _PART = re.compile(rf"{re.escape(NAME)}(-\d{{5}}-of-\d{{5}})?")
 # Reasons that are counted one by one: beyond that they say what is wrong with single rows.
 DIFFERENT_REASONS = 10_000
@@ -102,17 +103,18 @@ def write_rejected(
     Only the first `different` reasons are counted, which are the same whatever ran the preparation.
     """
     digest, size, count = hashlib.sha256(), 0, 0
-    reasons: collections.Counter[str] = collections.Counter()
+    reasons = collections.Counter[bytes]()
     for some in lines:
         file.write(some)
         digest.update(some)
         size += len(some)
         for line in some.splitlines():
             count += 1
-            reason = json.loads(line)["reason"]
+            reason = line.rpartition(_REASON)[2]  # inside of a JSON string a quote is never bare
             if reason in reasons or len(reasons) < different:
                 reasons[reason] += 1
-    return RejectedFile(name, count, size, digest.hexdigest()), reasons
+    counted = collections.Counter({json.loads(reason[:-1]): number for reason, number in reasons.items()})
+    return RejectedFile(name, count, size, digest.hexdigest()), counted
 
 
 def read_rejected(file: BinaryIO, *, name: str) -> tuple[RejectedFile, collections.Counter[str]]:

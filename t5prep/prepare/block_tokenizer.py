@@ -78,9 +78,18 @@ class BlockExamples:
                     group=text.get(self._group),
                 )
                 tables, left = [filled.examples], ~filled.described
+                empty = left & np.logical_and.reduce([example_table.byte_lengths(each) == 0 for each in text.values()])
+                if empty.sum() > 1:  # the task says the same of all rows with nothing in any column
+                    tables.append(self._alike(read._replace(others=[]).rows(_first(empty)), read.numbers[empty], block))
+                    left &= ~empty
         if not tables or left.any() or read.others:
             tables.append(self._by_task(read.rows(left), block))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
+
+    def _alike(self, first: list[Row], numbers: np.ndarray, block: Block) -> pa.Table:
+        """Return the table of rows that are all alike, given the first and the numbers of all."""
+        table = self._by_task(first, block).take(pa.array(np.zeros(len(numbers), np.int64)))
+        return table.set_column(0, SCHEMA.field("row"), pa.array(numbers - block.first_row))
 
     def _by_task(self, rest: list[Row], block: Block) -> pa.Table:
         """Return the examples of some rows, made one by one by the task's own function."""
@@ -120,10 +129,19 @@ class BlockExamples:
         code = getattr(self._task.task.to_example, "__code__", None)
         where = registry.line_of(error, code.co_filename) if code else ""
         unread = " Only columns that its Columns name are read." if isinstance(error, KeyError) else ""
+        of, number = block.places(np.array([row.number]))
+        name = block.files[int(of[0])][0].name
         return TaskError(
-            f"the task {self._task.name} fails at {block.file.name}, row {row.number}: {registry.said(error)}"
+            f"the task {self._task.name} fails at {name}, row {number[0]}: {registry.said(error)}"
             f"{f' ({where})' if where else ''}. Fix its to_example, or let it raise Reject for such rows.{unread}"
         )
+
+
+def _first(which: np.ndarray) -> np.ndarray:
+    """Return the first of some rows: bool[rows]."""
+    first = np.zeros(len(which), bool)
+    first[np.argmax(which)] = True
+    return first
 
 
 # One row of the source, in the order of the source. A row with a `reason` made no example. `same` is a digest of the

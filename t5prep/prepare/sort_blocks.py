@@ -25,13 +25,25 @@ from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
 
+class FileRows(NamedTuple):
+    """The rows of a block that are of one file (rejected_rows.Rows)."""
+
+    name: str
+    read: int
+    examples: int
+    rejected: int
+    blank: int
+    parts: int = 0
+
+
 @dataclasses.dataclass(frozen=True)
 class SortedBlock:
     """The result of a block: its spill, finished JSON lines of `rejected` rows, and counts.
 
     `record_bytes` are those of each split's records, as long as each row makes one. `found` is true if an earlier run
     tokenized the block. `sketch` is None unless near-duplicates are looked for. `reason_tokens` are the tokens of what
-    filters rejected; `changed` the rows that each filter changed. Of `rows`, `split_rows` became `parts` examples.
+    filters rejected; `changed` the rows that each filter changed. Of `rows`, `split_rows` became `parts` examples. `files`
+    are the rows of each file, of which `file` is the first.
     """
 
     file: str
@@ -49,6 +61,7 @@ class SortedBlock:
     references: bool = False
     found: bool = False
     sketch: Sketch | None = None
+    files: Sequence[FileRows] = ()
 
 
 @dataclasses.dataclass
@@ -72,16 +85,8 @@ class BlockTotals:
 
     def add(self, block: SortedBlock) -> "BlockTotals":
         """Count one more block."""
-        rejected = sum(block.reasons.values())
-        more = block.parts - block.split_rows
-        self.rows.add(
-            block.file,
-            read=block.rows,
-            parts=more,
-            examples=block.spill.records,
-            rejected=rejected,
-            blank=block.blank,
-        )
+        for file, *counts in block.files:
+            self.rows.add(file, **dict(zip(FileRows._fields[1:], counts, strict=True)))
         self.split.update(rows=block.split_rows, examples=block.parts)
         self.read += block.rows
         self.blank += block.blank
@@ -129,10 +134,11 @@ class BlockSorter:
         """Return what a block's table (feature_table.SCHEMA) becomes, its spill in memory."""
         rejected, number = _rejected(table, block), table["part"].to_numpy()
         kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
-        rows = kept["row"].to_numpy() + block.first_row
+        names_of = [file.name for file, _ in block.files]
+        of_file, rows = block.places(kept["row"].to_numpy() + block.first_row)
         ids = [
-            f"{block.file.name}:{row}" if id is None else id
-            for id, row in zip(kept["id"].to_pylist(), rows.tolist(), strict=True)
+            f"{names_of[file]}:{row}" if id is None else id
+            for id, file, row in zip(kept["id"].to_pylist(), of_file.tolist(), rows.tolist(), strict=True)
         ]
         part, rows_of = kept["part"].to_numpy(), ids
         if part.any():
@@ -165,7 +171,8 @@ class BlockSorter:
         )
         entries = np.zeros(len(rows), ENTRY)
         entries["high"], entries["low"] = positions["high"], positions["low"]
-        entries["file"], entries["row"] = self._numbers[block.file.name], rows
+        entries["file"] = np.array([self._numbers[name] for name in names_of])[of_file]
+        entries["row"] = rows
         entries["unknown"], entries["target"] = _count(inputs, self._unk_id), targets
         for name in ("tokens", "target_tokens", "markup"):
             entries[name] = kept[name].to_numpy()
@@ -195,6 +202,7 @@ class BlockSorter:
             parts=int((number > 0).sum()),
             references=bool(columns.references.data),
             sketch=sketched,
+            files=_file_rows(table, block),
         )
 
     @staticmethod
@@ -210,6 +218,18 @@ class BlockSorter:
         )
 
 
+def _file_rows(table: pa.Table, block: Block) -> list[FileRows]:
+    """Return what the rows of each file of a block became, given its table (feature_table.SCHEMA)."""
+    of, _ = block.places(table["row"].to_numpy() + block.first_row)
+    rejected, part = table["reason"].is_valid().to_numpy(), table["part"].to_numpy()
+    counted = (~rejected, rejected, part <= 1, part > 1)
+    counts = (np.bincount(of[which], minlength=len(block.files)).tolist() for which in counted)
+    return [
+        FileRows(file.name, rows, examples, left_out, rows - first, more)
+        for (file, rows), examples, left_out, first, more in zip(block.files, *counts, strict=True)
+    ]
+
+
 class _Rejected(NamedTuple):
     """Finished JSON lines of rejected rows, and how many rows and tokens were rejected for each reason."""
 
@@ -220,16 +240,37 @@ class _Rejected(NamedTuple):
 
 def _rejected(table: pa.Table, block: Block) -> _Rejected:
     """Return the rows of a table that made no example."""
-    rejected = table.filter(table["reason"].is_valid()).select(["row", "id", "reason", "tokens"]).to_pylist()
+    rejected = table.filter(table["reason"].is_valid())
+    if not len(rejected):
+        return _Rejected(b"", {}, {})
+    of, numbers = block.places(rejected["row"].to_numpy() + block.first_row)
+    reasons = rejected["reason"].combine_chunks().dictionary_encode()
+    which, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
+    names, ids = [file.name for file, _ in block.files], rejected["id"].combine_chunks()
+    parts = {
+        '{"file": ': _json_of(names).take(pa.array(of)),
+        ', "row": ': pa.array(numbers).cast(pa.large_string()),
+        ', "id": ': _text("null") if ids.null_count == len(ids) else _json_of(ids.to_pylist()),
+        ', "reason": ': _json_of(different).take(pa.array(which)),
+    }
+    each = itertools.chain.from_iterable((_text(head), part) for head, part in parts.items())
+    lines = pc.binary_join_element_wise(*each, _text("}\n"), _text(""))
     rows, tokens = collections.Counter[str](), collections.Counter[str]()
-    lines = []
-    for row in rejected:
-        place = {"file": block.file.name, "row": row["row"] + block.first_row}
-        lines.append(json.dumps({**place, "id": row["id"], "reason": row["reason"]}, ensure_ascii=False) + "\n")
-        kind = row["reason"].partition(":")[0]
-        rows[kind] += 1
-        tokens[kind] += row["tokens"]
-    return _Rejected("".join(lines).encode("utf-8", "surrogatepass"), dict(rows), dict(+tokens))
+    counts = np.bincount(which).tolist(), np.bincount(which, rejected["tokens"].to_numpy()).astype(np.int64).tolist()
+    for reason, number, lost in zip(different, *counts, strict=True):
+        kind = reason.partition(":")[0]
+        rows[kind] += number
+        tokens[kind] += lost
+    size = pc.sum(pc.binary_length(lines)).as_py()
+    return _Rejected(lines.buffers()[2][:size].to_pybytes(), dict(rows), dict(+tokens))
+
+
+def _text(value: str) -> pa.Scalar:
+    return pa.scalar(value, pa.large_string())
+
+
+def _json_of(values: Sequence[str | None]) -> pa.LargeStringArray:
+    return pa.array([json.dumps(value, ensure_ascii=False) for value in values], pa.large_string())
 
 
 def _flat(column: pa.ChunkedArray) -> Ragged:

@@ -9,8 +9,10 @@ import codecs
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import BinaryIO, TypeVar
+
+import numpy as np
 
 from t5prep import sources
 from t5prep.errors import BalanceError, SourceError
@@ -23,6 +25,9 @@ from t5prep.sources import RawFile, unpacked_name
 
 BLOCK_BYTES = 2 << 20  # 2 MiB take an eighth of a second to tokenize, so all workers finish at about the same time
 SNIFFED_BYTES = 1 << 20
+# Rows of a file that are no more bytes than this travel in their block, and the blocks of many such files are joined.
+SMALL_BYTES = 64 << 10
+MOST_JOINED, JOINED_BYTES = 4096, 256 << 10
 # A row longer than this is a quote that was never closed.
 LONGEST_ROW_BYTES = 256 << 20
 _LINE = re.compile(rb"[^\r\n]*([\r\n]?)")
@@ -33,7 +38,8 @@ class Block:
     """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
 
     `skip` is the number of rows of that row group before the first. `regular` is true if a CSV's quotes follow RFC
-    4180. `cut` is true if only the first `rows` rows of the `size` bytes are wanted.
+    4180. `cut` is true if only the first `rows` rows of the `size` bytes are wanted. `joined` are the files of a block
+    that several small ones were joined to, each with the number of its rows; `file` is the first of them.
     """
 
     file: RawFile
@@ -47,6 +53,21 @@ class Block:
     skip: int = 0
     regular: bool = False
     cut: bool = False
+    joined: tuple[tuple[RawFile, int], ...] = ()
+
+    @property
+    def files(self) -> tuple[tuple[RawFile, int], ...]:
+        """The files of this block, each with the number of its rows."""
+        return self.joined or ((self.file, self.rows),)
+
+    def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return where rows stand, given their numbers (int64[n]): the place of each one's file in `files`, its number there."""
+        if not self.joined:
+            return np.zeros(len(numbers), np.int64), numbers
+        rows = np.array([rows for _, rows in self.joined])
+        ends = np.cumsum(rows)
+        of = np.searchsorted(ends, numbers)
+        return of, numbers - (ends - rows)[of]
 
     def head(self, rows: int) -> "Block":
         """Return the first `rows` rows of this block."""
@@ -132,6 +153,61 @@ def content(block: Block) -> bytes:
     return data
 
 
+_Other = TypeVar("_Other")
+
+
+def joined(
+    elements: Iterable[Block | _Other], *, apart: Mapping[str, str], size: int = JOINED_BYTES
+) -> Iterator[Block | _Other]:
+    """Yield the elements, with the blocks of small files joined to blocks of at most `size` bytes; the rest as it is.
+
+    Tokenizing a block takes some milliseconds, however few rows it has. Files that `apart` maps to different names are not
+    joined, neither are those of other columns or another format.
+    """
+    held, bytes_held = list[Block](), 0
+    kind: tuple[Hashable, ...] = ()
+    for element in elements:
+        if not isinstance(element, Block):
+            yield element
+            continue
+        own: tuple[Hashable, ...] = (element.format, element.columns, element.regular, apart.get(element.file.name))
+        joins = _may_be_joined(element)
+        if held and not (joins and own == kind and bytes_held + element.size < size and len(held) < MOST_JOINED):
+            yield _join(held)
+            held, bytes_held = [], 0
+        if not joins:
+            yield element
+            continue
+        held.append(element)
+        kind, bytes_held = own, bytes_held + element.size
+    if held:
+        yield _join(held)
+
+
+def _may_be_joined(block: Block) -> bool:
+    """Check whether a block is a whole small file, whose rows stay what they are where others follow."""
+    return (
+        block.data is not None
+        and block.first_row == 1
+        and block.size <= SMALL_BYTES
+        and not block.cut
+        and (block.regular or not block.format.quoted)  # a quote that is not closed would go on in the next file
+        and not block.data.endswith(b"\r")  # a newline would be the second half of its end
+    )
+
+
+def _join(blocks: Sequence[Block]) -> Block:
+    """Return small blocks as one. Each ends with a newline."""
+    if len(blocks) == 1:
+        return blocks[0]
+    data = b"".join(
+        [block.data if block.data.endswith(b"\n") else block.data + b"\n" for block in blocks if block.data]
+    )
+    files = tuple((block.file, block.rows) for block in blocks)
+    rows = sum(block.rows for block in blocks)
+    return dataclasses.replace(blocks[0], rows=rows, begin=0, size=len(data), data=data, joined=files)
+
+
 def _refuse_twins(block: Block, columns: Sequence[str]) -> None:
     """Raise SourceError if a needed column (any column, where none is named) occurs twice."""
     if len(set(block.columns)) == len(block.columns):
@@ -199,7 +275,7 @@ def _cut(reader: Readable, file: RawFile, format: Format, *, origin: int, inline
                     "Say its format: --format " + "|".join(formats.KINDS)
                 )
         if end:
-            data = buffer[:end] if inline else None
+            data = buffer[:end] if inline or end <= SMALL_BYTES else None
             yield Block(file, format, columns, first, rows, offset, end, data, regular=regular)
             buffer, offset, first = buffer[end:], offset + end, first + rows
         # For a row longer than a block, the buffer doubles each time, so the time to find its end stays linear.

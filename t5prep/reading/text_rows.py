@@ -32,6 +32,7 @@ NEVER_CLOSED = "broken quoting: a quote opens in this row and does not close"
 # The line that Excel reads and writes before the one with the columns' names.
 SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?(?:\r\n|\r|\n)')
 _QUOTED = re.compile(rb'"[^"]*"')
+_EMPTY_LINE = re.compile(rb"\A[\r\n]|\n[\r\n]|\r\r")
 csv.field_size_limit(sys.maxsize)  # the default of 128 kB refuses real documents
 
 
@@ -170,7 +171,9 @@ def csv_table(
         )
     except pa.ArrowInvalid:
         return None
-    # Arrow reads an empty line as a row of empty fields.
+    # Arrow reads an empty line as a row of empty fields, which look like a row of nothing but delimiters.
+    if not _EMPTY_LINE.search(data):
+        return parsed.combine_chunks()
     lengths = [pc.binary_length(column) for column in parsed.columns]
     empty = functools.reduce(pc.and_, (pc.equal(length, 0) for length in lengths)) if lengths else pa.array([True])
     return None if pc.any(empty).as_py() else parsed.combine_chunks()

@@ -103,6 +103,11 @@ def byte_edges(texts: pa.LargeStringArray) -> tuple[np.ndarray, pa.Buffer]:
     return edges, data if data is not None else pa.py_buffer(b"")
 
 
+def byte_lengths(texts: pa.LargeStringArray) -> np.ndarray:
+    """Return how many bytes each text has: int64[texts]."""
+    return np.diff(byte_edges(texts)[0])
+
+
 def inputs_of(table: pa.Table) -> Inputs:
     """Return the inputs of a table of examples (SCHEMA)."""
     parts, kinds = (table[name].combine_chunks() for name in ("inputs", "kinds"))
@@ -306,8 +311,8 @@ def _text(column: ColumnText, columns: Mapping[str, pa.LargeStringArray]) -> pa.
 
 def visible(texts: pa.LargeStringArray) -> np.ndarray:
     """Return which texts are not blank, as str.strip understands it: bool[texts]."""
-    seen = np.logical_or(*_visible_ends(texts))
-    for place in np.flatnonzero(~seen).tolist():
+    seen, edges = np.logical_or(*_visible_ends(texts)), byte_edges(texts)[0]
+    for place in np.flatnonzero(~seen & (edges[:-1] < edges[1:])).tolist():
         seen[place] = bool(texts[place].as_py().strip())
     return seen
 
