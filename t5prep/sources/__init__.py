@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from t5prep.sources import raw
+from t5prep.sources.archives import is_archive
 from t5prep.sources.opening import check_unchanged, open_random, open_stream, sha256, unpacked_name
 from t5prep.sources.raw import RawFile, Resolved, parse, patterns
 
@@ -36,7 +37,7 @@ def resolve(
     raw.quiet_logs()
     if uri == "sample:":
         return _sample()
-    if os.path.isfile(uri) and not uri.lower().endswith(".zip"):
+    if os.path.isfile(uri) and not is_archive(uri):
         include = ()  # one file that the user names is read whatever its name
     place, include = parse(uri), patterns(include)
     match place.scheme:

@@ -1,17 +1,25 @@
-"""Read archives in place: list, check and stream their members without unpacking to disk, within limits.
+"""Read zip and tar archives: list, check and stream their members, within limits; no member becomes a file.
 
-A member whose path leaves the archive, an absolute path or a symbolic link refuses the whole archive: it is malicious,
-or made by a tool that cannot be trusted. An encrypted member or a decompression bomb is refused when it is asked for.
+A member whose path leaves the archive, an absolute path, a link or a device refuses the whole archive: it is malicious, or
+made by a tool that cannot be trusted. An encrypted member or a decompression bomb is refused when it is asked for.
 """
 
+import bz2
 import dataclasses
+import gzip
+import io
+import lzma
 import os
 import re
 import stat
+import tarfile
+import tempfile
+import threading
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 from t5prep.errors import SourceError, UsageError
 from t5prep.sources.raw import RawFile, wanted
@@ -71,8 +79,9 @@ def _number(variable: str, default: float) -> float:
     return number
 
 
+_TAR = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2?|tar\.xz|txz)$", re.IGNORECASE)
 ENCRYPTED = 0x1  # general purpose flag, bit 0 (APPNOTE.TXT 4.4.4)
-_NOISE = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|Thumbs\.db$)")
+_NOISE = re.compile(r"(^|/)(__MACOSX/|\._[^/]*$|\.DS_Store$|Thumbs\.db$)")
 _CLIMBS = re.compile(r"(^|[/\\])\.\.([/\\]|$)")
 _ABSOLUTE = re.compile(r"^([/\\]|[A-Za-z]:)")
 
@@ -82,10 +91,24 @@ def is_zip(name: str) -> bool:
     return name.lower().endswith(".zip")
 
 
-def refuse_tar(name: str) -> None:
-    """Raise SourceError for a tar: a member of it cannot be read without reading everything before it."""
-    if re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|7z|rar)$", name, re.IGNORECASE):
-        raise SourceError(f"{name} is an archive that cannot be read in place. Unpack it, and name the directory.")
+def is_tar(name: str) -> bool:
+    """Check whether a file of this name is read as a tar archive, packed or not.
+
+    >>> is_tar("a.tar"), is_tar("b.tar.gz"), is_tar("c.tgz"), is_tar("d.gz")
+    (True, True, True, False)
+    """
+    return bool(_TAR.search(name))
+
+
+def is_archive(name: str) -> bool:
+    """Check whether a file of this name is read as an archive."""
+    return is_zip(name) or is_tar(name)
+
+
+def refuse_others(name: str) -> None:
+    """Raise SourceError for an archive that cannot be read."""
+    if re.search(r"\.(tar\.\w+|7z|rar)$", name, re.IGNORECASE) and not is_tar(name):
+        raise SourceError(f"{name} is an archive that cannot be read. Unpack it, and name the directory.")
 
 
 def members(
@@ -95,6 +118,8 @@ def members(
 
     Raises SourceError for a damaged archive, and for one that holds a refused member (see above).
     """
+    if is_tar(name):
+        return _members_of_tar(archive, path=path, name=name, include=include, prefix=prefix, checksum=checksum)
     members, offered, bounds = [], [], limits()
     seen: set[str] = set()
     with _opened(archive, name) as opened:
@@ -149,15 +174,15 @@ def _readable(name: str) -> Iterator[None]:
 
 def _check_name(info: zipfile.ZipInfo, name: str) -> None:
     spelled = info.orig_filename.split("\0")[0]
-    wrong = (
-        "climbs out of the archive"
-        if _CLIMBS.search(spelled)
-        else "is an absolute path"
-        if _ABSOLUTE.match(spelled)
-        else "is a symbolic link"
-        if stat.S_ISLNK(info.external_attr >> 16)
-        else ""
-    )
+    _refuse(spelled, "is a symbolic link" if stat.S_ISLNK(info.external_attr >> 16) else "", name)
+
+
+def _refuse(spelled: str, wrong: str, name: str) -> None:
+    """Raise SourceError for a member that something is `wrong` with, or whose name leaves the archive."""
+    if _CLIMBS.search(spelled):
+        wrong = "climbs out of the archive"
+    elif _ABSOLUTE.match(spelled):
+        wrong = "is an absolute path"
     if wrong:
         raise SourceError(f'{name} is refused: its member "{spelled}" {wrong}. Ask its publisher for a sound archive.')
 
@@ -167,3 +192,121 @@ def _check_content(info: zipfile.ZipInfo, name: str) -> None:
         raise SourceError(
             f"{info.filename} in {name} is encrypted. Unpack it with its password, and name the directory."
         )
+
+
+# Tar archives. A member begins at an offset and is read from there; a packed archive is first unpacked to an unnamed
+# temporary file, once in each process: its members cannot be reached without everything before them.
+
+_BLOCK = 512
+_UNPACKED: dict[tuple[Any, ...], BinaryIO] = {}
+_UNPACKING = threading.Lock()
+
+
+def _members_of_tar(
+    archive: BinaryIO, *, path: str, name: str, include: Sequence[str], prefix: str, checksum: str
+) -> tuple[list[RawFile], list[str]]:
+    """Return what `members` returns, of a tar archive."""
+    found: dict[str, RawFile] = {}
+    with _whole_tar(name):
+        content = _content_of_tar(archive, path=path, name=name)
+        content.seek(0)
+        with tarfile.open(fileobj=content, mode="r:") as opened:
+            for info in opened:
+                _refuse(info.name, _no_file(info), name)
+                if info.isdir() or _NOISE.search(info.name):
+                    continue
+                full = prefix + info.name.removeprefix("./")
+                if full in found:
+                    raise SourceError(
+                        f"{name} holds two members named {info.name}. Unpack it, keep the one you mean, and name the "
+                        "directory."
+                    )
+                limits().check(f"{info.name} in {name}", packed=info.size, unpacked=info.size)
+                member = RawFile(full, path, info.size, info.name, checksum=checksum, offset=info.offset_data)
+                found[full] = member
+            content.seek(opened.offset)
+            if content.read(_BLOCK) != bytes(_BLOCK):  # tarfile ends without a word where an archive was cut
+                raise tarfile.ReadError("its end is missing")
+    return [file for full, file in found.items() if wanted(full, include)], list(found)
+
+
+def _no_file(info: tarfile.TarInfo) -> str:
+    """Return what a member is that is neither a file nor a folder, or ""."""
+    if info.issym() or info.islnk():
+        return "is a link"
+    if info.issparse():
+        return "is a sparse file"
+    return "" if info.isreg() or info.isdir() else "is a device or a pipe"
+
+
+def open_member_of_tar(archive: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
+    """Return a stream of one member's bytes, and their number. Raises SourceError."""
+    name = file.name.removesuffix(file.member.removeprefix("./")).rstrip("/") or file.path
+    with _whole_tar(name):
+        content = _content_of_tar(archive, path=file.path, name=name)
+    return cast(BinaryIO, io.BufferedReader(_Slice(content, file.offset, file.bytes), 1 << 20)), file.bytes
+
+
+def _content_of_tar(archive: BinaryIO, *, path: str, name: str) -> BinaryIO:
+    """Return the archive itself, or the file that it was unpacked to. Raises SourceError for a decompression bomb."""
+    archive.seek(0)
+    head = archive.read(6)
+    archive.seek(0)
+    unpack = next((how for magic, how in _PACKED_TAR.items() if head.startswith(magic)), None)
+    if unpack is None:
+        return archive
+    size = archive.seek(0, os.SEEK_END)
+    archive.seek(0)
+    stamp = () if "://" in path else (os.fstat(archive.fileno()).st_mtime_ns,)
+    with _UNPACKING:
+        if (path, size, *stamp) not in _UNPACKED:
+            unpacked, count, bounds = tempfile.TemporaryFile(), 0, limits()  # noqa: SIM115 - later members need it
+            stream = unpack(archive)
+            while chunk := stream.read(1 << 20):
+                count += len(chunk)
+                bounds.check(name, packed=size, unpacked=count)
+                unpacked.write(chunk)
+            unpacked.flush()
+            _UNPACKED.clear()
+            _UNPACKED[path, size, *stamp] = cast(BinaryIO, unpacked)
+        return _UNPACKED[path, size, *stamp]
+
+
+_PACKED_TAR: dict[bytes, Any] = {
+    b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+}
+
+
+@contextmanager
+def _whole_tar(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError) as error:
+        raise SourceError(f"{name} is not a whole tar archive ({error}). Fetch it again.") from error
+
+
+class _Slice(io.RawIOBase):
+    """Some bytes of a file. Each read says where it begins, so several of them may share an unpacked archive."""
+
+    def __init__(self, file: BinaryIO, begin: int, size: int) -> None:
+        self._file, self._at, self._end = file, begin, begin + size
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Read the next bytes into a buffer, and return how many. Raises EOFError where the archive became shorter."""
+        size = min(len(buffer), self._end - self._at)
+        if size <= 0:
+            return 0
+        with _UNPACKING:
+            self._file.seek(self._at)
+            data = self._file.read(size)
+        if not data:
+            raise EOFError("the archive is shorter than it was")
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

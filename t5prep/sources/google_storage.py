@@ -41,10 +41,10 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
         name = blob.name.removeprefix(root)
         if blob.name.endswith("/") or re.search(r"(^|/)\.", name):
             continue
-        archives.refuse_tar(name)
+        archives.refuse_others(name)
         url = f"gs://{bucket}/{blob.name}#{blob.generation}"
         checksum = _checksum(blob)
-        if archives.is_zip(name):
+        if archives.is_archive(name):
             with open_blob(url) as archive:
                 some, names = archives.members(
                     archive, path=url, name=name, include=include, prefix=f"{name}/", checksum=checksum

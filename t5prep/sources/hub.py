@@ -80,13 +80,13 @@ def resolve(
     card = None if converted else info.card_data  # the card lists the files of the main branch only
     every = [Listed.of(file) for file in info.siblings]
     listed = choose(every, card, place=place, converted=converted, named=bool(include))
-    chosen = [file for file in listed if archives.is_zip(file.name) or wanted(file.name, include)]
+    chosen = [file for file in listed if archives.is_archive(file.name) or wanted(file.name, include)]
     total = sum(file.bytes for file in chosen)
     far = stream if stream is not None else total > STREAM_BYTES or len(chosen) > STREAM_FILES
     files: list[RawFile] = []
     offered = [file.name for file in listed]
     for file in chosen:
-        if far and not archives.is_zip(file.name):
+        if far and not archives.is_archive(file.name):
             path = f"hf://datasets/{place.name}@{info.sha}/{file.name}"
             files.append(RawFile(file.name, path, file.bytes, sha256=file.sha256, checksum=file.checksum))
             continue

@@ -32,14 +32,14 @@ def resolve(place: Place, *, include: Sequence[str]) -> Resolved:
 def expand(
     path: Path, *, name: str, include: Sequence[str] = (), sha256: str = "", checksum: str = ""
 ) -> tuple[list[RawFile], list[str]]:
-    """Return a file on disk as raw files: itself, or the members of a zip as `name/member`; and all names in it.
+    """Return a file on disk as raw files: itself, or the members of an archive as `name/member`; and all names in it.
 
     Raises SourceError if it cannot be read.
     """
-    archives.refuse_tar(name)
+    archives.refuse_others(name)
     try:
         status = path.stat()
-        if archives.is_zip(name):
+        if archives.is_archive(name):
             with path.open("rb") as archive:
                 members, names = archives.members(
                     archive, path=str(path), name=name, include=include, prefix=f"{name}/", checksum=checksum

@@ -22,7 +22,7 @@ from typing import BinaryIO, cast
 import requests
 
 from t5prep.errors import SourceError
-from t5prep.sources.archives import limits, open_member
+from t5prep.sources.archives import limits, open_member, open_member_of_tar
 from t5prep.sources.http import Broken, Refused, Retries, connection_errors, get
 from t5prep.sources.raw import RawFile, quiet_logs
 
@@ -228,7 +228,7 @@ def _stored(whole: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
     if not file.member:
         return whole, file.bytes
     try:
-        return open_member(whole, file.member, file.name)
+        return open_member_of_tar(whole, file) if file.offset else open_member(whole, file.member, file.name)
     except BaseException:
         whole.close()
         raise

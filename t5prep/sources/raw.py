@@ -146,9 +146,10 @@ class RawFile:
     name: its name inside the source: unique, `/`-separated, stable across machines (row ids and the manifest hold it)
     path: the place of the bytes: a local path, or a URL readable by range (`hf://`, `gs://`, `https://`)
     bytes: its size; for a member the unpacked size
-    member: the member inside the zip at `path`; "" means the file itself
+    member: the member inside the archive at `path`; "" means the file itself
     sha256: hex, where it is already known
     checksum: as the publisher gives it ("md5:..." or "sha256:..."; of the archive, for a member)
+    offset: where the bytes of a tar's member begin in the archive, unpacked if it is packed; 0 for any other file
     modified: when the local file at `path` was last written, in nanoseconds since 1970; 0 for any other
     """
 
@@ -159,6 +160,7 @@ class RawFile:
     sha256: str = ""
     checksum: str = ""
     modified: int = 0
+    offset: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,5 +232,5 @@ def checked(
         raise SourceError(f"{uri} has {sought}.{some}")
     for one, two in itertools.pairwise(ordered):
         if one.name == two.name:
-            raise SourceError(f"{uri} has two files named {one.name}; ask for them one at a time.")
+            raise SourceError(f"{uri} has two files named {one.name}; rename one of them.")
     return ordered

@@ -86,7 +86,7 @@ def resolve_zenodo(place: Place, *, cache: Path | None, include: Sequence[str], 
     files: list[RawFile] = []
     for entry in entries:
         key = _key(entry)
-        if archives.is_zip(key) or wanted(key, include):
+        if archives.is_archive(key) or wanted(key, include):
             blob, checksum = _fetch(place, entry, cache=cache, progress=progress)
             some, names = local.expand(blob.path, name=key, include=include, sha256=blob.sha256, checksum=checksum)
             files += some

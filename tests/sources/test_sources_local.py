@@ -274,12 +274,6 @@ def test_sha256_is_of_the_bytes_as_they_are(tmp_path: Path):
     assert [sha256(file) for file in resolve(str(tmp_path)).files] == [empty, empty]
 
 
-def test_tar_is_refused_with_what_to_do(tmp_path: Path):
-    (tmp_path / "a.tar.gz").write_bytes(b"")
-    with pytest.raises(SourceError, match="Unpack it"):
-        resolve(str(tmp_path))
-
-
 def test_real_corpora(shared_data: Path):
     assert names(shared_data / "sst2") == ["dev.tsv", "test.tsv", "train.tsv"]
     (train,) = resolve(str(shared_data / "sst2"), include="train.tsv").files
