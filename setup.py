@@ -64,15 +64,15 @@ JAX = "jax>=0.10,<0.13"  # programs run by its PJRT client
 # The TPU compiler, on a TPU VM also the driver. It runs programs of any jax up to its own age, so a range is enough; the extra
 # `jax[tpu]` would ask for one old version (jax 0.10.2: 0.0.42.*), by whose estimates the figures in docs/ were not made.
 LIBTPU = "libtpu>=0.0.42,<0.1"
+# TensorFlow runs nothing on an accelerator here, so the wheel without CUDA does where there is one. There is no wheel at all for
+# Python 3.14: there the extra installs the rest, and `train` says so in a sentence.
 TRAIN = [
-    # TensorFlow has no wheel for Python 3.14: there the extra installs the rest, and `train` says so in a sentence.
-    "tensorflow>=2.20,<2.22; python_version < '3.14'",
+    "tensorflow-cpu>=2.20,<2.22; python_version < '3.14' and sys_platform == 'linux' and platform_machine == 'x86_64'",
+    "tensorflow>=2.20,<2.22; python_version < '3.14' and (sys_platform != 'linux' or platform_machine != 'x86_64')",
     JAX,
     "sacrebleu>=2.5,<3",
     "rouge-score>=0.1.2,<0.2",
-    "safetensors>=0.5,<1",
     "tensorboard>=2.20,<2.21",
-    "transformers>=5,<6",
 ]
 
 setup(
@@ -126,8 +126,6 @@ setup(
         "gpu": [*TRAIN, JAX.replace("jax", "jax[cuda12]", 1)],
         "plan": [JAX, LIBTPU],
         "language": LANGUAGE,
-        # SentencePiece inside a SavedModel (`export --text`). Each release belongs to one of TensorFlow.
-        "text": ["tensorflow-text>=2.20,<2.22; python_version < '3.14' and sys_platform == 'linux'"],
         "report": REPORT,
         "dev": [
             *LANGUAGE,
@@ -137,6 +135,8 @@ setup(
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "ruff>=0.12,<1",
+            "safetensors>=0.5,<1",
+            "transformers>=5,<6",  # which reads what is exported; t5prep does without
         ],
     },
     entry_points={"console_scripts": ["t5prep = t5prep.cli:main"]},

@@ -100,6 +100,8 @@ def _fitting(extra: str, needs: list[Requirement]) -> Finding:
     bad = []
     for need in needs:
         have = version(need.name)
+        if have is None and need.name == "tensorflow-cpu":
+            have = version("tensorflow")  # the same with CUDA, which does as well
         if have is None:
             bad.append(f"{need.name} is missing")
         elif not need.specifier.contains(have, prereleases=True):
@@ -164,8 +166,16 @@ GPU_CODE = TPU_CODE.replace('tpu="local"', "gpus=True")
 
 def tensorflow() -> Iterator[Finding]:
     """Check whether TensorFlow loads, and which devices it sees."""
-    if version("tensorflow") is None:
+    found = {name: at for name in ("tensorflow", "tensorflow-cpu") if (at := version(name))}
+    if not found:
         yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))
+        return
+    if len(set(found.values())) > 1:
+        both = " and ".join(f"{name} {at}" for name, at in found.items())
+        again = install_command("train", options="--force-reinstall")
+        yield Finding(
+            "TensorFlow", "wrong", f"{both} share their files", f"pip uninstall -y {' '.join(found)}; {again}"
+        )
         return
     answer = asked(_TENSORFLOW_CODE)
     if "error" in answer:

@@ -13,7 +13,7 @@ from t5prep.io.installation import install_command
 
 # Modules that the base install lacks → the extra that installs them.
 _EXTRAS = {
-    **dict.fromkeys(("tensorflow", "keras", "transformers", "safetensors", "tensorboard"), "train"),
+    **dict.fromkeys(("tensorflow", "keras", "tensorboard"), "train"),
     **dict.fromkeys(("sacrebleu", "rouge_score"), "train"),
     **dict.fromkeys(("jax", "jaxlib"), "train"),
     "libtpu": "plan",

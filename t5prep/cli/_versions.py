@@ -10,7 +10,7 @@ from t5prep import __version__
 
 # In the order that is useful in a bug report; packages that are not installed are left out.
 _NAMED = (
-    *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "transformers"),
+    *("apache-beam", "sentencepiece", "numpy", "pyarrow", "tensorflow", "tensorflow-cpu", "transformers"),
     *("jax", "libtpu"),
 )
 

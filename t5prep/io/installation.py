@@ -15,13 +15,13 @@ def install_command(*extras: str, options: str = "") -> str:
     """
     clone = ROOT if (ROOT / "setup.py").is_file() else None
     place = "." + (f"[{','.join(extras)}]" if extras else "")
-    command = " ".join(filter(None, [f"{_python()} -m pip install", options, f"-e '{place}' -c .ci/pins.txt"]))
+    command = " ".join(filter(None, [f"{python()} -m pip install", options, f"-e '{place}' -c .ci/pins.txt"]))
     if clone is None:
         return f"{command}   (in a clone of t5prep)"
     return command if clone == Path.cwd() else f"cd {clone} && {command}"
 
 
-def _python() -> str:
+def python() -> str:
     """Return the shell's name of the running Python: `python` where that starts it, else its path."""
     named = shutil.which("python")
     return "python" if named and os.path.samefile(named, sys.executable) and _same_prefix(named) else sys.executable

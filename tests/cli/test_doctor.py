@@ -66,6 +66,17 @@ def test_packages_are_held_against_our_own_bounds(monkeypatch: pytest.MonkeyPatc
     assert _found()["packages"].state == "ok"
 
 
+@pytest.mark.parametrize(("at", "state"), [("2.20.0", "ok"), ("2.19.1", "wrong")])
+def test_two_tensorflows_of_one_folder_are_of_one_version(monkeypatch: pytest.MonkeyPatch, at: str, state: str) -> None:
+    """The wheel with CUDA and the one without have the same files; either will do."""
+    requires = ['tensorflow-cpu<2.22,>=2.20; extra == "train"']
+    monkeypatch.setattr(_checks, "asked", lambda *_: {"version": "2.20.0", "devices": {"CPU": 1}})
+    _installed(monkeypatch, requires, {"tensorflow": at, "tensorflow-cpu": "2.20.0"})
+    assert _found()["TensorFlow"].state == state
+    _installed(monkeypatch, requires, {"tensorflow": "2.20.0"})
+    assert {_found()[name].state for name in ("TensorFlow", "extra train")} == {"ok"}
+
+
 def test_an_old_python_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     _installed(monkeypatch, [], {})
     monkeypatch.setattr(_checks.platform, "python_version", lambda: "3.10.4")

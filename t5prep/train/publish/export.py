@@ -13,7 +13,7 @@ import tensorflow as tf
 from t5prep.dataset.settings import Settings
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files
-from t5prep.io.installation import install_command
+from t5prep.io.installation import python
 from t5prep.tokens import featurizer, huggingface_files
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
@@ -148,7 +148,9 @@ class TextSignature(tf.Module):
     def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
         super().__init__()
         if not _installed():
-            raise UsageError(f"--text needs tensorflow_text: {install_command('train', 'text')}")
+            release = tf.__version__.rpartition(".")[0]
+            command = f'{python()} -m pip install --no-deps "tensorflow-text=={release}.*"'
+            raise UsageError(f"--text needs tensorflow_text, whose own requirement is a second TensorFlow: {command}")
         if tokenizer.is_bytes:
             raise UsageError(
                 f"--text: {tokenizer.name} has a token for each byte, and tensorflow_text has no such model."
