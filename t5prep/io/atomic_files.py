@@ -1,6 +1,8 @@
 """Write files that appear whole or not at all."""
 
 import contextlib
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -31,6 +33,8 @@ def whole(path: Path, *, option: str = "--out") -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f"{UNFINISHED}{path.name}-", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
+            with contextlib.suppress(OSError):  # some file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -52,7 +56,10 @@ def write_whole(path: Path, data: bytes, *, option: str = "--out") -> None:
 
 
 def check_writable(path: Path, *, option: str = "--out") -> None:
-    """Raise OutputError if a file cannot be written: before the work, and not when its result is lost."""
+    """Raise OutputError if a file cannot be written: before the work, and not when its result is lost.
+
+    What a killed process left of the file is removed. What a living one writes is locked, and stays.
+    """
     if path.exists() and not (path.is_file() or path.is_dir()):
         return
     try:
@@ -61,6 +68,10 @@ def check_writable(path: Path, *, option: str = "--out") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(prefix=UNFINISHED, dir=path.parent):
             pass
+        for left in path.parent.glob(f"{UNFINISHED}{glob.escape(path.name)}-????????"):
+            with contextlib.suppress(OSError), open(left, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
     except OSError as error:
         raise OutputError(explain(error, path, option=option)) from error
 

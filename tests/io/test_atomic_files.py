@@ -42,3 +42,16 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in place.parent.iterdir()] == ["file"]
     with pytest.raises(OutputError, match="cannot be written"):
         atomic_files.write_whole(place.parent, b"a directory")
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
+    path = tmp_path / "answers.json"
+    left = tmp_path / f"{atomic_files.UNFINISHED}answers.json-abcdefgh"
+    other = tmp_path / f"{atomic_files.UNFINISHED}more.json-abcdefgh"
+    left.write_bytes(b"half"), other.write_bytes(b"half")
+    with atomic_files.whole(path) as file:
+        file.write(b"all")
+        atomic_files.check_writable(path)
+        assert not left.exists()
+    assert path.read_bytes() == b"all"
+    assert {*tmp_path.iterdir()} == {path, other}
