@@ -24,8 +24,8 @@ GIB = 2**30
 class Chip:
     """A kind of TPU, with numbers per device.
 
-    `topology` is libtpu's name for the smallest slice that it can describe. `counts_cores` is true where the number in
-    a type such as `v3-8` counts TensorCores, and false where it counts chips.
+    `topology` is libtpu's name for the smallest slice that it can describe. `counts_cores` is true if the number in
+    a type such as `v3-8` counts TensorCores, and false if it counts chips.
     """
 
     name: str

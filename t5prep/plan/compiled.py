@@ -85,7 +85,7 @@ def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = 
 def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
     """Plan the memory of a step of `train` without generating its code, which takes nearly all of a compilation's time.
 
-    Of the figures `fits` and `temp_bytes` are right; where it does not fit, `hbm_bytes`. Raises as `compile_module`.
+    Of the figures `fits` and `temp_bytes` are right; if it does not fit, `hbm_bytes`. Raises as `compile_module`.
     """
     versions()
     with tempfile.TemporaryDirectory(prefix="t5prep-plan-") as dump:

@@ -35,7 +35,7 @@ from t5prep.io import signed_files
 
 # A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
 _TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
-# What is said instead of a time where no instruction has the number.
+# What is said instead of a time if no instruction has the number.
 UNREAD = "libtpu {} writes no estimated cycles that t5prep can read into its programs; memory and FLOPs are known"
 
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\([^\n]*\) -> [^\n]*)?\{$")

@@ -107,7 +107,7 @@ def _worthwhile(question: Question) -> bool:
     """Check whether small models are compiled sooner: not with remat, whose layers are one loop in any number.
 
     Only a T5 of two stacks is extended. A model of one stack is compiled whole, which is quick. So is a step with shard=auto,
-    because a few layers may fit where all do not.
+    because a few layers may fit and all may not.
     """
     shape, settings = question.shape, question.settings
     if not isinstance(shape, ModelConfig) or shape.classes or settings.remat or settings.shard == "auto":
@@ -123,7 +123,7 @@ def _layers(question: Question) -> Layers:
 
 
 def _models(layers: Layers) -> list[Layers]:
-    """Return the layers of the models to compile: two where both stacks have as many layers, else three.
+    """Return the layers of the models to compile: two if both stacks have as many layers, else three.
 
     >>> _models((12, 12)), _models((24, 24)), _models((18, 6))
     ([(3, 3), (4, 4)], [(6, 6), (8, 8)], [(3, 3), (4, 4), (4, 3)])

@@ -36,7 +36,7 @@ NOT_IN_A_PROGRAM |= {"learning_rate", "schedule", "warmup", "power", "end_rate"}
 class Question:
     """A training that is asked about: `settings.batch` rows a step over all devices of the TPU, in static shapes.
 
-    `padding` is that of the dataset; None where it is not known. `memory_alone`: asks what `compiled.planned_memory` says.
+    `padding` is that of the dataset; None if it is not known. `memory_alone`: asks what `compiled.planned_memory` says.
     """
 
     shape: Config

@@ -214,7 +214,7 @@ def choice_lines(choices: Sequence[tuple[Choice, Sequence[Answer]]]) -> list[str
 
 
 def epoch_seconds(choice: Choice, answers: Sequence[Answer]) -> float | None:
-    """Return the estimated seconds of an epoch over all its shapes; None where one does not fit, or its time is unknown."""
+    """Return the estimated seconds of an epoch over all its shapes; None if one does not fit, or its time is unknown."""
     if not all(answer.fits and answer.step_seconds for answer in answers):
         return None
     return sum(

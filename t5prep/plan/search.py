@@ -22,7 +22,7 @@ def largest_batch(question: Question, *, asking: Ask = ask) -> Answer | None:
     """Return the answer for the most rows on a device that fit, or None when not even the fewest do.
 
     Memory grows almost linearly with the rows, so the guess is where the line through two answers reaches the memory of
-    the device; where that does not fit, the line through it is tried. Above 16 rows the result is exact to a sixteenth.
+    the device; if that does not fit, the line through it is tried. Above 16 rows the result is exact to a sixteenth.
     """
     unit, capacity = question.settings.accumulate, question.tpu.chip.hbm_bytes
     rows = max(question.rows, unit)

@@ -18,7 +18,7 @@ make_callable(__name__)
 
 
 def _load_triton() -> None:
-    """Load PyTorch's Triton where it is installed, so that its LLVM and TensorFlow's do not meet.
+    """Load PyTorch's Triton if it is installed, so that its LLVM and TensorFlow's do not meet.
 
     TensorFlow shows its symbols to every library that is loaded after it. Triton, which `transformers` loads with a T5,
     would then register the options of its own LLVM in TensorFlow's a second time, which ends the process: "LLVM ERROR:
@@ -37,9 +37,9 @@ _load_triton()
 
 
 def need_tensorflow() -> None:
-    """Raise UsageError, with the install command, where TensorFlow is missing.
+    """Raise UsageError, with the install command, if TensorFlow is missing.
 
-    The error says so where TensorFlow has no release for this Python.
+    The error says so if TensorFlow has no release for this Python.
     """
     if importlib.util.find_spec("tensorflow") is None:
         here = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -66,7 +66,7 @@ def check_step(config: TrainConfig, *, tpu: str | None = None, gpus: bool = Fals
     """Run the first step of a run on one CPU device in float32, and on the accelerator as the settings say; write nothing.
 
     Both begin with the same weights and the same batch, without dropout, whose masks differ from device to device.
-    `replicas`: CPU devices that stand for an accelerator, for tests. Raises UsageError where there is no accelerator, and
+    `replicas`: CPU devices that stand for an accelerator, for tests. Raises UsageError if there is no accelerator, and
     what `train` raises.
     """
     if tpu is None and not gpus and replicas == 1:

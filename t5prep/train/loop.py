@@ -110,7 +110,7 @@ class Stepper:
 
 
 def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
-    """Raise T5prepError where the loss of a step or the norm of its gradient is not finite."""
+    """Raise T5prepError if the loss of a step or the norm of its gradient is not finite."""
     loss, norm = metrics["loss"], metrics["gradient_norm"]
     if not math.isfinite(loss):
         raise T5prepError(f"The loss of step {number:,} is {loss}: lower learning_rate, or set clip_norm.")

@@ -163,7 +163,7 @@ def _train(
 def first_weights(
     config: TrainConfig, tokenizer: Tokenizer, manifests: Sequence[Manifest]
 ) -> tuple[Config, dict[str, Array]]:
-    """Return the model's shape and its initial weights. Raises TokenizerError where the data has another tokenizer."""
+    """Return the model's shape and its initial weights. Raises TokenizerError if the data has another tokenizer."""
     if config.weights == "random" and run.is_run(config.model):
         say(
             f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
@@ -193,7 +193,7 @@ def _state(
 ) -> State:
     """Return the state to go on from: that of the `newest` checkpoint, or step 0. `base`: digest of weights under adapters.
 
-    Raises UsageError where the checkpoint is of other data, another tokenizer or settings that cannot be changed.
+    Raises UsageError if the checkpoint is of other data, another tokenizer or settings that cannot be changed.
     """
     data = [{"uri": one.data, "task": one.manifest.settings.task, "digest": one.manifest.digest} for one in opened]
     identity: dict[str, Any] = {"data": data, "tokenizer": tokenizer.sha256, "base": base}

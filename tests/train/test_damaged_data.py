@@ -11,7 +11,7 @@ from t5prep.errors import DatasetError, UsageError
 pytest.importorskip("tensorflow", reason="needs the extra train")
 from t5prep.train.data import eval_batches, train_batches
 from t5prep.train.data.tensorflow_rows import arrays
-from t5prep.train.model.architecture import EncoderConfig, ModelConfig
+from t5prep.train.model.architecture import EncoderConfig, ModelConfig, read_config
 
 
 @pytest.mark.parametrize("change", ["flip", "cut"])
@@ -38,7 +38,13 @@ def _read(data: str, split: str) -> None:
 def test_a_width_that_no_model_has_is_a_sentence(value: float) -> None:
     content = json.dumps({"model_type": "t5", "d_model": value}).encode()
     with pytest.raises(UsageError, match=r"m/config\.json says that d_model is .*, which no model has"):
-        ModelConfig.read(content, where="m/config.json")
+        read_config(content, where="m/config.json")
+
+
+def test_an_encoder_without_heads_is_a_sentence() -> None:
+    content = json.dumps({"model_type": "bert", "num_attention_heads": 0}).encode()
+    with pytest.raises(UsageError, match=r"^m/config\.json is not the configuration of a model"):
+        read_config(content, where="m/config.json")
 
 
 @pytest.mark.parametrize("config", [ModelConfig(), EncoderConfig()])
@@ -48,4 +54,4 @@ def test_an_epsilon_that_is_no_number_is_named(config: ModelConfig | EncoderConf
     said = config.to_json()
     name = "layer_norm_epsilon" if "layer_norm_epsilon" in said else "layer_norm_eps"
     with pytest.raises(UsageError, match=r"^m/config\.json says that layer_norm_epsilon is .*, which no model has"):
-        type(config).read(json.dumps({**said, name: value}).encode(), where="m/config.json")
+        read_config(json.dumps({**said, name: value}).encode(), where="m/config.json")

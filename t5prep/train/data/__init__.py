@@ -124,7 +124,7 @@ def eval_batches(
 
     `limit` takes only that many records, the first ones: records lie in random order. The last batches are filled up
     with rows that the loss ignores: their labels are all -100, their `id` is "". Each host gets a contiguous part.
-    `with_references` adds string[rows, most], "" where a record has fewer (a task with one right answer writes none: then
+    `with_references` adds string[rows, most], "" if a record has fewer (a task with one right answer writes none: then
     the column is empty); `masks` adds `attention_mask`. Raises DatasetError and UsageError.
     """
     _check_rows(batch, host=host, hosts=hosts)

@@ -25,7 +25,7 @@ _SCANNED = 64
 
 
 def check_buckets(opened: Sequence[Opened], buckets: Sequence[Lengths]) -> None:
-    """Raise UsageError where these datasets cannot be trained on in buckets."""
+    """Raise UsageError if these datasets cannot be trained on in buckets."""
     if len(opened) > 1:
         raise UsageError("buckets part the records of a single dataset, and this run has several. Leave buckets out.")
     one = opened[0]
@@ -50,7 +50,7 @@ def lengths_kept(opened: Opened) -> bool:
 def lengths_of(opened: Opened) -> np.ndarray:
     """Return the input and target tokens of each record of a split, `int32[records, 2]`.
 
-    They stand beside the index; where they do not, all of the split is read. Raises DatasetError.
+    They stand beside the index; if they do not, all of the split is read. Raises DatasetError.
     """
     kept = opened.manifest.lengths
     if kept and lengths_kept(opened):
@@ -237,7 +237,7 @@ class BucketBatches:
     """
 
     def __init__(self, opened: Opened, buckets: Sequence[Lengths], *, seed: int, global_batch: int, host: Host) -> None:
-        """Part the records. Raises UsageError where one fits into no bucket, and DatasetError."""
+        """Part the records. Raises UsageError if one fits into no bucket, and DatasetError."""
         of_record = assign_buckets(lengths_of(opened), buckets)
         self._batches, self._shapes, self._sizes = [], [], []
         for number, shape in enumerate(buckets):
@@ -261,7 +261,7 @@ class Reading:
     """This host's batches of a run, as numpy arrays: the rows of any step, in the lengths of the step's bucket.
 
     `rows` are those of a batch, `together` the batches that have one shape and are cheaply read at once, `names` the
-    features, and `lengths` their lengths, None where buckets decide.
+    features, and `lengths` their lengths, None if buckets decide.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class Reading:
     ) -> None:
         """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
 
-        Raises UsageError where the datasets cannot be mixed by these rates, or not be cut into these buckets, and
+        Raises UsageError if the datasets cannot be mixed by these rates, or not be cut into these buckets, and
         DatasetError.
         """
         self.rows = global_batch // host.hosts

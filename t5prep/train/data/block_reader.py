@@ -25,7 +25,7 @@ class BlockReader:
     """
 
     def __init__(self, opened: Opened) -> None:
-        """Read the index. Raises DatasetError where it is missing or altered."""
+        """Read the index. Raises DatasetError if it is missing or altered."""
         self._open: collections.OrderedDict[int, int] = collections.OrderedDict()
         made = opened.manifest
         assert made.index is not None
@@ -50,7 +50,7 @@ class BlockReader:
     def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
         """Return the records at some places of some blocks, in the same shape.
 
-        Raises DatasetError where a shard is not what it was when it was prepared.
+        Raises DatasetError if a shard is not what it was when it was prepared.
         """
         wanted, inverse = np.unique(blocks, return_inverse=True)
         numbers = wanted.tolist()

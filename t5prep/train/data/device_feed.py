@@ -29,7 +29,7 @@ def shapes(opened: Sequence[Opened], config: TrainConfig) -> list[tuple[int, int
 
 
 def cost_of_padding(opened: Sequence[Opened], shares: Sequence[float]) -> str:
-    """Return a sentence for people where datasets of different lengths are padded to the longest, else ""."""
+    """Return a sentence for people if datasets of different lengths are padded to the longest, else ""."""
     lengths = [(one.input_length, one.target_length) for one in opened]
     if len(set(lengths)) == 1:
         return ""

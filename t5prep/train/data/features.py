@@ -1,6 +1,6 @@
 """Parse serialized records to the trainer's tensors, a whole batch at a time.
 
-Ids are read in C; where a record is unusual, TensorFlow's parser does it.
+Ids are read in C; if a record is unusual, TensorFlow's parser does it.
 """
 
 import functools
@@ -78,7 +78,7 @@ def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str], masks:
     `input_ids` and, with `masks`, `attention_mask` (`model.token_mask`) are `int32[rows, input_length]`, `labels`
     `int32[rows, target_length]` with -100 where there is no target. Packed
     datasets add segment ids and positions of the same shapes. Byte features are `string[rows]`, or `string[rows, most]`
-    filled up with "" where a record may have several. Rows of datasets of different lengths are padded to the longest.
+    filled up with "" if a record may have several. Rows of datasets of different lengths are padded to the longest.
     """
     parse = _parser(datasets, text=text)
     lengths = _lengths(datasets)
@@ -96,7 +96,7 @@ def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths |
     """Return a reader in C of the features that `parser` reads, without texts.
 
     Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`. Rows have the lengths of a
-    `bucket` where one is given.
+    `bucket` if one is given.
     """
     dataset = datasets[0].manifest
     padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
@@ -135,7 +135,7 @@ def _lengths(datasets: Sequence[Opened]) -> dict[str, int]:
 
 
 def fills_of(opened: Opened) -> dict[str, int]:
-    """Return what rows are filled up with where that is not 0, by feature."""
+    """Return what rows are filled up with, by feature, if that is not 0."""
     return {"input_ids": opened.manifest.tokenizer.pad_id, "labels": tfrecord.IGNORED_LABEL}
 
 

@@ -38,7 +38,7 @@ class Opened:
         return self._length("labels") or self.manifest.settings.target_length
 
     def _length(self, feature: str) -> int | None:
-        """Return the length that a feature is padded to, or None where it is not padded."""
+        """Return the length that a feature is padded to, or None if it is not padded."""
         shape = self.manifest.features[feature].shape
         return shape[0] if shape else None
 

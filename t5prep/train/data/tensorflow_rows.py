@@ -109,12 +109,12 @@ _NODES = re.compile(r"^\{\{.*?\}\} |\s*\[(\[|Op:).*$")
 
 
 def arrays(batches: tf.data.Dataset) -> Iterator[dict[str, Any]]:
-    """Yield batches as numpy arrays. Raises DatasetError where a shard cannot be read or was altered."""
+    """Yield batches as numpy arrays. Raises DatasetError if a shard cannot be read or was altered."""
     return explained(batches.as_numpy_iterator())
 
 
 def explained(batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield batches. Raises DatasetError where TensorFlow cannot read one."""
+    """Yield batches. Raises DatasetError if TensorFlow cannot read one."""
     try:
         yield from batches
     except tf.errors.OpError as error:

@@ -74,10 +74,10 @@ class Evaluation:
 class Evaluator:
     """Score one split of one dataset with the current weights; compiled once, and can be called many times.
 
-    `generating`: generate answers where targets are longer than one token, by the options `generation`, of whose
+    `generating`: generate answers if targets are longer than one token, by the options `generation`, of whose
     `answers` the best is scored. `batch` is over all replicas. `wanted` are names of metrics, in place of the task's.
     `limit`: score only that many records, the first ones; 0 is all. `place`: the folder of the compiled programs.
-    Raises DatasetError where the split is missing, UsageError where the batch does not divide.
+    Raises DatasetError if the split is missing, UsageError if the batch does not divide.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ def logits_order(config: Config, classes: Sequence[str], *, data: str) -> list[i
     """Return which of the model's logits belongs to each class of a dataset; an empty list for a model that writes texts.
 
     A model and a dataset that name the same classes in another order are compared by the names, without regard to case;
-    others by the numbers. Raises UsageError where the model has other classes or writes texts.
+    others by the numbers. Raises UsageError if the model has other classes or writes texts.
     """
     if not config.classes:
         if classes:

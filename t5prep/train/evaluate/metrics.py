@@ -37,7 +37,7 @@ def normalize_answer(text: str) -> str:
 def with_references(references: Sequence[References], predictions: Sequence[str]) -> list[tuple[list[str], str]]:
     """Return each item's references, at least one, with its prediction.
 
-    Raises ValueError where there are not as many predictions as items, or none: nothing is cut to fit.
+    Raises ValueError if there are not as many predictions as items, or none: nothing is cut to fit.
     """
     if len(references) != len(predictions) or not predictions:
         raise ValueError(
@@ -227,7 +227,7 @@ def common_length(one: Sequence[str], other: Sequence[str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """Describe one number. `hub`: the name of its metric on the Hub, where a model card reports it."""
+    """Describe one number. `hub`: the name of its metric on the Hub, if a model card reports it."""
 
     hub: str = ""
     lower_is_better: bool = False

@@ -96,8 +96,8 @@ def score_split(
 ) -> Evaluation:
     """Score a loaded model on one split, or on its first `limit` records.
 
-    Each prediction has its own `scores` too, where the task's metrics have one for each record. `metrics` are computed in
-    place of the task's. Raises T5prepError, also where the model gives no numbers.
+    Each prediction has its own `scores` too, if the task's metrics have one for each record. `metrics` are computed in
+    place of the task's. Raises T5prepError, also if the model gives no numbers.
     """
     opened = loaded.opened
     evaluator = Evaluator(
@@ -133,7 +133,7 @@ def mean_of(scored: Sequence[Scored]) -> dict[str, Any]:
 
 
 def datasets_of(model: str, *, which: str = "best") -> list[str]:
-    """Return the places of a run's training datasets. Raises UsageError where one is not found, or none is known.
+    """Return the places of a run's training datasets. Raises UsageError if one is not found, or none is known.
 
     A relative path is looked up from the current folder, then from each folder above the run.
     """

@@ -19,7 +19,7 @@ from t5prep.train.step.step import dtype_of
 
 
 class Validation:
-    """Evaluates weights on every dataset that has the evaluation split. False where none has it."""
+    """Evaluates weights on every dataset that has the evaluation split. False if none has it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Validation:
     def judge(self, state: State, weights: Mapping[str, Any]) -> tuple[State, bool]:
         """Return the state with its evaluation (of a mixture: the mean decides), and whether it is the best so far.
 
-        Raises UsageError where the evaluation has not the metric that the settings name.
+        Raises UsageError if the evaluation has not the metric that the settings name.
         """
         metrics = joined(self._names, [evaluator(weights).numbers() for evaluator in self._evaluators])
         metric = state.metric
@@ -79,7 +79,7 @@ class Validation:
         return 0 < self._patience <= state.stale
 
     def of_best(self, weights: Mapping[str, Any]) -> Evaluation | None:
-        """Return the first dataset's evaluation with its 20 worst answers; None where no dataset has the split."""
+        """Return the first dataset's evaluation with its 20 worst answers; None if no dataset has the split."""
         return self._evaluators[0](weights, worst=20) if self._evaluators else None
 
 

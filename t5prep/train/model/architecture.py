@@ -22,7 +22,7 @@ from t5prep.errors import UsageError, did_you_mean
 
 
 def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the classes in the order of the logits; two unnamed ones where the config names none.
+    """Return the names of the classes in the order of the logits; two unnamed ones if the config names none.
 
     >>> classes_of({"id2label": {"1": "up", "0": "down"}})
     ('down', 'up')
@@ -151,24 +151,6 @@ class ModelConfig:
         made = cls(**values)
         return made.with_classes(classes_of(config)) if POOLED.items() <= config.items() else made
 
-    @classmethod
-    def read(cls, content: bytes, *, where: object) -> "ModelConfig":
-        """Return the config of a `config.json`'s content. Raises UsageError, which names `where`, if it is invalid."""
-        try:
-            config = cls.from_json(json.loads(content))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
-        for field in dataclasses.fields(cls):
-            value, least = getattr(config, field.name), 0 if field.name.endswith("_id") else 1
-            if field.name in OWN_FIELDS or field.type is not int:
-                continue
-            if type(value) is not int or not least <= value <= LARGEST:
-                raise UsageError(
-                    f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
-                )
-        _check_epsilon(config.layer_norm_epsilon, where=where)
-        return config
-
     def to_json(self) -> dict[str, Any]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
         values = {name: value for name, value in dataclasses.asdict(self).items() if name not in OWN_FIELDS}
@@ -190,15 +172,7 @@ class ModelConfig:
         }
 
 
-def _check_epsilon(value: object, *, where: object) -> None:
-    """Raise UsageError for a `layer_norm_epsilon` that is not a small number: NaN would make every answer nonsense."""
-    if not (isinstance(value, int | float) and 0 <= value < 1):
-        raise UsageError(
-            f"{where} says that layer_norm_epsilon is {value!r}, which no model has: fetch the file again."
-        )
-
-
-# Defaults of mT5 and umT5 where a config leaves something out (transformers, configuration_mt5.py,
+# Defaults of mT5 and umT5 if a config leaves something out (transformers, configuration_mt5.py,
 # configuration_umt5.py).
 MT5_DEFAULTS = cast(
     dict[str, Any],
@@ -239,7 +213,7 @@ DISTILBERT_NAMES = {
     "max_positions": "max_position_embeddings",
     "dropout_rate": "dropout",
 }
-# What a config.json that leaves something out means, where it is not BERT's (transformers, configuration_*.py).
+# What a config.json that leaves something out means, if it is not BERT's (transformers, configuration_*.py).
 DEFAULTS: dict[str, dict[str, Any]] = {
     "bert": {},
     "distilbert": {"num_layers": 6, "segments": 0},
@@ -296,7 +270,7 @@ class EncoderConfig:
 
     @property
     def projects(self) -> bool:
-        """Check whether a matrix stands between embeddings and layers: in ALBERT always, in ELECTRA where widths differ."""
+        """Check whether a matrix stands between embeddings and layers: in ALBERT always, in ELECTRA if widths differ."""
         return self.model_type == "albert" or (self.model_type == "electra" and self.embedding_width != self.d_model)
 
     @property
@@ -339,23 +313,6 @@ class EncoderConfig:
             raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads")
         return made
 
-    @classmethod
-    def read(cls, content: bytes, *, where: object) -> "EncoderConfig":
-        """Return the config of a `config.json`'s content. Raises UsageError, which names `where`, if it is invalid."""
-        try:
-            config = cls.from_json(json.loads(content))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
-        may_be_zero = ("segments", "embedding_size", "pad_token_id", "lora_rank")
-        for field in dataclasses.fields(cls):
-            value, least = getattr(config, field.name), 0 if field.name in may_be_zero else 1
-            if field.type is int and (type(value) is not int or value < least):
-                raise UsageError(
-                    f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again."
-                )
-        _check_epsilon(config.layer_norm_epsilon, where=where)
-        return config
-
     def to_json(self) -> dict[str, Any]:
         """Return a `config.json` that `transformers` reads as this model, and `from_json` as this config."""
         values = {**dataclasses.asdict(self), "embedding_size": self.embedding_width}
@@ -379,20 +336,38 @@ class EncoderConfig:
 Config = ModelConfig | EncoderConfig
 
 
+# Whole numbers that a config.json may give as 0, beside ids.
+MAY_BE_ZERO = ("segments", "embedding_size")
+
+
 def read_config(content: bytes, *, where: object) -> Config:
-    """Return the config of a `config.json`'s content. Raises UsageError, which names `where`, if it is of no known model."""
+    """Return the config of a `config.json`'s content.
+
+    Raises UsageError, which names `where`, if it is invalid or of no known model.
+    """
     try:
-        model_type = str(json.loads(content)["model_type"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        entries = json.loads(content)
+        model_type = str(entries["model_type"])
+        if model_type not in (*T5_TYPES, *ENCODER_TYPES):
+            raise UsageError(
+                f'The model is of type "{model_type}", and only {", ".join((*T5_TYPES, *ENCODER_TYPES))} can be trained: choose one of'
+                f" those.{did_you_mean(model_type, (*T5_TYPES, *ENCODER_TYPES))}"
+            )
+        kind: type[ModelConfig] | type[EncoderConfig] = EncoderConfig if model_type in ENCODER_TYPES else ModelConfig
+        config: Config = kind.from_json(entries)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ZeroDivisionError) as error:
         raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
-    if model_type in ENCODER_TYPES:
-        return EncoderConfig.read(content, where=where)
-    if model_type not in T5_TYPES:
+    for field in dataclasses.fields(config):
+        value, of_json = getattr(config, field.name), field.name not in OWN_FIELDS
+        least = 0 if field.name.endswith("_id") or field.name in MAY_BE_ZERO else 1
+        if field.type is int and of_json and not (type(value) is int and least <= value <= LARGEST):
+            raise UsageError(f"{where} says that {field.name} is {value!r}, which no model has: fetch the file again.")
+    epsilon = config.layer_norm_epsilon
+    if not (isinstance(epsilon, int | float) and 0 <= epsilon < 1):  # a NaN would make every answer nonsense
         raise UsageError(
-            f'The model is of type "{model_type}", and only {", ".join((*T5_TYPES, *ENCODER_TYPES))} can be trained: choose one of'
-            f" those.{did_you_mean(model_type, (*T5_TYPES, *ENCODER_TYPES))}"
+            f"{where} says that layer_norm_epsilon is {epsilon!r}, which no model has: fetch the file again."
         )
-    return ModelConfig.read(content, where=where)
+    return config
 
 
 def with_classes(config: Config, classes: Sequence[str]) -> Config:

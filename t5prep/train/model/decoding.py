@@ -83,7 +83,7 @@ def _repeats(so_far: tf.Tensor, at: tf.Tensor, *, size: int, vocabulary: int) ->
     """Return which tokens would complete an n-gram of `size` tokens that occurred before: bool[rows, vocabulary]."""
     rows, length = so_far.shape
     begins = length - size + 1
-    # An n-gram that begins at i is complete where its last token, i + size - 1, is before `at`.
+    # An n-gram that begins at i is complete if its last token, i + size - 1, is before `at`.
     same = tf.tile((tf.range(begins) + size - 1 < at)[None], [rows, 1])
     for ahead in range(size - 1):
         last = tf.gather(so_far, tf.maximum(at - (size - 1) + ahead, 0), axis=1)

@@ -45,7 +45,7 @@ def classify(
     """Return the logits of the classes: float32[batch, 1, classes], as of one target position.
 
     batch: `input_ids` and `attention_mask`, int32[batch, length]. The mask is 0 for padding, 1 for the tokens of the
-    first text and 2 for those of the second. The other arguments are as in `t5.forward`. Raises UsageError where the
+    first text and 2 for those of the second. The other arguments are as in `t5.forward`. Raises UsageError if the
     model has too few positions.
     """
     dropout = Dropout(config.dropout_rate, dropout_seed)

@@ -20,7 +20,7 @@ class Generation:
     log-probability divided by its length to the power of `length_penalty`: Wu et al. 2016 without its constant, as in
     `transformers`; 0.6 is T5's (Raffel et al. 2020, appendix). `no_repeat_ngram` is the size of the n-grams that may
     not occur twice (0: any may). `top_k` 0 and `top_p` 1 draw from the whole vocabulary. `answers` is the number of
-    answers; `scores` requests scores where the search itself does not need them. Raises UsageError.
+    answers; `scores` requests scores if the search itself does not need them. Raises UsageError.
     """
 
     max_length: int = 0

@@ -247,7 +247,7 @@ class Dropout:
     seed: tf.Tensor | None
 
     def mask(self, shape: Sequence[int], dtype: tf.DType, *, site: int | tf.Tensor) -> tf.Tensor | None:
-        """Return a mask of 0 and 1 / (1 - rate); None where nothing is dropped. Each `site` has its own mask."""
+        """Return a mask of 0 and 1 / (1 - rate); None if nothing is dropped. Each `site` has its own mask."""
         if self.seed is None or self.rate == 0.0:
             return None
         # One key for each step; each site counts from its own multiple of 2**32, in the counter's first word, which is
@@ -286,7 +286,7 @@ def feed_forward(x: tf.Tensor, wi: Sequence[Any], wo: Any, *, mask: tf.Tensor | 
 
 
 def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """Return x times a mask of dropout, or x where nothing is dropped."""
+    """Return x times a mask of dropout, or x if nothing is dropped."""
     return x if mask is None else x * mask
 
 

@@ -18,8 +18,8 @@ def one_by_one(step: Decoder, *, options: Generation, uniform: tf.Tensor | None)
     """Return the answers, best first, int32[batch, answers, length], and their scores, float32[batch, answers].
 
     uniform: float32[batch, answers, length], the numbers by which tokens are drawn; None to take the most likely
-    tokens. A score is a log-probability normalized by length. Log-probabilities are the model's own, also where tokens
-    were forbidden, and zeros where they were not requested.
+    tokens. A score is a log-probability normalized by length. Log-probabilities are the model's own, also if tokens
+    were forbidden, and zeros if they were not requested.
     """
     pad, eos = step.config.pad_token_id, step.config.eos_token_id
     start_id = step.config.decoder_start_token_id
@@ -173,7 +173,7 @@ def search(
 
     input_ids, attention_mask: int32[batch, input_length]; uniform: float32[batch, answers, max_length], the numbers
     between 0 and 1 by which tokens are drawn (None unless `options.sample`). Answers keep their EOS, with padding after
-    it. scores: float32[batch, answers], zeros where they were not requested.
+    it. scores: float32[batch, answers], zeros if they were not requested.
     """
     each = options.answers if options.sample else options.beams
     step = Decoder(

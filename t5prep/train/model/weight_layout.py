@@ -23,7 +23,7 @@ class WeightLayout:
     """One variable: its shape, how many leading axes stack weights (the rest is one weight), and its tensors.
 
     `stddev` is None for the scales of norms, which begin as ones. `tensors` are the Hugging Face names of the slices in
-    the order of the stacked axes; `transposed` is true where PyTorch stores [out, in].
+    the order of the stacked axes; `transposed` is true if PyTorch stores [out, in].
     """
 
     shape: tuple[int, ...]

@@ -28,7 +28,7 @@ def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, Stored], *, 
     """Return the tensors of a classifier by name, without those of its head that the checkpoint lacks.
 
     A pretrained model has no classification head, and tensors of another head are ignored. `config` must have as many
-    classes as the checkpoint's head. Raises UsageError where other tensors are missing.
+    classes as the checkpoint's head. Raises UsageError if other tensors are missing.
     """
     prefix = f"{config.model_type}."
     bare = not any(name.startswith(prefix) for name in tensors)
@@ -62,7 +62,7 @@ UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight
 def load_config(model: str | Path | ModelFiles) -> Config:
     """Return the config of a model: a directory, or a Hub name, of which nothing else is fetched.
 
-    A checkpoint of T5X has no config.json: its tensors say the same. Raises UsageError where there is none or of another kind.
+    A checkpoint of T5X has no config.json: its tensors say the same. Raises UsageError if there is none or of another kind.
     """
     files = _files(model)
     if "config.json" not in files.names and t5x_file.NAME in files.names:
@@ -116,7 +116,7 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, Arra
 def for_classes(
     config: Config, weights: dict[str, Array], classes: Sequence[str], *, seed: int
 ) -> tuple[Config, dict[str, Array]]:
-    """Return a model with these classes; where it had another number of them, its last matrix begins anew.
+    """Return a model with these classes; if it had another number of them, its last matrix begins anew.
 
     A T5 that writes texts gives its encoder.
     """
@@ -129,7 +129,7 @@ def for_classes(
 
 
 def _of_classifier(config: ModelConfig, tensors: Mapping[str, Stored], model: str) -> dict[str, Array]:
-    """Return the weights of a T5's encoder with a head. Raises UsageError where it lacks any."""
+    """Return the weights of a T5's encoder with a head. Raises UsageError if it lacks any."""
     layouts = weight_layouts(config)
     shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{IN_CLASSIFIER}{alias}") in tensors), None)
     found = {**tensors, **({f"{IN_CLASSIFIER}shared.weight": tensors[shared]} if shared else {})}

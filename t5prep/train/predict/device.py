@@ -28,8 +28,8 @@ from t5prep.train.step.step import dtype_of
 class Device:
     """Answers batches of `rows` inputs with one model.
 
-    Raises UsageError where the requested device does not exist, where it has too little memory for these options, or
-    where the model's weights are not numbers.
+    Raises UsageError if the requested device does not exist, if it has too little memory for these options, or
+    if the model's weights are not numbers.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ def answers_on_rows(
 ) -> OnRows:
     """Return the function (weights, batch) → `ids`, int32[rows, answers, length], and `scores`, float32[rows, answers].
 
-    The batch has `input_ids`, and `uniform` where answers are drawn (see `generate.search`); it may have an
+    The batch has `input_ids`, and `uniform` if answers are drawn (see `generate.search`); it may have an
     `attention_mask`, which is otherwise computed from `padding`.
     """
 

@@ -132,8 +132,8 @@ class AnswerFile:
     """Append text piece by piece, and put each piece on disk before the next.
 
     `identity` describes what the answers depend on. If a killed run with the same identity left a part, this run
-    continues it after `done` answers with their `counts`; `fresh` begins anew. Raises OutputError where the file cannot
-    be written, where it is there already, where another run is writing it, or where a run with another identity was
+    continues it after `done` answers with their `counts`; `fresh` begins anew. Raises OutputError if the file cannot
+    be written, if it is there already, if another run is writing it, or if a run with another identity was
     killed.
     """
 

@@ -31,7 +31,7 @@ def split(example: Example, *, tokenizer: Tokenizer, room: int, limit: int) -> P
     """Return an input in parts of about `room` tokens; a longer sentence stays whole up to `limit` tokens.
 
     The one text of the input that truncation may cut is divided; every part repeats the protected texts. Raises Reject
-    where there is no such text or more than one, or where the protected texts leave no room.
+    if there is no such text or more than one, or if the protected texts leave no room.
     """
     parts: tuple[Part, ...] = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
     texts = [place for place, part in enumerate(parts) if isinstance(part, str)]

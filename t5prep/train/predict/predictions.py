@@ -144,7 +144,7 @@ class Predictions:
         """Write all answers to a file, or continue a killed run's; return how many were in it already.
 
         `to` is text, jsonl, csv, tsv or json; "": as the file is named, or text. `fresh` begins anew. `watch` is called
-        with each list of answers. Raises OutputError, and UsageError where the file is one of the input's.
+        with each list of answers. Raises OutputError, and UsageError if the file is one of the input's.
         """
         path = Path(out)
         for given in self.source.files:

@@ -220,6 +220,6 @@ def answer_length(target_length: int) -> int:
 
 
 def answer(ids: Sequence[int] | np.ndarray, words: Tokenizer, *, keep_newlines: bool = False) -> str:
-    """Return the text of generated ids without EOS and padding; lines stay separate where the data kept newlines."""
+    """Return the text of generated ids without EOS and padding; lines stay separate if the data kept newlines."""
     plain = [int(token) for token in ids if token not in (words.eos_id, words.pad_id)]
     return newlines.decode(plain, tokenizer=words, keep_newlines=keep_newlines)

@@ -46,8 +46,8 @@ class Question:
 class Asking:
     """The way rows become inputs: by a task (`name`), or unchanged (`name` is "").
 
-    A row must have the `columns`. `id_column` holds its id ("" where there is none), and a line of text becomes the
-    `line_column` ("" where several columns make an input). `whole`: an input that was cut has no correct answer.
+    A row must have the `columns`. `id_column` holds its id ("" if there is none), and a line of text becomes the
+    `line_column` ("" if several columns make an input). `whole`: an input that was cut has no correct answer.
     `classes`: answers are one of a few words.
     """
 
@@ -86,7 +86,7 @@ class Asking:
 
 
 def choose(manifests: Sequence[Manifest], *, name: str = "") -> Manifest | None:
-    """Return the manifest whose task the rows are for; None where a model has none. Raises UsageError."""
+    """Return the manifest whose task the rows are for; None if a model has none. Raises UsageError."""
     names = list(dict.fromkeys(one.settings.task for one in manifests))
     if name and name not in names:
         known = f"it was trained on {', '.join(names)}" if names else "it comes without a manifest that names one"
@@ -100,7 +100,7 @@ def asking_of(opened: "Model", manifest: Manifest | None, *, trust_code: bool = 
     """Return how the task of a model's manifest makes inputs of rows; without such a task, rows are inputs unchanged.
 
     Code that came with the model is executed only if this user has run it before, or with `trust_code`. Raises UsageError
-    where neither is so, DatasetError for a task's file that is altered, TaskError.
+    if neither is so, DatasetError for a task's file that is altered, TaskError.
     """
     definition = _definition(opened, manifest, trust_code=trust_code) if manifest else None
     if manifest is None or definition is None:
@@ -127,7 +127,7 @@ def asking_of(opened: "Model", manifest: Manifest | None, *, trust_code: bool = 
 
 
 def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> registry.Definition | None:
-    """Return the task that made a dataset, or None where it is not here."""
+    """Return the task that made a dataset, or None if it is not here."""
     facts = manifest.task
     if not facts.file:
         return registry.get(manifest.settings.task) if manifest.settings.task in registry.names() else None

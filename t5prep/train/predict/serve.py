@@ -114,7 +114,7 @@ class RefusedError(Exception):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serve one model at an address until `close`. Raises OSError where the address is not available.
+    """Serve one model at an address until `close`. Raises OSError if the address is not available.
 
     `asking` says how rows become inputs; `name` is the model's name for clients, never a path. A request names this
     server by an IP address, as localhost, by the machine's name or by one of `hosts`: under another name, a page of
@@ -142,7 +142,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.queue = AnswerQueue(predictor.answer, batch=predictor.rows, most=queue)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread of its own, or close it where there are too many."""
+        """Answer a connection in a thread of its own, or close it if there are too many."""
         if self._free.acquire(blocking=False):
             self._deadlines[request] = time.monotonic() + SLOWEST_SECONDS
             super().process_request(request, client_address)
@@ -181,7 +181,7 @@ class Server(http.server.ThreadingHTTPServer):
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing where a client disconnected or does not speak HTTP."""
+        """Print nothing if a client disconnected or does not speak HTTP."""
 
     def close(self) -> None:
         """Answer the open requests, and free the address."""
@@ -275,7 +275,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def questions_of(document: Any, *, asking: Asking) -> list[Question]:
-    """Return the questions of a request's JSON. Raises RefusedError where it has none, too many, or no text."""
+    """Return the questions of a request's JSON. Raises RefusedError if it has none, too many, or no text."""
     example = '{"inputs": ["text", ...]} or {"rows": [{"column": "value"}, ...]}'
     given = document.get("rows", document.get("inputs")) if isinstance(document, dict) else None
     if not isinstance(given, list) or not given:

@@ -54,7 +54,7 @@ def push_best(
 def _find(name: str, *, interval: float) -> None:
     """Return when the run is there, which is looked for every `interval` seconds; with 0, once.
 
-    Raises UsageError where there is none, or OutputError where its bucket cannot be read: TensorFlow would wait for minutes
+    Raises UsageError if there is none, or OutputError if its bucket cannot be read: TensorFlow would wait for minutes
     without a word.
     """
     if gcs.is_gs(name):

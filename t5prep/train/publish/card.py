@@ -36,7 +36,7 @@ UNTIED = """
 def model_card(model: Model, *, name: str, licence: str = "") -> str:
     """Return the README.md of an exported model: lineage from the manifests, metrics and settings from the checkpoint.
 
-    `licence` is the model's, by the Hub's name for it; "" takes the base model's licence where that is known.
+    `licence` is the model's, by the Hub's name for it; "" takes the base model's licence if that is known.
     """
     parts = [header(model, name=name, licence=licence), f"# {name}", _what(model)]
     parts += ["## Data", *map(_lineage, model.manifests)] if model.manifests else []

@@ -46,7 +46,7 @@ def shape(model: ModelFiles) -> bytes:
 
 
 def _parts(model: ModelFiles, index: str) -> list[str]:
-    """Return the files that an index names. Raises UsageError where one is missing."""
+    """Return the files that an index names. Raises UsageError if one is missing."""
     try:
         parts = sorted({str(file) for file in json.loads(model.read(index))["weight_map"].values()})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -35,9 +35,9 @@ def base_of(files: ModelFiles) -> str:
 
 
 def load(files: ModelFiles, base: Config) -> tuple[Config, dict[str, np.ndarray]]:
-    """Return the base's shape with the adapters' rank, and the adapters in our layout; zeros where a layer has none.
+    """Return the base's shape with the adapters' rank, and the adapters in our layout; zeros if a layer has none.
 
-    Raises UsageError where they are of another kind than plain LoRA, damaged, or of another model.
+    Raises UsageError if they are of another kind than plain LoRA, damaged, or of another model.
     """
     said = _config(files)
     odd = [key for key, plain in PLAIN.items() if said.get(key) not in plain]

@@ -98,7 +98,7 @@ class Stored:
 def in_file(path: Path, *, dtype: str, shape: Sequence[int], offset: int) -> Stored:
     """Return a tensor whose values are contiguous from byte `offset` on.
 
-    Raises UnreadableError for a dtype that is not a float, and where the file ends before the tensor does.
+    Raises UnreadableError for a dtype that is not a float, and if the file ends before the tensor does.
     """
     return in_pieces(path, dtype=dtype, shape=shape, pieces=[(offset, size_of(dtype, shape))])
 

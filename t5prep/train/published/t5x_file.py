@@ -91,7 +91,7 @@ def pytorch_name(names: tuple[str, ...]) -> tuple[str, bool]:
 
 
 def shape_of(tensors: Mapping[str, Stored]) -> dict[str, Any]:
-    """Return the entries of a config.json for these tensors. Raises UnreadableError where they are no T5."""
+    """Return the entries of a config.json for these tensors. Raises UnreadableError if they are no T5."""
     first = {stack: f"{stack}.block.0.layer." for stack in NORMS}
     try:
         vocabulary, width = tensors["shared.weight"].shape

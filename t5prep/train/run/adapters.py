@@ -60,7 +60,7 @@ def read(
 ) -> tuple[Config, dict[str, Array], Adapter]:
     """Return a model with a checkpoint's adapters added to its weights, and the adapters.
 
-    `config` and `weights` are of the base. Raises OutputError where it is not the one that they were trained beside.
+    `config` and `weights` are of the base. Raises OutputError if it is not the one that they were trained beside.
     """
     if state.base != digest(weights):
         raise OutputError(

@@ -101,7 +101,7 @@ def _all(run: str) -> list[tuple[str, State | OutputError]]:
 
 
 def last(run: str) -> tuple[str, State] | None:
-    """Return the newest complete checkpoint, or None. Raises OutputError where the newest one is damaged."""
+    """Return the newest complete checkpoint, or None. Raises OutputError if the newest one is damaged."""
     every = _all(run)
     if not every:
         return None
@@ -115,7 +115,7 @@ def best(run: str) -> tuple[str, State]:
     """Return the checkpoint with the best metric (the earliest of equal ones); the newest if none was evaluated.
 
     Only checkpoints are compared whose scores are of the same evaluation as the newest one's. As good is not better: so
-    `State.judge` counts for patience too. Raises UsageError where the run has no checkpoint, and OutputError where the best
+    `State.judge` counts for patience too. Raises UsageError if the run has no checkpoint, and OutputError if the best
     one, or the only ones, are damaged; other damaged ones are passed over.
     """
     every = found(run)
@@ -148,7 +148,7 @@ def _of_scores(config: Mapping[str, Any]) -> list[Any]:
 
 
 def judged_anew(state: State, config: configs.TrainConfig) -> str:
-    """Return a sentence where the evaluations of a resumed run differ from those of its checkpoint, else "".
+    """Return a sentence if the evaluations of a resumed run differ from those of its checkpoint, else "".
 
     Their scores cannot be compared: the best value and patience begin anew.
     """

@@ -29,7 +29,7 @@ Part = tuple[str, str, np.ndarray]  # a tensor's name, the slice of it that the 
 def copied(variables: Variables) -> list[Part]:
     """Return a copy, in this host's memory, of the parts that this host writes.
 
-    The next step may reuse the variables' memory, also where a CPU device shares it with numpy.
+    The next step may reuse the variables' memory, also if a CPU device shares it with numpy.
     """
     return [(name, spec, np.array(values)) for name, spec, values in _parts(variables)]
 
@@ -96,7 +96,7 @@ def _other_shape(path: str, name: str, there: object, wanted: object) -> str:
 def read_weights(path: str, layouts: Mapping[str, WeightLayout]) -> dict[str, LazyArray]:
     """Return the weights of a checkpoint that a model has, whose values are read when a part is taken.
 
-    Raises OutputError where one is missing or has another shape.
+    Raises OutputError if one is missing or has another shape.
     """
     shapes = _reader(path).get_variable_to_shape_map()
 
@@ -212,7 +212,7 @@ class CheckpointWriter:
     def save(self, variables: Variables, *, state: State) -> None:
         """Copy the variables and begin to write them as a checkpoint, after an earlier one is complete.
 
-        Raises OutputError where that one could not be written.
+        Raises OutputError if that one could not be written.
         """
         self.wait()
         tensors = functools.partial(write, parts=copied(variables))
@@ -228,12 +228,12 @@ class CheckpointWriter:
         checkpoints.describe(self._run, state=state, keep=self._keep)
 
     def check(self) -> None:
-        """Raise OutputError where the last checkpoint could not be written; wait for nothing."""
+        """Raise OutputError if the last checkpoint could not be written; wait for nothing."""
         if self._writing and self._writing.done():
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is complete. Raises OutputError where it could not be written."""
+        """Wait until the last checkpoint is complete. Raises OutputError if it could not be written."""
         writing, self._writing = self._writing, None
         if writing:
             writing.result()

@@ -74,7 +74,7 @@ class TaskFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model to use: its shape and weights, and where known its tokenizer and what it was trained on."""
+    """A model to use: its shape and weights, and, if known, its tokenizer and what it was trained on."""
 
     name: str  # the checkpoint's path, the directory, or the Hub's name
     config: Config
@@ -107,7 +107,7 @@ def is_run(name: str) -> bool:
 
 
 def check_begin(out: str) -> None:
-    """Raise OutputError where the directory for a run holds files that are not a run's."""
+    """Raise OutputError if the directory for a run holds files that are not a run's."""
     there = tf.io.gfile.listdir(out) if not is_run(out) and tf.io.gfile.isdir(out) else []
     ours = (SETTINGS, SHAPE, *TOKENIZERS, "manifest-", "task-", "programs", atomic_files.UNFINISHED)
     strange = [name for name in there if not name.startswith(ours)]
@@ -127,7 +127,7 @@ def begin(
     """Write a run's files, or leave those of a run that `goes_on` from a checkpoint; of several hosts, one does.
 
     What a start without a checkpoint left is replaced: it may have had other data or another model.
-    Raises OutputError where other files are there, or it cannot be written.
+    Raises OutputError if other files are there, or it cannot be written.
     """
     if hosts.writes() and not goes_on:
         check_begin(out)
@@ -197,11 +197,11 @@ def weight_bytes(model: Model) -> int:
 def start_from(
     config: TrainConfig, *, ids: int, classes: Sequence[str] = ()
 ) -> tuple[Config, dict[str, Array], Tokenizer | None]:
-    """Return the model that a run starts from: its shape, weights, and its tokenizer where it has one.
+    """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
 
     `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
     gets them, in a multiple of 128. `classes` are those of a dataset whose targets are their numbers: a T5 gives its
-    encoder, and the model's last matrix begins anew where it has another number of them. Raises UsageError.
+    encoder, and the model's last matrix begins anew if it has another number of them. Raises UsageError.
     """
     if config.weights == "random":
         tiny = TINY_ENCODER if classes else TINY
@@ -226,7 +226,7 @@ def start_from(
 
 
 def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str]) -> None:
-    """Raise UsageError where a model tells classes apart and the data has texts, or with adapters for a classifier."""
+    """Raise UsageError if a model tells classes apart and the data has texts, or with adapters for a classifier."""
     name = asked.model
     if (classes or config.classes) and asked.lora:
         raise UsageError(
@@ -300,7 +300,7 @@ def held(out: str) -> Iterator[None]:
 
     The system frees it when the process ends, however it ends. Directories on gs://, and on file systems without locks,
     are not held; of several hosts the one that writes holds it.
-    Raises OutputError where another process holds it, or where it cannot be made.
+    Raises OutputError if another process holds it, or if it cannot be made.
     """
     if "://" in out or not hosts.writes():
         yield

@@ -53,7 +53,7 @@ def place_of(out: str = "") -> str:
 def compile_program(program: Program, *, place: str = "", say: Say | None = None) -> Any:
     """Return the program compiled for the devices of its layout: loaded if it is kept, otherwise compiled and kept.
 
-    Raises T5prepError where it does not compile, DoesNotFitError where that is for lack of memory.
+    Raises T5prepError if it does not compile, DoesNotFitError if that is for lack of memory.
     """
     place = place or place_of()
     path = path_of(program, place)
@@ -96,7 +96,7 @@ class DoesNotFitError(T5prepError):
 
 
 def save(compiled: Any, program: Program, path: str) -> str:
-    """Write a compiled program, complete or not at all, and return its path; "" where it cannot be kept."""
+    """Write a compiled program, complete or not at all, and return its path; "" if it cannot be kept."""
     try:
         content, _, _ = serialize_executable.serialize(compiled)
     except (ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
@@ -144,7 +144,7 @@ def environment_digest(program: Program) -> str:
 
 
 def _bytes_of(path: str) -> bytes | None:
-    """Return what a file holds; None where it cannot be read, also where another process deletes it now."""
+    """Return what a file holds; None if it cannot be read, also if another process deletes it now."""
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             return bytes(file.read())
@@ -153,7 +153,7 @@ def _bytes_of(path: str) -> bytes | None:
 
 
 def _opened(signed: bytes, path: str) -> tuple[dict[str, Any], bytes] | None:
-    """Return the facts and the program of a kept file; None where it is damaged or not this user's."""
+    """Return the facts and the program of a kept file; None if it is damaged or not this user's."""
     content = signed_files.check(signed, name=_name(path))
     if content is None:
         return None
@@ -162,7 +162,7 @@ def _opened(signed: bytes, path: str) -> tuple[dict[str, Any], bytes] | None:
 
 
 def _loaded(executable: bytes, program: Program) -> Any | None:
-    """Return a compiled program that this user kept; None where the runtime cannot read it."""
+    """Return a compiled program that this user kept; None if the runtime cannot read it."""
     in_tree, out_tree = jax.tree.structure((program.arguments, {})), program.lowered.out_tree
     try:
         return serialize_executable.deserialize_and_load(
@@ -227,7 +227,7 @@ class CompiledStep:
 def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator[Layout]:
     """Yield the layouts of the devices to try: the one of `config.shard`, or with `auto` each wider than the last.
 
-    Raises UsageError where a batch cannot be divided for one.
+    Raises UsageError if a batch cannot be divided for one.
     """
     given = 1 if config.shard == "auto" else int(config.shard)
     layout = open_layout(shard=given)
@@ -240,7 +240,7 @@ def layouts(config: TrainConfig, open_layout: Callable[..., Layout]) -> Iterator
 
 
 def check_batch(config: TrainConfig, replicas: int) -> None:
-    """Raise UsageError where a batch cannot be divided into equal parts, or is too large for any program."""
+    """Raise UsageError if a batch cannot be divided into equal parts, or is too large for any program."""
     if config.batch >= 2**31:
         raise UsageError(f"The batch is {config.batch:,}, and no program takes more than {2**31 - 1:,} rows.")
     if config.batch % (replicas * config.accumulate):
@@ -265,7 +265,7 @@ def compile_step(
 ) -> tuple[CompiledStep, Layout]:
     """Return a step for batches of several (input, target) lengths, the longest first, and the first layout that it fits.
 
-    Each pair of lengths has a program of its own. Raises T5prepError where it fits none of the layouts.
+    Each pair of lengths has a program of its own. Raises T5prepError if it fits none of the layouts.
     """
     refusal, narrower = "", None
     for layout in layouts:

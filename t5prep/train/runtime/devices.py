@@ -1,4 +1,4 @@
-"""Open the devices of a run: a TPU, GPUs, or the CPU, as devices of PJRT; raise a clear error where there is none."""
+"""Open the devices of a run: a TPU, GPUs, or the CPU, as devices of PJRT; raise a clear error if there is none."""
 
 import glob
 import importlib.util
@@ -31,7 +31,7 @@ def open_layout(
 
 
 def chips() -> list[str]:
-    """Return the files of the TPU chips of this machine; an empty list where there is no chip."""
+    """Return the files of the TPU chips of this machine; an empty list if there is no chip."""
     return sorted(path for pattern in _CHIPS for path in glob.glob(pattern))
 
 
@@ -60,7 +60,7 @@ def _gpus() -> list[Any]:
 
 
 def _cpus(count: int) -> list[Any]:
-    """Return `count` logical devices of this host's CPU, or those of all hosts where there are several."""
+    """Return `count` logical devices of this host's CPU, or those of all hosts if there are several."""
     import jax
 
     processes = hosts.given_processes()

@@ -22,7 +22,7 @@ def join(platform: str) -> None:
     """Join the other hosts of a run, once: those of a TPU slice, or those that JAX_COORDINATOR_ADDRESS names.
 
     From then on jax's coordination service ends this process when another host is dead or frozen (`HEARTBEAT_SECONDS`).
-    Raises T5prepError where they do not answer.
+    Raises T5prepError if they do not answer.
     """
     import jax
 
@@ -126,7 +126,7 @@ def stopping(step: int) -> bool:
 
 
 def check_places(*places: str) -> None:
-    """Raise UsageError where a run on several machines was given a directory of one of them."""
+    """Raise UsageError if a run on several machines was given a directory of one of them."""
     local = [place for place in places if place and "://" not in place]
     if local and (machines := _machines()) > 1:
         raise UsageError(
@@ -148,7 +148,7 @@ def _machines() -> int:
 
 
 def _workers() -> int:
-    """Return how many hosts the TPU slice of this machine has; 1 where that is unknown."""
+    """Return how many hosts the TPU slice of this machine has; 1 if that is unknown."""
     if names := os.environ.get("TPU_WORKER_HOSTNAMES"):
         return len(names.split(","))
     request = urllib.request.Request(_WORKERS, headers={"Metadata-Flavor": "Google"})

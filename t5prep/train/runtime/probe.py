@@ -22,7 +22,7 @@ TOY = ModelConfig(vocab_size=128, d_model=16, d_kv=8, d_ff=32, num_layers=1, num
 def look(layout: Layout) -> dict[str, Any]:
     """Return a description of the devices: `devices`, `kind`, `memory` (bytes of one device, 0 if unknown), `versions`.
 
-    Before that, one step of a tiny model runs on all devices. Raises T5prepError where its loss is not finite.
+    Before that, one step of a tiny model runs on all devices. Raises T5prepError if its loss is not finite.
     """
     loss = tiny_step(layout)
     if not math.isfinite(loss):

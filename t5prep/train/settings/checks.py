@@ -51,7 +51,7 @@ def _refuse_settings_of_evaluation(config: TrainConfig, manifests: Sequence[Mani
 
 
 def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
-    """Raise UsageError where an evaluation of the dataset will not have the number that selects the best checkpoint."""
+    """Raise UsageError if an evaluation of the dataset will not have the number that selects the best checkpoint."""
     has = metrics.possible(dataset, split=config.eval_split, generate=config.generate)
     if config.metric in has:
         return
@@ -63,7 +63,7 @@ def _check_metric(config: TrainConfig, dataset: Manifest) -> None:
 
 
 def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
-    """Return how many steps a run has, of which `in_epoch` are an epoch. Raises UsageError where nothing says it."""
+    """Return how many steps a run has, of which `in_epoch` are an epoch. Raises UsageError if nothing says it."""
     steps = config.steps or math.ceil(config.epochs * in_epoch)
     if not steps:
         raise UsageError("The length of training is not set: --set epochs=3, or --set steps=10000.")
@@ -71,7 +71,7 @@ def steps_of(config: TrainConfig, *, in_epoch: int) -> int:
 
 
 def other_length(config: TrainConfig, stored: Mapping[str, Any], *, made: int, in_epoch: int, where: str) -> str:
-    """Return a sentence about another length than the `stored` settings have, or "" where it is the same.
+    """Return a sentence about another length than the `stored` settings have, or "" if it is the same.
 
     `made`: how many steps the checkpoint `where` has. Raises UsageError where one of them had another learning rate than
     it would have in a run of the new length.

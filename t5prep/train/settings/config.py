@@ -393,7 +393,7 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 
 def read_settings(settings: typing.Iterable[str]) -> dict[str, str]:
-    """Return `["batch=32"]` as `{"batch": "32"}`. Raises UsageError where there is no `=`."""
+    """Return `["batch=32"]` as `{"batch": "32"}`. Raises UsageError if there is no `=`."""
     pairs = [setting.partition("=") for setting in settings]
     for key, equals, _ in pairs:
         if not equals:
@@ -543,7 +543,7 @@ def given(config: TrainConfig) -> list[str]:
 
 
 def _name_here(key: str, value: Any) -> str:
-    """Return a sentence that says how we call the setting `key` of other trainers; "" where it is not known.
+    """Return a sentence that says how we call the setting `key` of other trainers; "" if it is not known.
 
     >>> _name_here("lr", "1e-4")
     'There is no setting "lr": it is learning_rate here. Write --set learning_rate=1e-4'

@@ -71,7 +71,7 @@ def sentence(reason: str, config: TrainConfig, held: Held) -> str:
 
 @contextlib.contextmanager
 def explained(config: TrainConfig, held: Held) -> Iterator[None]:
-    """Raise T5prepError with `sentence` where the devices run out of memory inside the block."""
+    """Raise T5prepError with `sentence` if the devices run out of memory inside the block."""
     import jax
 
     try:
@@ -86,7 +86,7 @@ def explained(config: TrainConfig, held: Held) -> Iterator[None]:
 def _ways(config: TrainConfig, held: Held, *, activations: int | None, capacity: int) -> list[str]:
     """Return the changes that would help, the cheapest first.
 
-    `activations`: their bytes, None where they are unknown; `capacity`: that of a device, 0 where it is unknown.
+    `activations`: their bytes, None if they are unknown; `capacity`: that of a device, 0 if it is unknown.
     """
     state = held.weights + held.slots
     room = capacity - state if capacity else math.inf
@@ -124,7 +124,7 @@ def _either(ways: list[str]) -> str:
 
 
 def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
-    """Return the first size that one of the patterns finds, in bytes; 0 where none does."""
+    """Return the first size that one of the patterns finds, in bytes; 0 if none does."""
     match = next((match for pattern in patterns if (match := pattern.search(text))), None)
     return byte_sizes.of_compiler(match[1], match[2]) if match else 0
 

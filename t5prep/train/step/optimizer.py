@@ -37,7 +37,7 @@ class Optimizer(Protocol):
     ) -> tuple[tf.Tensor, Slots]:
         """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient.
 
-        rounded: the weight in bfloat16, where there is such a copy, from which its size may be read.
+        rounded: the weight in bfloat16, if there is such a copy, from which its size may be read.
         """
 
 
