@@ -23,6 +23,7 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 # Records that are decoded together, and batches of them in a row group of Parquet. More take memory and no less time.
 _TOGETHER, _IN_A_GROUP = 2048, 8
+_TEXTS = ("id", "references")
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -151,7 +152,7 @@ class _Records:
             features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
             if decode_rows(blocks, places, features, None, 0) != rows:
                 raise ValueError("it has other features than the manifest says")
-            raw = [tfrecord.raw_features(record) for record in tfrecord.Records(blocks, places).serialized()]
+            raw = [tfrecord.raw_features(one, wanted=_TEXTS) for one in tfrecord.Records(blocks, places).serialized()]
             names = [[one.decode() for one in features["id"]] for features in raw]
             lengths = [_count(ids[name] != fills[name]) for name in self._lengths]
             columns = [

@@ -8,7 +8,7 @@ tensorflow/core/example/{example,feature}.proto and tensorflow/core/lib/io/recor
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 import google_crc32c
@@ -135,17 +135,20 @@ def parse(record: bytes) -> dict[str, list[int] | list[bytes]]:
     return features
 
 
-def raw_features(record: bytes) -> dict[str, list[bytes]]:
+def raw_features(record: bytes, *, wanted: Container[str] | None = None) -> dict[str, list[bytes]]:
     """Return the features of an Example, not decoded: name → byte strings, or one string of packed varints.
 
-    Only for records of this project's own making: it looks at no tags.
+    `wanted` are the names to read, None all. Only for records of this project's own making: it looks at no tags.
     """
     features: dict[str, list[bytes]] = {}
     at, end = _inside(record, 0)
     while at < end:
-        at, _ = _inside(record, at)  # one entry of the map
+        at, entry_end = _inside(record, at)  # one entry of the map
         at, name_end = _inside(record, at)
         name = record[at:name_end].decode()
+        if wanted is not None and name not in wanted:
+            at = entry_end
+            continue
         at, _ = _inside(record, name_end)  # its feature
         at, list_end = _inside(record, at)
         values = features[name] = []

@@ -31,7 +31,7 @@ def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
     # What an encoder's pieces are written as, and single bytes, depends on their neighbours.
     if tokenizer.is_encoders or any(map(tokenizer.processor.is_byte, range(tokenizer.vocab_size))):
         return one_by_one
-    pieces, special, blank = _written(tokenizer)
+    pieces, special, blank, leading = _written(tokenizer)
     newline = tokenizer.sentinel(newlines.NUMBER) if keep_newlines else -1
 
     def together(ids: np.ndarray, lengths: np.ndarray) -> pa.Array:
@@ -52,7 +52,7 @@ def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
             words = pc.if_else(pa.array(flat == newline), "\n", words)
         texts = pc.binary_join(pa.ListArray.from_arrays(pa.array(starts, pa.int32()), words), "")
         # SentencePiece leaves out every blank at the beginning of a run. Encoding makes no two of them, a model may.
-        odd = np.flatnonzero(blank[before] & np.roll(runs, 1) & ~runs)
+        odd = np.flatnonzero(blank[before] & np.roll(runs, 1) & leading[flat] & ~runs)
         odd_rows = np.unique(np.searchsorted(starts, odd, "right") - 1)
         if len(odd_rows):
             mask = np.zeros(len(ids), bool)
@@ -63,10 +63,10 @@ def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
     return together
 
 
-def _written(tokenizer: Tokenizer) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """Return the text of each id in its three ways, string[3 * ids]; and of each, bool[ids], is it no piece, and only a blank.
+def _written(tokenizer: Tokenizer) -> tuple[pa.Array, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the text of each id in its three ways, string[3 * ids]. Padding has none.
 
-    Padding has no text.
+    Then three facts of each, bool[ids]: it is no piece of text; it is only a blank; it begins with a blank.
     """
     specials = [tokenizer.special(token) for token in range(tokenizer.padded_size)]
     plain = [token for token, text in enumerate(specials) if text is None]
@@ -86,4 +86,5 @@ def _written(tokenizer: Tokenizer) -> tuple[pa.Array, np.ndarray, np.ndarray]:
         pa.array(texts, pa.string()),
         np.array([text is not None for text in specials]),
         np.array([alone.get(token) == "" for token in range(len(specials))]),
+        np.array([token in alone and texts[3 * token] != alone[token] for token in range(len(specials))]),
     )
