@@ -98,11 +98,21 @@ def export_command(
     help="Of a run that trains, or is to begin: push each better checkpoint too, until its end.",
 )
 @click.option("--logs", is_flag=True, help="Of a run: push its TensorBoard logs too.")
+@click.option("--tokenizer", help="Of a dataset: its tokenizer, if the one that the manifest names cannot be found.")
 @_output.as_json
 def push_command(
-    model: str | None, data: str | None, repo: str, private: bool, follow: bool, logs: bool, as_json: bool
+    model: str | None,
+    data: str | None,
+    repo: str,
+    private: bool,
+    follow: bool,
+    logs: bool,
+    tokenizer: str | None,
+    as_json: bool,
 ) -> None:
     """Upload an exported model, or a prepared dataset, to the Hugging Face Hub, with your own login (`hf auth login`).
+
+    A dataset goes with a table of its texts, which the Hub's viewer shows.
 
     No device is opened, so a run can be followed beside its training on the same TPU.
 
@@ -110,21 +120,23 @@ def push_command(
     Example:
       t5prep push --model models/sample --repo me/question-quality
     """
-    if bool(model) == bool(data) or (data and (follow or logs)):
+    if bool(model) == bool(data) or (data and (follow or logs)) or (model and tokenizer):
         raise click.UsageError(
-            "Name what is published: --model FOLDER (with --follow and --logs for a run), or --data FOLDER."
+            "Name what is published: --model FOLDER (with --follow and --logs for a run), or --data FOLDER (with --tokenizer)."
         )
-    address = _push_data(data, repo, private) if data else _push_model(model or "", repo, private, follow, logs)
+    address = (
+        _push_data(data, repo, private, tokenizer) if data else _push_model(model or "", repo, private, follow, logs)
+    )
     if as_json:
         _output.print_json({"address": address})
     else:
         click.echo(address)
 
 
-def _push_data(data: str, repo: str, private: bool) -> str:
+def _push_data(data: str, repo: str, private: bool, tokenizer: str | None) -> str:
     from t5prep.dataset.upload import push
 
-    return push(data, repo=repo, private=private)
+    return push(data, repo=repo, private=private, tokenizer=tokenizer)
 
 
 def _push_model(model: str, repo: str, private: bool, follow: bool, logs: bool) -> str:

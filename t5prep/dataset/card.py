@@ -69,6 +69,11 @@ def text(manifest: Manifest) -> str:
     return "\n".join(["---", header, "---", MARK, "", *_body(manifest), ""])
 
 
+def table_of(split: str) -> str:
+    """Return the name, in the folder of a dataset, of the table of a split's records as texts."""
+    return f"table/{split}.parquet"
+
+
 def is_ours(content: bytes) -> bool:
     """Check whether a README was written by t5prep."""
     return MARK.encode() in content[:65_536]
@@ -101,17 +106,17 @@ def _header(manifest: Manifest) -> dict[str, Any]:
         "source_datasets": [place_of(manifest).removeprefix("hf:").partition("#")[0].partition("@")[0]]
         if manifest.source.uri.startswith("hf:")
         else [],
-        "viewer": False,
-        "dataset_info": {
-            "features": [
-                {"name": name, "sequence": "string" if feature.dtype == "bytes" else feature.dtype}
-                for name, feature in manifest.features.items()
-            ],
-            "splits": [
-                {"name": name, "num_examples": split.records, "num_bytes": _bytes(split)}
-                for name, split in manifest.splits.items()
-            ],
-        },
+        # The Hub's viewer and `datasets` read these (huggingface.co/docs/hub/datasets-manual-configuration): `push` writes them.
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [
+                    {"split": re.sub(r"[^\w.]", "_", name), "path": table_of(name)}
+                    for name, split in manifest.splits.items()
+                    if split.records
+                ],
+            }
+        ],
     }
     return {key: value for key, value in facts.items() if value not in ("", [])}
 
@@ -120,7 +125,8 @@ def _body(manifest: Manifest) -> Iterator[str]:
     source, settings = manifest.source, manifest.settings
     yield f"# {settings.task}, prepared for T5\n"
     yield "TFRecord shards of token ids, made by `t5prep prepare`. `manifest.json` has every number of this page, and the SHA-256 of"
-    yield "each shard; `t5prep verify` checks them. To read the records: `t5prep.train_batches(FOLDER)`.\n"
+    yield "each shard; `t5prep verify` checks them. To read the records: `t5prep.train_batches(FOLDER)`. On the Hub, `table/` has"
+    yield "them as texts; elsewhere, `t5prep table FOLDER OUT.parquet` writes them.\n"
     yield "## Source\n"
     yield f"* Rows: `{place_of(manifest)}`{f', revision `{source.revision}`' if source.revision else ''}"
     yield f"* Licence: {source.licence or 'not known: ask where the rows are from'}"

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from t5prep.dataset import manifest, shard_files, verify
+from t5prep.dataset import card, manifest, shard_files, table, verify
 from t5prep.errors import DatasetError, OutputError
 from t5prep.io import gcs, uploads
 from t5prep.io.uploads import Conflict, Upload
@@ -157,16 +157,21 @@ def _check(to: str, checksums: Mapping[str, str]) -> None:
             raise OutputError(f"{to}/{name} was removed or changed while others were uploaded. Run the upload again.")
 
 
-def push(data: str, *, repo: str, private: bool = False) -> str:
+def push(data: str, *, repo: str, private: bool = False, tokenizer: str | None = None) -> str:
     """Upload a dataset that verifies, all its files in one commit, and return the page's address.
 
-    Raises DatasetError for a dataset that does not verify, UsageError, OutputError.
+    A table of each split as texts is written beside the shards, and goes along: the Hub's viewer shows it. `tokenizer` is for
+    the table, if the one that the manifest names cannot be found. Raises DatasetError for a dataset that does not verify,
+    TokenizerError, UsageError, OutputError.
     """
     folder = manifest.folder_of(data) or "."
     if gcs.is_gs(folder):
         raise DatasetError(f"{data} is in a bucket. Copy it here first: gcloud storage cp -r {data} FOLDER")
     dataset = verify.verify(folder)
     shards = [shard.name for split in dataset.splits.values() for shard in split.shards]
-    names = [*shards, *verify.names_beside(dataset, Path(folder)), manifest.NAME]
+    tables = {name: card.table_of(name) for name, split in dataset.splits.items() if split.records}
+    for split, file in tables.items():
+        table.write(folder, Path(folder) / file, splits=[split], tokenizer=tokenizer)
+    names = [*shards, *tables.values(), *verify.names_beside(dataset, Path(folder)), manifest.NAME]
     message = f"Dataset prepared by {dataset.created_by}"
     return uploads.upload_to_hub(folder, repo=repo, kind="dataset", private=private, message=message, names=names)

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from preparing import bytes_of, prepared, questions, write_csv
 from servers.hub_that_takes import HubThatTakes, hub_that_takes  # noqa: F401 - a fixture
 
+import t5prep
 from t5prep.cli import main
-from t5prep.dataset import card, manifest
+from t5prep.dataset import card, manifest, table
 
 YAML = pytest.importorskip("yaml")
 
@@ -30,13 +31,9 @@ def test_the_card_has_the_header_that_the_hub_reads(data: Path) -> None:
     header = DatasetCard(text).data.to_dict()
     assert header["task_categories"] == ["text-classification"]
     assert header["size_categories"] == ["n<1K"]
-    assert header["dataset_info"]["splits"] == [
-        {
-            "name": name,
-            "num_examples": split.records,
-            "num_bytes": sum((data / shard.name).stat().st_size for shard in split.shards),
-        }
-        for name, split in made.splits.items()
+    (configuration,) = header["configs"]
+    assert configuration["data_files"] == [
+        {"split": name, "path": f"table/{name}.parquet"} for name in ("train", "validation")
     ]
     assert "| 60 | 59 | 1 | 0 | 0 |" in text
     assert "| empty text | 1 |" in text
@@ -83,7 +80,19 @@ def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type
     assert (created["type"], created["visibility"]) == ("dataset", "private")
     (commit,) = (body for path, body in hub_that_takes.said if "/api/datasets/" in path and "/commit/" in path)
     sent = {json.loads(line)["value"]["path"] for line in commit.splitlines() if json.loads(line)["key"] == "file"}
-    assert sent == {path.name for path in data.iterdir()} - {"notes.txt"}
+    assert sent == {str(path.relative_to(data)) for path in data.rglob("*") if path.is_file()} - {"notes.txt"}
+    assert {"table/train.parquet", "table/validation.parquet"} < sent
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_datasets_loads_what_the_card_names(data: Path, tmp_path: Path, streaming: bool) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    for split in ("train", "validation"):
+        table.write(data, data / card.table_of(split), splits=[split])
+    loaded = datasets.load_dataset(str(data), cache_dir=str(tmp_path / "cache"), streaming=streaming)
+    for split, rows in loaded.items():
+        assert list(rows) == t5prep.table(data, splits=[split]).read_all().to_pylist()
+    assert set(loaded) == {"train", "validation"}
 
 
 def test_what_is_no_whole_dataset_is_not_published(data: Path, hub_that_takes: type[HubThatTakes]) -> None:  # noqa: F811
