@@ -170,7 +170,7 @@ def test_shards_come_out_in_order_whoever_counted_them() -> None:
     total = ShardTotals().merge(parts[0]).merge(parts[1]).merge(parts[2])
     train = total.splits["train"]
     assert list(train.shards()) == [one_written(number).shard for number in range(3)]
-    assert list(train.blocks()) == [one_written(number).blocks for number in range(3)]
+    assert [kept.blocks for kept in train.in_order()] == [one_written(number).blocks for number in range(3)]
     assert list(total.splits["test"].shards()) == [one_written(0, split="test", shards=1).shard]
     assert (train.counts.records, train.merged, train.reasons["duplicate id"]) == (3, 3, 3)
     assert (train.every, total.duplicates["a.csv"]) == (64, 4)
@@ -182,6 +182,6 @@ def test_a_shard_needs_few_bytes_of_the_totals() -> None:
     try:
         for number in range(2000):
             total.add(one_written(number, shards=2000))
-        assert tracemalloc.get_traced_memory()[0] < 400 * 2000
+        assert tracemalloc.get_traced_memory()[0] < 500 * 2000  # 50 MB of 100,000 shards
     finally:
         tracemalloc.stop()
