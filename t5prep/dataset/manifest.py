@@ -5,12 +5,10 @@ bytes and the shards themselves, so a manifest edited by hand is refused.
 """
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
-import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +216,6 @@ def json_pieces(facts: Any, *, fields: Callable[[Any], Any] = fields_of, **how: 
         yield part.encode()
 
 
-_MANY = (Shard, SourceFile)  # parts of which there may be 100,000
-
-
 def digest(manifest: Manifest) -> str:
     """Return the SHA-256 (hex) of all that decides the records: not of who wrote them, nor of the names of what was read.
 
@@ -273,7 +268,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     Raises DatasetError when it is not JSON, not a manifest, of a newer schema, or altered since it was written.
     """
     try:
-        facts = parse_json(text, many=_MANY)
+        facts = json.loads(text)
         if not isinstance(facts, dict) or "schema" not in facts:
             raise ValueError("it says no schema")
         schema = facts["schema"]
@@ -286,7 +281,7 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             f"{SCHEMA}. Prepare the dataset again, or read it with the t5prep that wrote it."
         )
     try:
-        manifest = converter(many=_MANY).structure(facts, Manifest)
+        manifest = converter().structure(facts, Manifest)
     except cattrs.BaseValidationError as error:
         reason = "; ".join(cattrs.transform_error(error)[:3])
         raise DatasetError(f"{where} is not a whole manifest: {reason}. Prepare the dataset again.") from error
@@ -298,37 +293,15 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
     return manifest
 
 
-def parse_json(text: str | bytes, *, many: Sequence[type]) -> Any:
-    """Return what a text of JSON says, with an instance of a kind of `many` for each object that has exactly its fields.
-
-    `many` are dataclasses whose fields are texts and whole numbers. Raises ValueError if the text is not JSON.
-    """
-    kinds = {frozenset(typing.get_type_hints(kind).items()): kind for kind in many}
-
-    def made(facts: dict[str, Any]) -> Any:
-        kind = kinds.get(frozenset((name, type(value)) for name, value in facts.items()))
-        return kind(**facts) if kind else facts
-
-    return json.loads(text, object_hook=made)
-
-
-def converter(*, many: Sequence[type]) -> cattrs.Converter:
+def converter() -> cattrs.Converter:
     """Return a converter that takes no choice that it does not know: a guess would train on wrong data.
 
-    Other fields that a later version says beside those of this schema are passed over. Instances of `many` that `parse_json`
-    made are taken as they are.
+    Other fields that a later version says beside those of this schema are passed over.
     """
     strict = cattrs.Converter()
     strict.register_structure_hook(int | None, lambda value, _: None if value is None else int(value))
     strict.register_structure_hook(Settings, make_dict_structure_fn(Settings, strict, _cattrs_forbid_extra_keys=True))
-    for kind in many:
-        strict.register_structure_hook(kind, functools.partial(_taken, strict.get_structure_hook(kind)))
     return strict
-
-
-def _taken(structure: Any, value: Any, kind: type) -> Any:
-    """Return a value that is of a kind already, or what `structure` makes of it."""
-    return value if isinstance(value, kind) else structure(value, kind)
 
 
 def load(data: str | Path) -> Manifest:

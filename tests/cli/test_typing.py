@@ -88,7 +88,7 @@ def test_who_types_at_a_terminal_is_told_how_to_end(here: None) -> None:
         os.write(ours, b"\x04")
         ran = subprocess.run(
             [sys.executable, "-m", "t5prep.cli", "predict", "--model", "runs/feedbak"],
-            stdin=stdin, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=stdin, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
     assert ran.stderr.startswith("Type the inputs, one a line, and end with Ctrl-D")
     assert "Traceback" not in ran.stderr

@@ -6,7 +6,6 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import cattrs
 import pytest
 
 from t5prep.dataset import manifest
@@ -110,18 +109,6 @@ def test_a_folder_without_a_manifest_says_what_is_there(tmp_path: Path) -> None:
 
 
 SHARD = {"name": "train.tfrecord-00000-of-00001", "records": 1, "bytes": 2, "sha256": "a" * 64}
-
-
-def test_what_is_exactly_a_shard_becomes_one() -> None:
-    kinds = (Shard, SourceFile)
-    assert manifest.parse_json(json.dumps([SHARD]), many=kinds) == [Shard(**SHARD)]
-    for other in ({**SHARD, "records": 1.5}, {**SHARD, "more": 1}, {**SHARD, "records": True}, {"name": "x"}, {}):
-        assert manifest.parse_json(json.dumps([other]), many=kinds) == [other]
-    made = manifest.converter(many=kinds).structure([Shard(**SHARD), SHARD], list[Shard])
-    assert made == [Shard(**SHARD)] * 2
-    assert manifest.converter(many=kinds).structure([{**SHARD, "more": 1}], list[Shard]) == [Shard(**SHARD)]
-    with pytest.raises(cattrs.BaseValidationError):
-        manifest.converter(many=kinds).structure([{"name": "x"}], list[Shard])
 
 
 def test_a_shard_in_a_place_where_none_belongs_is_no_manifest(toy: manifest.Manifest) -> None:

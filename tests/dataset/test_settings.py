@@ -40,7 +40,7 @@ def test_the_number_of_shards_makes_no_other_dataset() -> None:
 
 
 def test_what_json_keeps_is_equal_to_what_was_written() -> None:
-    assert manifest.converter(many=()).structure(json.loads(json.dumps(dataclasses.asdict(CHOSEN))), Settings) == CHOSEN
+    assert manifest.converter().structure(json.loads(json.dumps(dataclasses.asdict(CHOSEN))), Settings) == CHOSEN
 
 
 @pytest.mark.parametrize(
