@@ -72,7 +72,7 @@ def test_every_measured_page_says_when_and_by_what() -> None:
             assert (readme.ROOT / "tests" / "benchmarks" / f"{name}.py").is_file(), (page.name, name)
         for name in re.findall(r"python (tests/[\w/]+\.py)", text):
             assert Path(readme.ROOT, name).is_file(), (page.name, name)
-    for name in ("speed.md", "notes.md", "scale.md"):
+    for name in ("speed.md", "notes.md", "scale.md", "preparing.md"):
         assert re.search(r"(November 2026|2026-1\d-\d\d)", (readme.ROOT / "docs" / name).read_text(encoding="utf-8")), (
             name
         )

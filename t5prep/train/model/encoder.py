@@ -1,7 +1,8 @@
 """Compute an encoder with a classification head, from weights and tokens to logits, in plain TensorFlow.
 
 Weights are a dict by the names of `weight_layout`. With `dtype=tf.bfloat16`, matmuls, activations and the residual
-stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves.
+stream are bf16; norms, softmax, the head and the loss stay in float32, and so do the weights themselves. A TPU
+rounds both sides of the head's products, too, unless the dtype is float32 (`lowering.lower`).
 """
 
 import functools

@@ -6,7 +6,8 @@ of a text are the logits here.
 
 Weights are a dict, name → tensor or variable, with the shapes in `weight_layout.weight_layouts`. All shapes are static.
 With `dtype=tf.bfloat16`, matmuls, activations and the residual stream are bf16; norms, softmax, logits and loss stay in
-float32, and so do the weights themselves.
+float32, and so do the weights themselves. A TPU rounds both sides of float32's products, too, unless the dtype
+is float32 (`lowering.lower`).
 """
 
 import functools
