@@ -64,8 +64,8 @@ def test_logits_are_those_of_pytorch(model):
     kept, batch = reference(model)
     wanted = kept["logits"]
     for folder in (model, model / "bin"):
-        np.testing.assert_allclose(logits_of(folder, batch), wanted, atol=1e-4)
-    np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-4)
+        np.testing.assert_allclose(logits_of(folder, batch), wanted, atol=1e-5)
+    np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [*TYPES, *T5_TYPES])
