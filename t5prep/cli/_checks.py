@@ -147,8 +147,13 @@ _TIMEOUT_SECONDS = 180
 _TENSORFLOW_CODE = """
 import json
 import tensorflow as tf
+from t5prep.errors import T5prepError
 kinds = [device.device_type for device in tf.config.list_physical_devices()]
-print(json.dumps({"version": tf.__version__, "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))}}))
+try:
+    from t5prep.train.runtime import lowering  # says what a jax lacks
+    print(json.dumps({"version": tf.__version__, "devices": {kind: kinds.count(kind) for kind in sorted(set(kinds))}}))
+except T5prepError as error:
+    print(json.dumps({"error": str(error)}))
 """
 TPU_CODE = """
 import json
@@ -165,7 +170,7 @@ GPU_CODE = TPU_CODE.replace('tpu="local"', "gpus=True")
 
 
 def tensorflow() -> Iterator[Finding]:
-    """Check whether TensorFlow loads, and which devices it sees."""
+    """Check whether TensorFlow loads, which devices it sees, and whether jax has what its programs are called by."""
     found = {name: at for name in ("tensorflow", "tensorflow-cpu") if (at := version(name))}
     if not found:
         yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))

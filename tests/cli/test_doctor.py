@@ -1,7 +1,9 @@
 """doctor: each line of it, on machines that lack this and that; and no credential in what it prints."""
 
 import importlib.metadata
+import importlib.util
 import json
+import re
 from email.message import Message
 from importlib.metadata import _adapters
 from pathlib import Path
@@ -12,6 +14,8 @@ from click.testing import CliRunner
 from t5prep.cli import _checks, main
 from t5prep.cli._checks import Finding, examine, healthy
 from t5prep.io import installation
+
+ASKED = _checks.asked  # which the tests do without, but for one
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +79,21 @@ def test_two_tensorflows_of_one_folder_are_of_one_version(monkeypatch: pytest.Mo
     assert _found()["TensorFlow"].state == state
     _installed(monkeypatch, requires, {"tensorflow": "2.20.0"})
     assert {_found()[name].state for name in ("TensorFlow", "extra train")} == {"ok"}
+
+
+def test_what_a_jax_lacks_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A jax without the one name is wrong in `doctor` by the sentence with which `train` ends."""
+    if not importlib.util.find_spec("tensorflow"):
+        pytest.skip("TensorFlow is not installed")
+    monkeypatch.setattr(_checks, "asked", ASKED)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, types\nsys.modules['jax.extend.mlir'] = types.ModuleType('jax.extend.mlir')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (found,) = _checks.tensorflow()
+    assert found.state == "wrong"
+    assert re.match(r"jax 0\.\d+\.\S+ lacks a part .*cannot import name 'hlo_to_stablehlo'", found.seen)
+    assert 'pip install "jax>=' in found.seen
 
 
 def test_an_old_python_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
