@@ -126,7 +126,7 @@ def test_the_trained_model_is_loaded_as_it_is_written(here: Path, internet: Inte
                 _run(command)
     assert Path("runs/sample/report.html").exists()
     assert len(Path("answers.csv").read_text().splitlines()) == 31
-    _, records, batches, scores = printed.splitlines()
+    _, records, scores, batches = printed.splitlines()
     assert (records, batches) == ("(32, 512)", "(32, 2)")
     assert scores.startswith("so_quality ['accuracy'")
 
