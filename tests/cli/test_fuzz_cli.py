@@ -160,7 +160,8 @@ def _line(draw: random.Random, commands: list[tuple[tuple[str, ...], click.Comma
     return [*path, *line]
 
 
-@pytest.mark.parametrize("number", range(ROUNDS))
+# One round in `make test`, all of them in CI.
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, ROUNDS))])
 def test_no_command_line_ends_in_a_traceback(number: int, places: list[str]) -> None:
     # serve answers until it is stopped: its own tests start it.
     commands = [found for found in _commands(main) if found[0] != ("serve",)]

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,10 +24,17 @@ from t5prep.tokens.tokenizer import Tokenizer
 SAMPLE = sample.tokenizer_path()
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    prepared(write_csv(folder / "rows.csv", questions(40)), folder / "out", tokenizer="sample:", shards=2)
+    return folder / "out"
+
+
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    prepared(write_csv(tmp_path / "rows.csv", questions(40)), tmp_path / "out", tokenizer="sample:", shards=2)
-    return tmp_path / "out"
+def data(made: Path, tmp_path: Path) -> Path:
+    """A copy of a dataset, which a test may damage."""
+    return shutil.copytree(made, tmp_path / "out")
 
 
 def refused(*args: object) -> str:
