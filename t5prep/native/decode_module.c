@@ -71,13 +71,14 @@ static PyObject *decode_rows(PyObject *module, PyObject *args) {
   Block *blocks = blocks_of(tuple);
   if (blocks && (count < 1 || count > MOST_WANTED)) failed(BAD_OFFSETS);
   for (; blocks && !PyErr_Occurred() && held < count; held++) {
+    PyObject *named;
     char *name;
     Py_ssize_t size;
     long long length, values;
     int fill;
     arrays[held] = (Array){.use = WRITE, .size = 4};
-    if (!PyArg_ParseTuple(PyTuple_GetItem(features, held), "y#O&LiL", &name, &size, take_array, &arrays[held], &length, &fill, &values) ||
-        !is_rows(&arrays[held], places.count, length))
+    if (!PyArg_ParseTuple(PyTuple_GetItem(features, held), "SO&LiL", &named, take_array, &arrays[held], &length, &fill, &values) ||
+        PyBytes_AsStringAndSize(named, &name, &size) || !is_rows(&arrays[held], places.count, length))
       break;
     wanted[held] = (Wanted){name, (size_t)size, arrays[held].numbers, length, fill, values};
   }

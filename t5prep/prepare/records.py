@@ -56,7 +56,7 @@ class Frame:
 
     def sizes(self, columns: Columns) -> np.ndarray:
         """Return how many bytes the record of each row will have: uint32[rows]."""
-        return np.frombuffer(frame_records(*self._of(columns, None), False)[1], np.uint32)
+        return np.frombuffer(frame_records(*self._of(columns, None), False)[1], np.uint32)  # type: ignore[call-arg]
 
     def _of(self, columns: Columns, starts: np.ndarray | None) -> tuple:
         """Return what the functions in C take: columns as bytes, which nobody can change meanwhile."""

@@ -293,7 +293,7 @@ class _Kept(NamedTuple):
     """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths."""
 
     records: int
-    bytes: int
+    size: int
     sha256: bytes
     blocks: bytes
     lengths: bytes
@@ -322,7 +322,7 @@ class SplitTotals:
         """Yield what the manifest says of each shard, in the order of their numbers."""
         for number, kept in sorted(self.written.items()):
             name = shard_files.name(self.split, number, self.count)
-            yield Shard(name, kept.records, kept.bytes, kept.sha256.hex())
+            yield Shard(name, kept.records, kept.size, kept.sha256.hex())
 
     @property
     def measured(self) -> bool:

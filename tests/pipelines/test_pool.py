@@ -25,6 +25,7 @@ from pipelines.local import LocalProgress
 from t5prep.errors import OutputError, T5prepError, UsageError
 from t5prep.prepare import shards
 from t5prep.prepare.shards import ShardSpec
+from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
 from t5prep.sources import RawFile, sample
@@ -223,6 +224,7 @@ def test_workers_that_are_killed_while_preparing_change_no_byte(
                     time.sleep(0.01)
 
     restart = pool.Pool.restart
+    monkeypatch.setattr(blocks, "SMALL_BYTES", 0)  # else all files are one block
     monkeypatch.setattr(pool.Pool, "restart", lambda self: (restarts.append(1), restart(self))[1])
     monkeypatch.setattr(preparing, "LocalProgress", Killing)
     prepared(tmp_path / "rows", tmp_path / "killed", workers=2, **choices)

@@ -3,7 +3,8 @@
 That client speaks to https://www.googleapis.com and https://storage.googleapis.com and to nothing else. So it runs in a
 child whose private mount namespace (`unshare -m`) has its own /etc/hosts, which names this machine, and its own list
 of authorities, which trusts a certificate made here; on 127.0.0.1:443 stands a front with TLS. It is the path that a
-TPU host takes: the same client, the same requests. Needs root, Linux, openssl, and port 443; skips without.
+TPU host takes: the same client, the same requests. Google's client for Python, which reads the blocks of shards, speaks
+to a front without TLS. Needs root, Linux, openssl, and port 443; skips without.
 """
 
 import fcntl
@@ -26,19 +27,19 @@ _AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bun
 
 
 class Googleapis:
-    """The TLS `front`, and programs that see it as Google."""
+    """The fronts of TensorFlow's client (`front`, TLS) and of Python's (`python`), and programs that see them as Google."""
 
-    def __init__(self, front: Front, folder: Path, emulator: int):
-        self.front, self._folder, self._emulator = front, folder, emulator
+    def __init__(self, front: Front, python: Front, folder: Path):
+        self.front, self.python, self._folder = front, python, folder
 
     def run(self, program: str, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        """A Python program in the namespace; its Python client speaks to the emulator, without faults."""
+        """A Python program in the namespace."""
         files = {"/etc/hosts": "hosts"} | {name: "cert.pem" for name in _AUTHORITIES if Path(name).exists()}
         mounts = " && ".join(f"mount --bind {self._folder / own} {name}" for name, own in files.items())
         own = ("CA_", "SSL", "PROXY", "STORAGE_EMULATOR_HOST")
         environment = {key: value for key, value in os.environ.items() if not any(word in key.upper() for word in own)}
         environment |= {
-            "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{self._emulator}",
+            "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{self.python.port}",
             "NO_GCE_CHECK": "true",  # there is no metadata server to ask for a token
             "GCS_READ_CACHE_BLOCK_SIZE_MB": "1",  # by default each file that is opened zeroes a buffer of 64 MB
             "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -73,5 +74,7 @@ def googleapis(emulator: int, tmp_path: Path) -> Iterator[Googleapis]:
             front = Front(emulator, port=443, tls=tls)
         except OSError as error:
             pytest.skip(f"port 443 of this machine is taken ({error})")
-        yield Googleapis(front, tmp_path, emulator)
+        python = Front(emulator)
+        yield Googleapis(front, python, tmp_path)
+        python.close()
         front.close()

@@ -62,13 +62,13 @@ def test_an_epoch_resumption_hosts_and_faults(googleapis, data, monkeypatch):
     tenth, struck = every(10, "503", "cut", "stall"), []
 
     def fault(seen):
-        # TensorFlow waits seconds before it asks again: enough of them is enough.
+        # A client waits seconds before it asks again: enough of them is enough.
         if seen.kind == "read" and len(struck) < 6 and (found := tenth(seen)):
             struck.append(found)
             return found
         return ""
 
-    googleapis.front.fault = fault
+    googleapis.front.fault = googleapis.python.fault = fault
     whole, *hosts, evaluated = (said := read(googleapis, jobs))[:4]
     assert set(struck) == {"503", "cut", "stall"}
     flat = [name for step in whole for name in step]
@@ -86,4 +86,5 @@ def test_nothing_is_read_of_what_is_not_whole(googleapis, data, bucket, tmp_path
     shard, manifest = read(googleapis, [job(f"{bucket}/shard", 1), job(f"{bucket}/manifest", 1)])
     assert "00003-of-00008 is missing" in shard
     assert "has no manifest.json" in manifest
-    assert not [request for request in googleapis.front.seen if request.kind == "read" and "tfrecord" in request.name]
+    seen = [*googleapis.front.seen, *googleapis.python.seen]
+    assert not [request for request in seen if request.kind == "read" and "tfrecord" in request.name]

@@ -44,9 +44,7 @@ def export_step(
     """
     opened = run.open_model(model, which=which)
     if opened.state is None:
-        raise UsageError(
-            f"{model} is no run, so it has no step: name a run, or train one from it (t5prep train --model)."
-        )
+        raise UsageError(f"{model} is no run, so it has no step. Train one from it: t5prep train --model {model} ...")
     if opened.adapter:
         raise UsageError(f"{model} was trained with adapters: export a whole model with --format hf --merge.")
     config = configs.build(opened.state.config)
@@ -65,7 +63,7 @@ def export_step(
 
 
 def programs(
-    shape: Config, config: TrainConfig, *, platform: str, devices: int, padding: Padding | None = None, **lengths: int
+    shape: Config, config: TrainConfig, *, platform: str, devices: int, padding: Padding | None = None, **lengths: Any
 ) -> tuple[StepProgram, Program]:
     """Return the step and the forward pass for devices of a platform. `padding` and `lengths`: as for `step_program`."""
     shard = 1 if config.shard == "auto" else int(config.shard)
