@@ -110,7 +110,8 @@ def table_command(
     """
     from t5prep.dataset import table
 
-    rows = table.write(data, out, splits=splits, tokenizer=tokenizer, rejected=rejected, predictions=predictions)
+    reader = table.table(data, splits=splits, tokenizer=tokenizer, rejected=rejected, predictions=predictions)
+    rows = table.write(reader, out)
     if as_json:
         _output.print_json({"out": out, "rows": rows})
     else:

@@ -34,10 +34,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
     dataset = manifest.load(data)
     data = manifest.folder_of(data) or "."
     vocabulary = open_tokenizer(dataset, tokenizer)
-    if split not in dataset.splits:
-        raise UsageError(
-            f'{data} has no split "{split}".{did_you_mean(split, dataset.splits)} It has {", ".join(dataset.splits)}.'
-        )
+    check_split(dataset, split, data=data)
     decode = functools.partial(newlines.decode, tokenizer=vocabulary, keep_newlines=dataset.settings.keep_newlines)
     text_of_labels = functools.partial(
         targets.text_of_labels, settings=dataset.settings, tokenizer=vocabulary, classes=dataset.task.classes
@@ -62,6 +59,14 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
                 f"t5prep verify {data}"
             ) from error
         yield shown
+
+
+def check_split(dataset: manifest.Manifest, split: str, *, data: str | Path) -> None:
+    """Raise UsageError if the dataset in `data` has no such split."""
+    if split not in dataset.splits:
+        raise UsageError(
+            f'{data} has no split "{split}".{did_you_mean(split, dataset.splits)} It has {", ".join(dataset.splits)}.'
+        )
 
 
 def open_tokenizer(dataset: manifest.Manifest, name: str | None) -> Tokenizer:

@@ -183,6 +183,11 @@ class Manifest:
         """Return the names of the classes whose numbers are the targets; none where targets are texts."""
         return self.task.classes if self.settings.target == "class" else []
 
+    @property
+    def marked(self) -> bool:
+        """Check whether a sentinel in an input marks its cut-out middle. In span corruption it marks a hidden span."""
+        return self.settings.marked and not self.task.hides_spans
+
     def sealed(self) -> "Manifest":
         """Return the same manifest with its digest filled in."""
         return dataclasses.replace(self, digest=digest(self))

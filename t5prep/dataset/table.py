@@ -16,7 +16,7 @@ from t5prep._native import decode_rows
 from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.tfrecord import IGNORED_LABEL, BrokenBlockError
-from t5prep.errors import DatasetError, UsageError, did_you_mean
+from t5prep.errors import DatasetError, UsageError
 from t5prep.io import paths
 from t5prep.tokens import decoding
 from t5prep.tokens.tokenizer import Tokenizer
@@ -61,10 +61,7 @@ def table(
     dataset = manifest.load(data)
     place = manifest.folder_of(data) or "."
     for split in splits:
-        if split not in dataset.splits:
-            raise UsageError(
-                f'{place} has no split "{split}".{did_you_mean(split, dataset.splits)} It has {", ".join(dataset.splits)}.'
-            )
+        inspect_records.check_split(dataset, split, data=place)
     if rejected:
         if predictions is not None or splits:
             raise UsageError(
@@ -84,7 +81,7 @@ def table(
 
 
 class _Records:
-    """The records of a dataset as rows of text."""
+    """Read the records of a dataset as rows of text."""
 
     def __init__(self, data: str, dataset: Manifest, tokenizer: Tokenizer) -> None:
         self._data, self._dataset, self._tokenizer = data, dataset, tokenizer
@@ -92,8 +89,7 @@ class _Records:
         self._texts = decoding.row_decoder(tokenizer, keep_newlines=settings.keep_newlines)
         self._packed, self._classes = settings.layout == "packed", dataset.class_names
         self._lengths = {"input_ids": settings.input_length, "labels": 1 if self._classes else settings.target_length}
-        marked = settings.marked and not dataset.task.hides_spans and not self._classes
-        self._marker = tokenizer.sentinel(1) if marked else None
+        self._marker = tokenizer.sentinel(1) if dataset.marked and not self._classes else None
         self._references = "references" in dataset.features
         self.schema = pa.schema(
             [
@@ -211,7 +207,7 @@ def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
 
 
 class _Answers:
-    """What a model answered to records, by their ids."""
+    """Join what a model answered to records, by their ids."""
 
     def __init__(self, path: str | Path) -> None:
         how = f"{path} holds no predictions. Write them: t5prep eval --model RUN --predictions FILE"
@@ -243,23 +239,14 @@ class _Answers:
         return [self._table[field.name].combine_chunks().take(places) for field in self.fields]
 
 
-def write(
-    data: str | Path,
-    out: str | Path,
-    *,
-    splits: Sequence[str] = (),
-    tokenizer: str | None = None,
-    rejected: bool = False,
-    predictions: str | Path | None = None,
-) -> int:
-    """Write what `table` reads as Parquet, CSV or JSON lines, which the end of the name says; return how many rows it has.
+def write(reader: pa.RecordBatchReader, out: str | Path) -> int:
+    """Write a table as Parquet, CSV or JSON lines, which the end of the name says; return how many rows it has.
 
-    In CSV, a list is its JSON. The file appears whole. Raises what `table` raises, UsageError for another end, OutputError.
+    In CSV, a list is its JSON. The file appears whole. Raises UsageError for another end, OutputError, and what reading raises.
     """
     end = Path(out).suffix.lower()
     if end not in _WRITERS:
         raise UsageError(f"{out} does not say its format. End its name in {', '.join(_WRITERS)}.")
-    reader = table(data, splits=splits, tokenizer=tokenizer, rejected=rejected, predictions=predictions)
     rows = 0
     with paths.whole(str(out)) as file:
         for some in _WRITERS[end](file, reader):

@@ -71,7 +71,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         charts=_charts(dataset_manifest),
         choices=_choices(dataset_manifest, first),
         first=first,
-        marker=marked(dataset_manifest) and bool(dataset_manifest.ledger["inputs"]["rows_cut"]),
+        marker=dataset_manifest.marked and bool(dataset_manifest.ledger["inputs"]["rows_cut"]),
         kept_newlines=newlines.SENTINEL if dataset_manifest.settings.keep_newlines else "",
         labels=_labels(dataset_manifest),
         characters=look(dataset_manifest, loaded_tokenizer) if loaded_tokenizer else None,
@@ -166,7 +166,7 @@ def _pieces(
     record: inspect_records.Shown, dataset_manifest: Manifest, loaded_tokenizer: Tokenizer | None
 ) -> dict[str, list[tokens.Piece]]:
     assert loaded_tokenizer is not None, "records are only drawn with a tokenizer"
-    marker = loaded_tokenizer.sentinel(1) if marked(dataset_manifest) else None
+    marker = loaded_tokenizer.sentinel(1) if dataset_manifest.marked else None
     target = tokens.labels(record.labels, loaded_tokenizer)
     if dataset_manifest.settings.target == "class":
         target = [tokens.Piece(record.targets, "text", f"class {record.labels[0]}")]
@@ -209,7 +209,7 @@ def draw(
 ) -> Drawn:
     """Return a sample of the first records of a split. Raises DatasetError."""
     drawn = Drawn(split)
-    marker = loaded_tokenizer.sentinel(1) if marked(dataset_manifest) else None
+    marker = loaded_tokenizer.sentinel(1) if dataset_manifest.marked else None
     worst = dataset_manifest.ledger["inputs"].get("worst", [])
     lost = {entry["id"]: entry["lost"] for entry in worst if entry["split"] == split}
     for record in inspect_records.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
@@ -227,11 +227,6 @@ def draw(
             if len(drawn.markup) > record_counts.MOST_LABELS:
                 drawn.markup = None
     return drawn
-
-
-def marked(dataset_manifest: Manifest) -> bool:
-    """Check whether a sentinel in an input marks its cut-out middle. In span corruption it marks a hidden span."""
-    return dataset_manifest.settings.marked and not dataset_manifest.task.hides_spans
 
 
 def _plain(text: str) -> str:

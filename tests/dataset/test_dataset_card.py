@@ -88,7 +88,7 @@ def test_push_publishes_a_dataset_in_one_commit(data: Path, hub_that_takes: type
 def test_datasets_loads_what_the_card_names(data: Path, tmp_path: Path, streaming: bool) -> None:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     for split in ("train", "validation"):
-        table.write(data, data / card.table_of(split), splits=[split])
+        table.write(t5prep.table(data, splits=[split]), data / card.table_of(split))
     loaded = datasets.load_dataset(str(data), cache_dir=str(tmp_path / "cache"), streaming=streaming)
     for split, rows in loaded.items():
         assert list(rows) == t5prep.table(data, splits=[split]).read_all().to_pylist()
