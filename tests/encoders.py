@@ -33,6 +33,37 @@ def roberta(folder: Path) -> Path:
     return _written(folder, made, "roberta", {"tokenizer_class": "RobertaTokenizer"})
 
 
+def xlm_roberta(folder: Path) -> Path:
+    """Write the `tokenizer.json` of a Unigram model whose ids RoBERTa's special tokens shift, as XLM-RoBERTa's do.
+
+    Its parts are those of FacebookAI/xlm-roberta-base, with T5's compiled map of characters.
+    """
+    from tokenizers import SentencePieceUnigramTokenizer, normalizers, pre_tokenizers, processors
+
+    from t5prep.sources import sample
+    from t5prep.tokens import model_proto
+
+    made = SentencePieceUnigramTokenizer()
+    made.train_from_iterator(
+        SENTENCES, vocab_size=150, show_progress=False, special_tokens=ROBERTA_SPECIAL[:4], unk_token="<unk>"
+    )
+    made.add_special_tokens(["<mask>"])
+    charsmap = model_proto.charsmap(Path(sample.tokenizer_path()).read_bytes())
+    made._tokenizer.normalizer = normalizers.Precompiled(charsmap)
+    made._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
+    )
+    made._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    folder.mkdir(parents=True)
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "sentencepiece.bpe.model").write_bytes(b"what a tokenizer.json was made of")
+    (folder / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizer"}))
+    return folder
+
+
 def _written(folder: Path, made, model_type: str, config: dict) -> Path:
     folder.mkdir(parents=True)
     made.save_model(str(folder))

@@ -22,6 +22,14 @@ _COMMON = {
     "num_labels": 3,
 }
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+_ROBERTA = {
+    "max_position_embeddings": 42,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
+    "pad_token_id": 1,
+    **_COMMON,
+    **_NO_DROPOUT,
+}
 # Name → config: the real models' switches, in a small size.
 TYPES = {
     "bert": {"model_type": "bert", "max_position_embeddings": 40, **_COMMON, **_NO_DROPOUT},
@@ -38,14 +46,10 @@ TYPES = {
         "attention_dropout": 0.0,
         "seq_classif_dropout": 0.0,
     },
-    "roberta": {
-        "model_type": "roberta",
-        "max_position_embeddings": 42,
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-        **_COMMON,
-        **_NO_DROPOUT,
-    },
+    "roberta": {"model_type": "roberta", **_ROBERTA},
+    # FacebookAI/xlm-roberta-base and almanach/camembert-base are RoBERTas by their config.json, but for the type.
+    "xlm-roberta": {"model_type": "xlm-roberta", **_ROBERTA},
+    "camembert": {"model_type": "camembert", **_ROBERTA},
     "albert": {
         "model_type": "albert",
         "max_position_embeddings": 40,
@@ -102,7 +106,7 @@ def _write(name: str, config: dict, folder: Path) -> None:
     model.base_model.save_pretrained(folder / "bare")
     batch = draw_batch(settings.pad_token_id)
     given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
-    if name not in ("distilbert", "roberta", *T5_TYPES):
+    if name not in ("distilbert", "roberta", "xlm-roberta", "camembert", *T5_TYPES):
         given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
     tokens = given["attention_mask"][..., None]
 

@@ -27,6 +27,8 @@ FAMILIES = {
     # ByT5: three times as many encoder as decoder layers, 256 bytes and specials.
     "byt5": {"model_type": "t5", "vocab_size": 384, "num_layers": 3, "num_decoder_layers": 1, **GATED, **SHAPE},
     "umt5": {"model_type": "umt5", "vocab_size": 130, "num_layers": 2, **SHAPE},
+    # UL2, beside its shape (google/ul2, config.json).
+    "ul2": {"model_type": "t5", "vocab_size": 96, "num_layers": 2, **GATED, "feed_forward_proj": "gated-silu", **SHAPE},
     # UnifiedQA is T5 1.0 and the LM-adapted T5 is 1.1; what is fine-tuned from either may have any vocabulary.
     "t5_odd": {"model_type": "t5", "vocab_size": 103, "num_layers": 2, **SHAPE},
     "t5_1_1_odd": {"model_type": "t5", "vocab_size": 103, "num_layers": 2, **GATED, **SHAPE},
@@ -85,7 +87,7 @@ def main(out: Path) -> None:
     for family, config in FAMILIES.items():
         model = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**config)).eval()
         as_published(model)
-        if not family.startswith("t5") or family.startswith("t5_1_1"):
+        if family not in ("t5", "t5_odd"):
             model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
         for name, parameter in model.named_parameters():
             parameter.data = torch.tensor(draw(name, tuple(parameter.shape)))

@@ -148,7 +148,7 @@ def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: An
     return json.dumps(whole, ensure_ascii=False).encode()
 
 
-MODEL_TYPES = ("bert", "distilbert", "roberta", "albert", "electra")
+MODEL_TYPES = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra")
 JSON, WORDS, PAIRS, MERGES = "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"
 FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}")
 
@@ -160,8 +160,8 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     """
     config = _object(files, "tokenizer_config.json")
     kind = str(_object(files, "config.json").get("model_type") or config.get("tokenizer_class") or "").lower()
-    # "XLMRobertaTokenizer" is not a name of these, and "BertTokenizerFast" is.
-    is_encoders = any(kind == known or kind.startswith(f"{known}tokenizer") for known in MODEL_TYPES)
+    # "BertTokenizerFast" and "XLMRobertaTokenizer" are names of these, too.
+    is_encoders = any(kind == known or kind.startswith(f"{known.replace('-', '')}tokenizer") for known in MODEL_TYPES)
     has_sentencepiece = any(name.endswith(".model") for name in files.names)
     if not is_encoders and (kind or has_sentencepiece):
         return None
@@ -250,6 +250,24 @@ def keeps_spaces(whole: Mapping[str, Any]) -> bool | None:
     return None
 
 
+def _without_control(content: bytes) -> str:
+    """Return a `tokenizer.json` by which no text becomes a special token.
+
+    A Unigram model takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the
+    model sees it, so it never finds a piece with a space in its name.
+    """
+    whole = json.loads(content)
+    if whole["model"].get("type") != "Unigram":
+        return content.decode()
+    special = [one["content"] for one in whole["added_tokens"] if one["special"]]
+    renamed = {text: f" {text}" for text in special}
+    whole["model"]["vocab"] = [[renamed.get(text, text), score] for text, score in whole["model"]["vocab"]]
+    for one in whole["added_tokens"]:
+        one["content"] = renamed.get(one["content"], one["content"])
+    whole["post_processor"] = None  # t5prep places the tokens around a text
+    return json.dumps(whole, ensure_ascii=False)
+
+
 # Workers are processes already, one for each core.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -270,7 +288,7 @@ class EncoderTokenizer(Tokenizer):
 
         try:
             described = parse(model)
-            self._fast = FastTokenizer.from_str(model.decode())
+            self._fast = FastTokenizer.from_str(_without_control(model))
         except Exception as error:  # the library raises Exception itself
             raise TokenizerError(
                 f"{name} is not a tokenizer of an encoder ({str(error).splitlines()[0][:80]}): fetch it again."

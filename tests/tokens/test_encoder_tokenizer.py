@@ -21,10 +21,12 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["uncased", "cased", "roberta"])
+@pytest.fixture(scope="module", params=["uncased", "cased", "roberta", "xlm_roberta"])
 def folder(request, tmp_path_factory):
     place = tmp_path_factory.mktemp("tokenizers") / request.param
-    return encoders.roberta(place) if request.param == "roberta" else encoders.bert(place, lowercase="un" in place.name)
+    if "roberta" in request.param:
+        return getattr(encoders, request.param)(place)
+    return encoders.bert(place, lowercase="un" in place.name)
 
 
 def test_ids_are_those_of_transformers(folder):

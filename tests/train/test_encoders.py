@@ -113,7 +113,7 @@ for name in sys.argv[2:]:
     place, kept = Path(sys.argv[1]) / name, np.load(Path(sys.argv[1]) / name / "reference.npz")
     model, loaded = AutoModelForSequenceClassification.from_pretrained(place / "exported", output_loading_info=True)
     batch = {"input_ids": torch.tensor(kept["ids"]), "attention_mask": torch.tensor((kept["texts"] > 0).astype(int))}
-    if name not in ("distilbert", "roberta"):
+    if name not in ("distilbert", "roberta", "xlm-roberta", "camembert"):
         batch["token_type_ids"] = torch.tensor(np.maximum(kept["texts"] - 1, 0))
     with torch.no_grad():
         logits = model.eval()(**batch).logits.tolist()
@@ -132,7 +132,7 @@ def test_transformers_loads_what_is_exported_with_the_same_logits(published):
     for name, config in TYPES.items():
         assert said[name]["class"] == f"{CLASS_NAMES[config['model_type']]}ForSequenceClassification"
         assert said[name]["names"] == [[], []]
-        np.testing.assert_allclose(said[name]["logits"], reference(published / name)[0]["logits"], atol=1e-4)
+        np.testing.assert_allclose(said[name]["logits"], reference(published / name)[0]["logits"], atol=1e-5)
 
 
 def test_a_pretrained_model_gets_a_new_head(encoder):

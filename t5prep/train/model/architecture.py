@@ -9,8 +9,9 @@ T5 1.0 (ReLU, one matrix for input and output embeddings), T5 1.1, FLAN-T5 and m
 with position biases in every layer) and ByT5 (1.1 with bytes for a vocabulary) are one architecture with a few numbers.
 With `classes`, the model is T5's encoder alone, with one matrix from the mean of its outputs to the classes.
 
-BERT, DistilBERT, RoBERTa, ALBERT and ELECTRA's discriminator are one architecture: layers whose norms stand after the
-residual sums. They differ in names, in how positions and widths of embeddings are counted, and in the head.
+BERT, DistilBERT, RoBERTa (XLM-RoBERTa and CamemBERT are the same), ALBERT and ELECTRA's discriminator are one
+architecture: layers whose norms stand after the residual sums. They differ in names, in how positions and widths of
+embeddings are counted, and in the head.
 """
 
 import dataclasses
@@ -42,7 +43,7 @@ def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 T5_TYPES = ("t5", "mt5", "umt5")
-FEED_FORWARDS = ("relu", "gated-gelu")
+FEED_FORWARDS = ("relu", "gated-gelu", "gated-silu")
 # Fields that are in no config.json.
 OWN_FIELDS = frozenset({"lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
 # The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
@@ -74,7 +75,7 @@ class ModelConfig:
     relative_attention_max_distance: int = 128
     dropout_rate: float = 0.1  # Raffel et al. 2020, section 3.1.1
     layer_norm_epsilon: float = 1e-6
-    feed_forward_proj: Literal["relu", "gated-gelu"] = "relu"
+    feed_forward_proj: Literal["relu", "gated-gelu", "gated-silu"] = "relu"
     tie_word_embeddings: bool = True
     scale_decoder_outputs: bool = True
     pad_token_id: int = 0
@@ -95,7 +96,7 @@ class ModelConfig:
     @property
     def gated(self) -> bool:
         """Check whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
-        return self.feed_forward_proj == "gated-gelu"
+        return self.feed_forward_proj != "relu"
 
     def computed(self, stack: str) -> int:
         """Return how many layers of the "encoder" or "decoder" are computed; 0: all."""
@@ -142,8 +143,8 @@ class ModelConfig:
             values["tie_word_embeddings"] = values["scale_decoder_outputs"]
         if values.get("feed_forward_proj", "relu") not in FEED_FORWARDS:
             raise UsageError(
-                f'The model has feed_forward_proj "{values["feed_forward_proj"]}", and only relu (T5 1.0) and'
-                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) are known: choose a model with one of those."
+                f'The model has feed_forward_proj "{values["feed_forward_proj"]}", and only relu (T5 1.0),'
+                " gated-gelu (T5 1.1, FLAN-T5, mT5, ByT5) and gated-silu (UL2) are known: choose a model with one of those."
             )
         if isinstance(values.get("eos_token_id"), list):
             values["eos_token_id"] = values["eos_token_id"][0]
@@ -166,7 +167,7 @@ class ModelConfig:
             **head,
             "is_encoder_decoder": not head,
             "is_gated_act": self.gated,
-            "dense_act_fn": "gelu_new" if self.gated else "relu",
+            "dense_act_fn": {"gated-gelu": "gelu_new", "gated-silu": "silu"}.get(self.feed_forward_proj, "relu"),
             "initializer_factor": 1.0,
             "use_cache": True,
         }
@@ -186,7 +187,9 @@ MT5_DEFAULTS = cast(
 )
 
 
-ENCODER_TYPES = ("bert", "distilbert", "roberta", "albert", "electra")
+ENCODER_TYPES = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra")
+# Types with the layers and the names of tensors of another (transformers, modeling_xlm_roberta.py, modeling_camembert.py).
+LIKE = {"xlm-roberta": "roberta", "camembert": "roberta"}
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
 # Field → its name in a config.json; DistilBERT's names are its own.
@@ -218,6 +221,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "bert": {},
     "distilbert": {"num_layers": 6, "segments": 0},
     "roberta": {"vocab_size": 50265, "pad_token_id": 1},
+    "xlm-roberta": {"pad_token_id": 1},
+    "camembert": {"pad_token_id": 1},
     "albert": {
         "vocab_size": 30000,
         "embedding_size": 128,
@@ -232,9 +237,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 CLASS_NAMES = {
     "albert": "Albert",
     "bert": "Bert",
+    "camembert": "Camembert",
     "distilbert": "DistilBert",
     "electra": "Electra",
     "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
 }
 
 
@@ -264,6 +271,11 @@ class EncoderConfig:
     lora_alpha: float = 0.0
 
     @property
+    def family(self) -> str:
+        """Return the type whose layers and names of tensors the model has: "roberta" for an XLM-RoBERTa."""
+        return LIKE.get(self.model_type, self.model_type)
+
+    @property
     def embedding_width(self) -> int:
         """Return the width of the embeddings, before they are projected to d_model."""
         return self.embedding_size or self.d_model
@@ -281,7 +293,7 @@ class EncoderConfig:
     @property
     def first_position(self) -> int:
         """Return the row of the position embeddings of the first token: RoBERTa counts from the padding's id on."""
-        return self.pad_token_id + 1 if self.model_type == "roberta" else 0
+        return self.pad_token_id + 1 if self.family == "roberta" else 0
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "EncoderConfig":
@@ -299,10 +311,11 @@ class EncoderConfig:
         ):
             if config.get(name, usual) != usual:
                 raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
-        names = DISTILBERT_NAMES if model_type == "distilbert" else NAMES
+        family = LIKE.get(model_type, model_type)
+        names = DISTILBERT_NAMES if family == "distilbert" else NAMES
         values = {field: config[name] for field, name in names.items() if config.get(name) is not None}
         values = {**DEFAULTS[model_type], **values, "model_type": model_type, "classes": classes_of(config)}
-        if values.get("embedding_size") == values.get("d_model", cls.d_model) or model_type in ("bert", "roberta"):
+        if values.get("embedding_size") == values.get("d_model", cls.d_model) or family in ("bert", "roberta"):
             values["embedding_size"] = 0
         made = cls(**values)
         if made.activation not in ACTIVATIONS:
@@ -318,7 +331,7 @@ class EncoderConfig:
         values = {**dataclasses.asdict(self), "embedding_size": self.embedding_width}
         names = DISTILBERT_NAMES if self.model_type == "distilbert" else NAMES
         own = {name: values[field] for field, name in names.items()}
-        if self.model_type in ("bert", "roberta"):
+        if self.family in ("bert", "roberta"):
             del own["embedding_size"]
         attention = "attention_dropout" if self.model_type == "distilbert" else "attention_probs_dropout_prob"
         head = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}

@@ -195,7 +195,8 @@ def decode_step(
         cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
         x += tf.matmul(_attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
 
-        x += feed_forward(rms_norm(x, w["norms"][2], epsilon=epsilon), w["wi"], w["wo"])
+        normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
+        x += feed_forward(normed, w["wi"], w["wo"], projection=config.feed_forward_proj)
     x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
     written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
     return tf.matmul(output_table(weights, config), before_logits(config, x[:, 0]), transpose_b=True), written

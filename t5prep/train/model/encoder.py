@@ -143,11 +143,11 @@ def run_layer(
 def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
     """Return the logits of the classes, float32[batch, classes], from the first token's vector."""
     first = tf.cast(x[:, :1], tf.float32)
-    if config.model_type in _DROPS_BEFORE_HEAD:
+    if config.family in _DROPS_BEFORE_HEAD:
         first = dropout(first, site=HEAD_SITE)
     dense, dense_bias, last, last_bias = (
         tf.convert_to_tensor(weights[f"head.{name}"])
         for name in ("dense", "dense_bias", "classifier", "classifier_bias")
     )
-    hidden = _ACTIVATIONS[_OF_HEAD[config.model_type]](tf.matmul(first, dense) + dense_bias)
+    hidden = _ACTIVATIONS[_OF_HEAD[config.family]](tf.matmul(first, dense) + dense_bias)
     return (tf.matmul(dropout(hidden, site=HEAD_SITE + 1), last) + last_bias)[:, 0]

@@ -130,7 +130,8 @@ def run_stack(
         if cross_mask is not None:
             x, _ = attend_to(x, shared[0], bias=None, mask=cross_mask, site=site + 4, out_mask=outs[1])
         normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
-        return x + masked(feed_forward(normed, w["wi"], w["wo"], mask=inner), last), bias
+        hidden = feed_forward(normed, w["wi"], w["wo"], projection=config.feed_forward_proj, mask=inner)
+        return x + masked(hidden, last), bias
 
     shared = [] if encoded is None else [encoded]
     biases = [] if config.bias_in_every_layer else [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))]

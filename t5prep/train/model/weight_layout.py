@@ -169,7 +169,7 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
     >>> layouts["layers.11.query"].shape, layouts["layers.qkv_bias"].shape
     ((768, 768), (12, 3, 768))
     """
-    prefix, names = config.model_type, NAMES.get(config.model_type, BERT)
+    prefix, names = config.family, NAMES.get(config.family, BERT)
     layers, width, hidden, narrow = config.own_layers, config.d_model, config.d_ff, config.embedding_width
     layouts: dict[str, WeightLayout] = {}
 

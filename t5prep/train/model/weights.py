@@ -30,7 +30,7 @@ def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, Stored], *, 
     A pretrained model has no classification head, and tensors of another head are ignored. `config` must have as many
     classes as the checkpoint's head. Raises UsageError if other tensors are missing.
     """
-    prefix = f"{config.model_type}."
+    prefix = f"{config.family}."
     bare = not any(name.startswith(prefix) for name in tensors)
     found = {}
     for name, stored in tensors.items():
