@@ -43,6 +43,14 @@ def test_tables_of_a_program_are_read_as_files_are(tmp_path: Path, rows: Any) ->
     assert t5prep.prepare("text2text", source=rows, out=tmp_path / "rows", **HOW).digest == made.digest
 
 
+def test_a_dataset_of_the_library_datasets_and_a_dataframe_of_pandas_are_tables(tmp_path: Path) -> None:
+    datasets, pandas = (pytest.importorskip(name) for name in ("datasets", "pandas"))
+    read = t5prep.prepare("text2text", source=ROWS, out=tmp_path / "dicts", **HOW)
+    for name, rows in (("dataset", datasets.Dataset.from_list(ROWS)), ("frame", pandas.DataFrame(ROWS))):
+        made = t5prep.prepare("text2text", source=rows, out=tmp_path / name, **HOW)
+        assert (made.splits, made.source.uri) == (read.splits, "rows in memory"), name
+
+
 @pytest.mark.parametrize("rows", [5, ROWS[0], ["mine.csv"], [1], 1.5, []], ids=str)
 def test_anything_else_is_refused_in_a_sentence(tmp_path: Path, rows: Any) -> None:
     with pytest.raises(UsageError, match=r"^[A-Z][^\n]+\.$"):
