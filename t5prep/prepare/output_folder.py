@@ -36,10 +36,14 @@ class Identity(NamedTuple):
 
 def resolved(out: str) -> Path:
     """Return a folder without links. Raises OutputError for a link that leads back to itself."""
+    looped = OutputError(f"{out} is a link that leads back to itself. Choose another --out.")
     try:
-        return Path(out).resolve()
+        place = Path(out).resolve()
     except (OSError, RuntimeError):  # RuntimeError before Python 3.13
-        raise OutputError(f"{out} is a link that leads back to itself. Choose another --out.") from None
+        raise looped from None
+    if any(one.is_symlink() for one in (place, *place.parents)):  # since Python 3.13, what cannot be resolved is left
+        raise looped
+    return place
 
 
 def refuse_inside(out: str, *, source: str) -> None:
