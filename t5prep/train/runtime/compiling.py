@@ -253,6 +253,21 @@ def check_batch(config: TrainConfig, replicas: int) -> None:
         )
 
 
+# T5-small has 136,000 tokens on a v5e whose memory it fills.
+MANY_TOKENS = 1 << 20
+
+
+def large_step(config: TrainConfig, replicas: int, lengths: tuple[int, int]) -> str:
+    """Return a sentence about a step of more than MANY_TOKENS on a device, before it takes its memory; else nothing."""
+    tokens = config.batch // (replicas * config.accumulate) * sum(lengths)
+    if tokens <= MANY_TOKENS:
+        return ""
+    return (
+        f"A step of {config.batch:,} rows has {tokens:,} tokens on a device, which may take very much memory and time:"
+        " t5prep plan says how much; a smaller batch or --set accumulate=N takes less."
+    )
+
+
 def compile_step(
     shape: Config,
     config: TrainConfig,
@@ -271,6 +286,8 @@ def compile_step(
     for layout in layouts:
         if narrower:
             say(f"It does not fit {narrower.words}: trying {layout.words}.")
+        if sentence := large_step(config, layout.replicas, lengths[0]):
+            say(sentence)
         programs: dict[tuple[int, int], Callable[..., tuple[Any, ...]]] = {}
         for inputs, targets in lengths:
             since = time.monotonic()
