@@ -257,7 +257,7 @@ def test_label_smoothing_and_z_loss_are_their_formulas():
     [
         ({"model_type": "bert"}, "bert"),
         ({"model_type": "longt5"}, "longt5"),
-        ({"model_type": "t5", "feed_forward_proj": "gated-silu"}, "gated-silu"),
+        ({"model_type": "t5", "feed_forward_proj": "gated-relu"}, "gated-relu"),
         ({}, "None"),
     ],
 )
