@@ -12,6 +12,7 @@ from t5prep.train.settings import config
 
 README = (readme.ROOT / "README.md").read_text(encoding="utf-8")
 SYSTEMS = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
+PHRASES = "SST-2, phrases of `train.tsv`"
 PREPARING = (readme.ROOT / "docs" / "preparing.md").read_text(encoding="utf-8")
 
 
@@ -38,12 +39,29 @@ def test_the_scores_of_tiny_models_are_told_alike() -> None:
 
 def test_what_near_duplicates_are_worth_is_told_as_it_was_counted() -> None:
     """The README's sentence has the numbers of two tables of docs/preparing.md, each in its column."""
-    counted = _rows_of("SST-2, phrases of `train.tsv`")
+    counted = _rows_of(PHRASES)
     told = README[README.index("The same question asked twice") :].partition("\n\n")[0]
     for number in (counted["none"][1], counted["none"][3], counted["exact"][3], counted["near"][3]):
         assert re.search(rf"\b{re.escape(number)}\b", told), number
     scored = dict(re.findall(r"^\| (none|exact|near) \| ([\d.]+) % \|", PREPARING, re.MULTILINE))
     assert re.search(rf"{scored['near']}, {scored['exact']} and without either {scored['none']} %", told)
+
+
+def test_how_many_phrases_repeat_is_what_the_table_has_less() -> None:
+    counted = {kind: [int(n.replace(",", "")) for n in cells[:2]] for kind, cells in _rows_of(PHRASES).items()}
+    found = re.search(
+        r"SST-2's ([\d,]+) training phrases ([\d,]+) repeat another one exactly and ([\d,]+)\s", PREPARING
+    )
+    assert found
+    phrases, exactly, nearly = (int(number.replace(",", "")) for number in found.groups())
+    assert phrases == sum(counted["none"])
+    assert exactly == phrases - sum(counted["exact"])
+    assert nearly == phrases - sum(counted["near"])
+
+
+def test_no_figure_is_of_a_program_that_nobody_can_run() -> None:
+    for page in readme.PAGES:
+        assert "program that is not kept" not in page.read_text(encoding="utf-8"), page.name
 
 
 def _rows_of(corpus: str) -> dict[str, list[str]]:
