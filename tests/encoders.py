@@ -38,22 +38,23 @@ def xlm_roberta(folder: Path) -> Path:
 
     Its parts are those of FacebookAI/xlm-roberta-base, with T5's compiled map of characters.
     """
-    from tokenizers import SentencePieceUnigramTokenizer, normalizers, pre_tokenizers, processors
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     from t5prep.sources import sample
     from t5prep.tokens import model_proto
 
-    made = SentencePieceUnigramTokenizer()
-    made.train_from_iterator(
-        SENTENCES, vocab_size=150, show_progress=False, special_tokens=ROBERTA_SPECIAL[:4], unk_token="<unk>"
-    )
-    made.add_special_tokens(["<mask>"])
+    made = Tokenizer(models.Unigram())
     charsmap = model_proto.charsmap(Path(sample.tokenizer_path()).read_bytes())
-    made._tokenizer.normalizer = normalizers.Precompiled(charsmap)
-    made._tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+    made.normalizer = normalizers.Precompiled(charsmap)
+    made.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
     )
-    made._tokenizer.post_processor = processors.TemplateProcessing(
+    made.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    special = ROBERTA_SPECIAL[:4]
+    trainer = trainers.UnigramTrainer(vocab_size=150, show_progress=False, special_tokens=special, unk_token="<unk>")
+    made.train_from_iterator(SENTENCES, trainer)
+    made.add_special_tokens(["<mask>"])
+    made.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     folder.mkdir(parents=True)

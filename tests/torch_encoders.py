@@ -106,7 +106,7 @@ def _write(name: str, config: dict, folder: Path) -> None:
     model.base_model.save_pretrained(folder / "bare")
     batch = draw_batch(settings.pad_token_id)
     given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
-    if name not in ("distilbert", "roberta", "xlm-roberta", "camembert", *T5_TYPES):
+    if getattr(settings, "type_vocab_size", 1) > 1:
         given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
     tokens = given["attention_mask"][..., None]
 

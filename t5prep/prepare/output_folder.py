@@ -36,13 +36,9 @@ class Identity(NamedTuple):
 
 def resolved(out: str) -> Path:
     """Return a folder without links. Raises OutputError for a link that leads back to itself."""
-    looped = OutputError(f"{out} is a link that leads back to itself. Choose another --out.")
-    try:
-        place = Path(out).resolve()
-    except (OSError, RuntimeError):  # RuntimeError before Python 3.13
-        raise looped from None
-    if any(one.is_symlink() for one in (place, *place.parents)):  # since Python 3.13, what cannot be resolved is left
-        raise looped
+    place = Path(os.path.realpath(out))  # leaves such a link as it is
+    if any(os.path.islink(one) for one in (place, *place.parents)):
+        raise OutputError(f"{out} is a link that leads back to itself. Choose another --out.")
     return place
 
 

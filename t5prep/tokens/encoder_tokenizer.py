@@ -34,9 +34,8 @@ class Described(NamedTuple):
     special: dict[int, str]
 
 
-def parse(content: bytes) -> Described:
+def described(whole: Mapping[str, Any]) -> Described:
     """Return the special tokens of a `tokenizer.json`. Raises ValueError, TypeError or KeyError if it has none."""
-    whole = json.loads(content)
     special = {int(one["id"]): str(one["content"]) for one in whole["added_tokens"] if one["special"]}
     ids = {text: id for id, text in special.items()}
     frame = frame_of(whole)
@@ -250,15 +249,12 @@ def keeps_spaces(whole: Mapping[str, Any]) -> bool | None:
     return None
 
 
-def _without_control(content: bytes) -> str:
-    """Return a `tokenizer.json` by which no text becomes a special token.
+def _without_control(whole: dict[str, Any]) -> str:
+    """Return the `tokenizer.json` of a Unigram model, changed so that no text becomes a special token.
 
-    A Unigram model takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the
-    model sees it, so it never finds a piece with a space in its name.
+    Such a model takes `</s>` in a text for its piece of that name. The spaces of a text are replaced before the model
+    sees it, so it never finds a piece with a space in its name.
     """
-    whole = json.loads(content)
-    if whole["model"].get("type") != "Unigram":
-        return content.decode()
     special = [one["content"] for one in whole["added_tokens"] if one["special"]]
     renamed = {text: f" {text}" for text in special}
     whole["model"]["vocab"] = [[renamed.get(text, text), score] for text, score in whole["model"]["vocab"]]
@@ -287,8 +283,10 @@ class EncoderTokenizer(Tokenizer):
         from tokenizers import Tokenizer as FastTokenizer
 
         try:
-            described = parse(model)
-            self._fast = FastTokenizer.from_str(_without_control(model))
+            whole = json.loads(model)
+            around, by_space = described(whole), keeps_spaces(whole)
+            is_unigram = whole["model"].get("type") == "Unigram"
+            self._fast = FastTokenizer.from_str(_without_control(whole) if is_unigram else model.decode())
         except Exception as error:  # the library raises Exception itself
             raise TokenizerError(
                 f"{name} is not a tokenizer of an encoder ({str(error).splitlines()[0][:80]}): fetch it again."
@@ -299,11 +297,10 @@ class EncoderTokenizer(Tokenizer):
         self.model = model
         self.name = name
         self.sha256 = hashlib.sha256(model).hexdigest()
-        self.frame = described.frame
-        self.pad_id, self.unk_id, self.eos_id = described.pad_id, described.unk_id, self.frame.last[-1]
+        self.frame = around.frame
+        self.pad_id, self.unk_id, self.eos_id = around.pad_id, around.unk_id, self.frame.last[-1]
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
-        self._special = described.special
-        by_space = keeps_spaces(json.loads(model))
+        self._special = around.special
         self._by_words = None if by_space is None else WordEncoder(self._encode_whole, keeps_spaces=by_space)
 
     def sentinel(self, number: int) -> int:

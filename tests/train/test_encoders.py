@@ -113,7 +113,7 @@ for name in sys.argv[2:]:
     place, kept = Path(sys.argv[1]) / name, np.load(Path(sys.argv[1]) / name / "reference.npz")
     model, loaded = AutoModelForSequenceClassification.from_pretrained(place / "exported", output_loading_info=True)
     batch = {"input_ids": torch.tensor(kept["ids"]), "attention_mask": torch.tensor((kept["texts"] > 0).astype(int))}
-    if name not in ("distilbert", "roberta", "xlm-roberta", "camembert"):
+    if getattr(model.config, "type_vocab_size", 1) > 1:
         batch["token_type_ids"] = torch.tensor(np.maximum(kept["texts"] - 1, 0))
     with torch.no_grad():
         logits = model.eval()(**batch).logits.tolist()

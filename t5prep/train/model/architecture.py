@@ -43,7 +43,8 @@ def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 T5_TYPES = ("t5", "mt5", "umt5")
-FEED_FORWARDS = ("relu", "gated-gelu", "gated-silu")
+# `feed_forward_proj` → the name of its activation (transformers, configuration_t5.py).
+FEED_FORWARDS = {"relu": "relu", "gated-gelu": "gelu_new", "gated-silu": "silu"}
 # Fields that are in no config.json.
 OWN_FIELDS = frozenset({"lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
 # The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
@@ -167,7 +168,7 @@ class ModelConfig:
             **head,
             "is_encoder_decoder": not head,
             "is_gated_act": self.gated,
-            "dense_act_fn": {"gated-gelu": "gelu_new", "gated-silu": "silu"}.get(self.feed_forward_proj, "relu"),
+            "dense_act_fn": FEED_FORWARDS[self.feed_forward_proj],
             "initializer_factor": 1.0,
             "use_cache": True,
         }
@@ -187,10 +188,9 @@ MT5_DEFAULTS = cast(
 )
 
 
-ENCODER_TYPES = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra")
 # Types with the layers and the names of tensors of another (transformers, modeling_xlm_roberta.py, modeling_camembert.py).
 LIKE = {"xlm-roberta": "roberta", "camembert": "roberta"}
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+ENCODER_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
 # Field → its name in a config.json; DistilBERT's names are its own.
 NAMES = {
@@ -234,6 +234,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
 }
+ENCODER_TYPES = tuple(DEFAULTS)
 CLASS_NAMES = {
     "albert": "Albert",
     "bert": "Bert",
@@ -318,9 +319,9 @@ class EncoderConfig:
         if values.get("embedding_size") == values.get("d_model", cls.d_model) or family in ("bert", "roberta"):
             values["embedding_size"] = 0
         made = cls(**values)
-        if made.activation not in ACTIVATIONS:
+        if made.activation not in ENCODER_ACTIVATIONS:
             raise UsageError(
-                f'The model has the activation "{made.activation}", and known are {", ".join(ACTIVATIONS)}.'
+                f'The model has the activation "{made.activation}", and known are {", ".join(ENCODER_ACTIVATIONS)}.'
             )
         if made.d_model % made.num_heads:
             raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
 from t5prep.train.model.attention import MASKED, product, relative_bias, split_heads
 from t5prep.train.model.generation import Generation
 from t5prep.train.model.layers import feed_forward, rms_norm
@@ -196,7 +196,7 @@ def decode_step(
         x += tf.matmul(_attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
 
         normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
-        x += feed_forward(normed, w["wi"], w["wo"], projection=config.feed_forward_proj)
+        x += feed_forward(normed, w["wi"], w["wo"], activation=FEED_FORWARDS[config.feed_forward_proj])
     x = rms_norm(x, weights["decoder.final_norm"], epsilon=epsilon)
     written = cache._replace(keys=tuple(all_keys), values=tuple(all_values))
     return tf.matmul(output_table(weights, config), before_logits(config, x[:, 0]), transpose_b=True), written

@@ -6,14 +6,14 @@ rounds both sides of the head's products, too, unless the dtype is float32 (`low
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import EncoderConfig
 from t5prep.train.model.attention import Heads, attend
-from t5prep.train.model.layers import Dropout, cast_weight, gelu, gradients_in_turn, layer_norm, loop_over_layers
+from t5prep.train.model.layers import ACTIVATIONS, Dropout, cast_weight, gradients_in_turn, layer_norm, loop_over_layers
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
 from t5prep.train.model.weight_layout import MATRICES
 
@@ -22,13 +22,6 @@ _PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold sever
 # The first dropout site of the embeddings and of the head, beside SITES_PER_LAYER for each layer.
 EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
 
-_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "gelu": gelu,
-    "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_pytorch_tanh": lambda x: tf.nn.gelu(x, approximate=True),
-    "relu": tf.nn.relu,
-    "tanh": tf.tanh,
-}
 # The activation between the two matrices of the head; those before which the first token's vector is dropped out too.
 _OF_HEAD = {"bert": "tanh", "albert": "tanh", "roberta": "tanh", "electra": "gelu", "distilbert": "relu"}
 _DROPS_BEFORE_HEAD = ("roberta", "electra")
@@ -135,7 +128,7 @@ def run_layer(
     out = heads.join(attended, w["attended"]) + w["out_bias"]
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
-    hidden = _ACTIVATIONS[config.activation](tf.matmul(x, w["wide"]) + w["wide_bias"])
+    hidden = ACTIVATIONS[config.activation](tf.matmul(x, w["wide"]) + w["wide_bias"])
     out = tf.matmul(hidden, w["narrow"]) + w["narrow_bias"]
     return layer_norm(x + dropout(out, site=site + 2), w["norms"][1], w["norms_bias"][1], epsilon=epsilon)
 
@@ -149,5 +142,5 @@ def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Drop
         tf.convert_to_tensor(weights[f"head.{name}"])
         for name in ("dense", "dense_bias", "classifier", "classifier_bias")
     )
-    hidden = _ACTIVATIONS[_OF_HEAD[config.family]](tf.matmul(first, dense) + dense_bias)
+    hidden = ACTIVATIONS[_OF_HEAD[config.family]](tf.matmul(first, dense) + dense_bias)
     return (tf.matmul(dropout(hidden, site=HEAD_SITE + 1), last) + last_bias)[:, 0]

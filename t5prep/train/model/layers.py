@@ -274,23 +274,26 @@ class Dropout:
         return masked(x, self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site))
 
 
-# The activation of each `feed_forward_proj`; GELU by its tanh form (transformers, `gelu_new`).
-_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+# By their names in a config.json.
+ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "gelu": gelu,
+    "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_pytorch_tanh": lambda x: tf.nn.gelu(x, approximate=True),
     "relu": tf.nn.relu,
-    "gated-gelu": lambda x: tf.nn.gelu(x, approximate=True),
-    "gated-silu": tf.nn.silu,
+    "silu": tf.nn.silu,
+    "tanh": tf.tanh,
 }
 
 
 def feed_forward(
-    x: tf.Tensor, wi: Sequence[Any], wo: Any, *, projection: str, mask: tf.Tensor | None = None
+    x: tf.Tensor, wi: Sequence[Any], wo: Any, *, activation: str, mask: tf.Tensor | None = None
 ) -> tf.Tensor:
     """Return relu(x wi) wo, or with two matrices a(x wi_0) * (x wi_1) wo for GELU or SiLU as a (Shazeer 2020).
 
-    x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model]; projection: the model's
-    `feed_forward_proj`; mask: of dropout, by which the hidden values are multiplied.
+    x: [batch, length, d_model]; wi: one or two of [d_model, d_ff]; wo: [d_ff, d_model]; activation: one of
+    ACTIVATIONS; mask: of dropout, by which the hidden values are multiplied.
     """
-    hidden = _ACTIVATIONS[projection](tf.matmul(x, wi[0]))
+    hidden = ACTIVATIONS[activation](tf.matmul(x, wi[0]))
     if len(wi) == 2:
         hidden *= tf.matmul(x, wi[1])
     return tf.matmul(masked(hidden, mask), wo)

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
 from t5prep.train.model.attention import Heads, attend, relative_bias
 from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, loop_over_layers, masked, rms_norm, slices_of
 
@@ -130,7 +130,7 @@ def run_stack(
         if cross_mask is not None:
             x, _ = attend_to(x, shared[0], bias=None, mask=cross_mask, site=site + 4, out_mask=outs[1])
         normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
-        hidden = feed_forward(normed, w["wi"], w["wo"], projection=config.feed_forward_proj, mask=inner)
+        hidden = feed_forward(normed, w["wi"], w["wo"], activation=FEED_FORWARDS[config.feed_forward_proj], mask=inner)
         return x + masked(hidden, last), bias
 
     shared = [] if encoded is None else [encoded]
