@@ -91,6 +91,9 @@ def stoppable() -> Iterator[None]:
             yield
     finally:
         signals.forget()
+        # Python remembers a KeyboardInterrupt that left code given as text, such as a dataclass's, even if it was caught,
+        # and then kills its own process at its end. The next code that is given as text makes it forget.
+        exec("")
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -298,6 +298,21 @@ def test_while_a_command_starts_it_ends_without_a_word() -> None:
     assert done.stderr.rstrip().endswith(b"KeyboardInterrupt")
 
 
+def test_a_stop_inside_code_that_is_given_as_text_ends_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "stops.py").write_text("""
+import os, signal
+from t5prep import cli
+from t5prep.cli import doctor
+
+doctor.doctor_command.callback = lambda **_: exec("os.kill(os.getpid(), signal.SIGINT)", globals())
+cli.main(["doctor"])
+""")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
+    command = [sys.executable, "-m", "stops"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+
+
 @pytest.mark.slow
 def test_real_signals_against_real_processes(tmp_path: Path) -> None:
     """`signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
