@@ -9,6 +9,7 @@ import readme
 
 from t5prep.cli import main
 from t5prep.train.settings import config
+from t5prep.train.step import schedules
 
 README = (readme.ROOT / "README.md").read_text(encoding="utf-8")
 SYSTEMS = (readme.ROOT / "docs" / "published-systems.md").read_text(encoding="utf-8")
@@ -94,3 +95,11 @@ def test_every_measured_page_says_when_and_by_what() -> None:
         assert re.search(r"(November 2026|2026-1\d-\d\d)", (readme.ROOT / "docs" / name).read_text(encoding="utf-8")), (
             name
         )
+
+
+def test_all_schedules_are_listed() -> None:
+    reference = (readme.ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    (row,) = [line for line in reference.splitlines() if line.startswith("| `schedule` |")]
+    for name in schedules.NAMES:
+        assert re.search(rf"\b{name}\b", row), name
+        assert name == "constant" or f"`{name}`" in README, name

@@ -3,6 +3,7 @@
 python -m t5prep.cli._reference > docs/reference.md
 """
 
+import dataclasses
 import inspect
 from collections.abc import Iterator, Sequence
 
@@ -37,10 +38,24 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
         return
     if not isinstance(command, click.Group):
         yield _table(command.params, command)
+        if path == "t5prep train":
+            yield _settings()
         return
     for name in command.list_commands(context):
         if (subcommand := command.get_command(context, name)) is not None:
             yield from _command(subcommand, f"{path} {name}")
+
+
+def _settings() -> str:
+    """Return the table of what `--set` takes."""
+    from t5prep.train.settings.config import TrainConfig
+
+    rows = ["| `--set` | what it is | default |", "|---|---|---|"]
+    for field in dataclasses.fields(TrainConfig):
+        value = field.default
+        default = " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
+        rows.append(f"| `{field.name}` | {_cell(field.metadata['help'])} | {_cell(default)} |")
+    return "\n".join(rows) + "\n"
 
 
 def _tasks(group: click.Group, context: click.Context) -> Iterator[str]:
