@@ -1,24 +1,33 @@
 """Estimate from a sample that is timed here what a preparation will take: time, bytes on disk, bytes shuffled, money."""
 
+import collections
 import dataclasses
 import os
 import re
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipelines import steps
 from pipelines.steps import PrepareBlock
+from t5prep.dataset.settings import Settings
 from t5prep.errors import OutputError, UsageError
-from t5prep.io import byte_sizes, gcs
-from t5prep.prepare import row_limit
-from t5prep.prepare.sort_blocks import SortedBlock
+from t5prep.io import byte_sizes, gcs, progress
+from t5prep.prepare import row_limit, shards
+from t5prep.prepare.row_limit import LimitedFile
+from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
+from t5prep.reading import blocks, formats
+from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
+from t5prep.sources.opening import unpacked_name
 
 # Reading, shuffling, writing and starting workers, beside tokenizing.
 OVERHEAD = 2.0
+# Files of one source differ: so many of them are sampled, or one of each split.
+SAMPLED_FILES = 4
 SAMPLED_BYTES = 1 << 20
 # Records travel twice: into ranges of positions, and from there into shards (t5prep.prepare.shards).
 SHUFFLES = 2
@@ -32,42 +41,85 @@ class Price(NamedTuple):
     shuffled_gigabyte: float = 0.0
 
 
-class Estimate(NamedTuple):
-    """An estimate: rows, bytes, how fast one core tokenizes them (bytes/s), and the vCPU-hours.
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """Say what a preparation will read and write, from a `sample` of its blocks that was timed here.
 
-    `records` are the bytes of all finished records, `spilled` those of rows on their way to them.
+    `files`, `rows` and `bytes` (as they are stored) are those of the source; `records` and `record_bytes` those of each split,
+    before duplicates go; `spilled` are the bytes of rows on their way into shards, `rate` the bytes of text that one core
+    prepares in a second, and `hours` those of one core for all, with reading, shuffling and writing.
     """
 
+    files: int
     rows: int
     bytes: int
-    rate: float
-    sampled: int
-    hours: float
-    records: int
+    sample: BlockTotals
+    records: dict[str, int]
+    record_bytes: dict[str, int]
     spilled: int
+    rate: float
+    hours: float
 
-    def line(self, price: Price | None = None) -> str:
-        """Return the estimate as one line of text, with a range of money where there is a price.
+    @property
+    def needed(self) -> int:
+        """Return the bytes of disk that a run here needs.
 
-        The least is tokenizing alone, the most that all the rest takes as long again.
-
-        >>> told = Estimate(2_000_000, 3_000_000_000, 15e6, 1200, 0.11, 6_000_000_000, 6_000_000_000)
-        >>> told.line().split("; ")[:2]
-        ['about 2,000,000 rows, 3.0 GB', '0.11 vCPU-hours (one core here: 15.0 MB/s on 1,200 rows']
-        >>> told.line(Price(2, 0.01)).split("; ")[2:]
-        ['twice that for the rest)', '12.0 GB shuffled', 'costs 0.23 to 0.34']
+        Spills are merged into new ones before the old ones go, and shards are written before the spills go. Shards in a
+        bucket need no disk, but what sorts them does.
         """
-        shuffled = SHUFFLES * self.spilled
-        line = (
-            f"about {self.rows:,} rows, {byte_sizes.text(self.bytes)}; {self.hours:,.2f} vCPU-hours "
-            f"(one core here: {self.rate / 1e6:.1f} MB/s on {self.sampled:,} rows; twice that for the rest); "
-            f"{byte_sizes.text(shuffled)} shuffled"
+        return self.spilled + max(self.spilled, sum(self.record_bytes.values()))
+
+    def text(
+        self,
+        *,
+        out: str,
+        settings: Settings,
+        runner: str = "local",
+        workers: int = 0,
+        memory: int = 0,
+        price: Price | None = None,
+    ) -> str:
+        """Return all of it on a few lines. `memory` (bytes) and `workers` are those of a run here, `price` is an engine's."""
+        sample, size = self.sample, byte_sizes.text
+        lost = "".join(f", {reason} {number:,}" for reason, number in sample.reasons.most_common())
+        became = f"{sum(sample.records.values()):,} examples{lost}" + (
+            f", blank {sample.blank:,}" if sample.blank else ""
         )
-        if price is None:
-            return line
-        most = self.hours * price.vcpu_hour
-        moved = shuffled / 1e9 * price.shuffled_gigabyte
-        return f"{line}; costs {most / OVERHEAD + moved:,.2f} to {most + moved:,.2f}"
+        specs = collections.Counter(
+            spec.split
+            for spec in shards.plan_shards(
+                self.records, self.record_bytes, shards=settings.shards, drawn=bool(settings.splits)
+            )
+        )
+        splits = ", ".join(
+            f"{name} {size(self.record_bytes[name])} in {progress.number_of(specs[name], 'shard')}"
+            for name in sorted(specs)
+        )
+        lines = {
+            "reads": f"{progress.number_of(self.files, 'file')} of {size(self.bytes)}, about {self.rows:,} rows",
+            "a sample": f"{sample.read:,} rows became {became}",
+            "writes": f"about {size(sum(self.record_bytes.values()))} into {out}: {splits or 'no example'}",
+        }
+        if runner == "local":
+            place = scratch_place(out)
+            least, most = (progress.duration(3600 * self.hours / part / max(1, workers)) for part in (OVERHEAD, 1))
+            lines["disk"] = (
+                f"{place} needs {size(self.needed)} while records are sorted, and {size(free_bytes(Path(place)))} are free"
+            )
+            lines["memory"] = f"at most {size(memory)} for all processes"
+            of_workers = progress.number_of(workers or 1, "worker")
+            lines["time"] = f"{least} to {most} with {of_workers}; one core prepares {self.rate / 1e6:.1f} MB/s"
+        else:
+            moved = SHUFFLES * self.spilled
+            lines[runner] = (
+                f"{self.hours:,.2f} vCPU-hours (one core here: {self.rate / 1e6:.1f} MB/s; twice that for the rest); "
+                f"{size(moved)} shuffled"
+            )
+            if price:
+                cost = self.hours * price.vcpu_hour
+                gigabytes = moved / 1e9 * price.shuffled_gigabyte
+                lines["cost"] = f"{cost / OVERHEAD + gigabytes:,.2f} to {cost + gigabytes:,.2f}"
+        return "\n".join(f"  {name:<13} {line}" for name, line in lines.items())
 
 
 def parse_price(text: str) -> Price:
@@ -84,57 +136,105 @@ def parse_price(text: str) -> Price:
     return Price(float(match[1]), float(match[2] or 0))
 
 
-def estimate(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES) -> Estimate:
-    """Return an estimate from timing the first block of the source. Raises SourceError."""
+def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPLED_BYTES) -> Forecast:
+    """Return a forecast from the first blocks of some files, which are prepared and timed here. Raises SourceError."""
     work = dataclasses.replace(work, kept="", spool="")
     settings, task = work.job.settings, steps.staged_of(work.job).task
-    wanted = next(iter(row_limit.limited_files(source.files, dataclasses.replace(settings, limit=None), task)))
-    block = next(row_limit.scan(wanted, settings, task.task.corpus, block_bytes=sampled_bytes), None)
-    total = sum(file.bytes for file in source.files)
-    if block is None:
-        return Estimate(0, total, 0.0, 0, 0.0, 0, 0)
-    work(block.head(1))  # loads what tokenizing needs
-    began = time.perf_counter()
-    done = work(block)
-    assert isinstance(done, SortedBlock)
-    rate = block.size / max(1e-9, time.perf_counter() - began)
-    rows = block.rows * total // max(1, block.size)
-    if settings.limit and settings.limit < rows:
-        rows, total = settings.limit, total * settings.limit // rows
-    records, spilled = (
-        part * total // max(1, block.size) for part in (sum(done.record_bytes.values()), len(done.spill.data))
+    unlimited = dataclasses.replace(settings, limit=None)
+    groups = _alike(list(row_limit.limited_files(source.files, unlimited, task)), settings)
+    sample, sampled, timed = BlockTotals(), 0, 0.0
+    rows, total, spilled, seconds = 0.0, 0.0, 0.0, 0.0
+    records, record_bytes = collections.Counter[str](), collections.Counter[str]()
+    for group in groups:
+        file = max(group, key=_size)
+        block_bytes = sampled_bytes // len(groups)
+        block = next(row_limit.scan(file, unlimited, task.task.corpus, block_bytes=block_bytes), None)
+        if block is None:
+            continue
+        if not sampled:
+            work(block.head(1))  # loads what tokenizing needs
+        began = time.perf_counter()
+        done = work(block)
+        took = time.perf_counter() - began
+        assert isinstance(done, SortedBlock)
+        sample.add(done)
+        # All files of the group are taken to be like this block.
+        times = sum(map(_size, group)) / max(1.0, block.size * _packing(block))
+        if settings.limit and not settings.splits and len(groups) > 1:
+            times = min(times, settings.limit / max(1, block.rows))  # each split has its limit
+        sampled, timed = sampled + block.size, timed + took
+        seconds += times * took
+        rows += times * block.rows
+        spilled += times * len(done.spill.data)
+        records.update({split: round(times * (last - first)) for split, (first, last) in done.spill.splits.items()})
+        record_bytes.update({split: round(times * size) for split, size in done.record_bytes.items()})
+        total += min(sum(map(_size, group)), times * block.size * _packing(block))
+    part = min(1.0, settings.limit / max(1.0, rows)) if settings.limit and settings.splits else 1.0
+    return Forecast(
+        files=len(source.files),
+        rows=round(part * rows),
+        bytes=round(part * total),
+        sample=sample,
+        records={split: round(part * number) for split, number in records.items()},
+        record_bytes={split: round(part * size) for split, size in record_bytes.items()},
+        spilled=round(part * spilled),
+        rate=sampled / max(1e-9, timed),
+        hours=OVERHEAD * part * seconds / 3600,
     )
-    return Estimate(rows, total, rate, block.rows, OVERHEAD * total / rate / 3600, records, spilled)
+
+
+def _alike(files: list[LimitedFile], settings: Settings) -> list[list[LimitedFile]]:
+    """Return the files in groups: those of a split, where files are splits themselves, else some that follow each other."""
+    own = {} if settings.splits else formats.of_files([blocks.files(file.element)[0].name for file in files])
+    groups: dict[Any, list[LimitedFile]] = {}
+    for number, file in enumerate(files):
+        name = blocks.files(file.element)[0].name
+        groups.setdefault(own.get(name, number * SAMPLED_FILES // len(files)), []).append(file)
+    return list(groups.values())
+
+
+def _size(file: LimitedFile) -> int:
+    """Return the bytes of a file or pair as they are stored."""
+    return sum(one.bytes for one in blocks.files(file.element))
+
+
+def _packing(block: Block) -> float:
+    """Return the bytes that a file stores for a byte of its text, of a packed file about what gzip makes of the block."""
+    if block.data is None or unpacked_name(block.file.name) == block.file.name:
+        return 1.0
+    return len(zlib.compress(block.data)) / max(1, len(block.data))
 
 
 # The shortest rows make this many bytes of padded records of one byte of text: a source that fits even then is not sampled.
 MOST_BYTES_OUT = 100
+# Every run of some size waits for this sample.
 DISK_SAMPLED_BYTES = 64 << 10
-# A line is printed from 1 GiB on. A run is refused where 70 % of what it needs is more than is free: a sample may be wrong.
-WORTH_A_LINE = 1 << 30
+# All is told from 1 GiB on. A run is refused where 70 % of what it needs is more than is free: a sample may be wrong.
+WORTH_TELLING = 1 << 30
 DOUBT = 0.7
 
 
-def check_disk(work: PrepareBlock, *, source: Resolved, out: str) -> None:
-    """Print what a large run needs of the disk. Raises OutputError if that is more than is free.
-
-    Spills are merged into new ones before the old ones go, and shards are written before the spills go. Shards in a bucket
-    need no disk, but what sorts them does.
-    """
-    place = tempfile.gettempdir() if gcs.is_gs(out) else out
+def check_disk(work: PrepareBlock, *, source: Resolved, out: str, workers: int, memory: int) -> None:
+    """Print what a large run will do. Raises OutputError if it needs more of the disk than is free."""
+    place = scratch_place(out)
     free = free_bytes(Path(place))
-    if 2 * MOST_BYTES_OUT * sum(file.bytes for file in source.files) <= min(free, WORTH_A_LINE):
+    if 2 * MOST_BYTES_OUT * sum(file.bytes for file in source.files) <= min(free, WORTH_TELLING):
         return
-    made = estimate(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES)
-    needed = made.spilled + max(made.spilled, made.records)
-    size, sorted_in, left = map(byte_sizes.text, (made.records, needed, free))
-    line = f"about {size} of records; {place} needs {sorted_in} while they are sorted, and {left} are free"
-    if DOUBT * needed > free:
+    made = forecast(work, source=source, sampled_bytes=DISK_SAMPLED_BYTES)
+    if DOUBT * made.needed > free:
         raise OutputError(
-            f"no space for all of it: {line}. Free some, choose another --out, or prepare a part: --limit ROWS"
+            f"no space for all of it: about {byte_sizes.text(sum(made.record_bytes.values()))} of records; {place} needs "
+            f"{byte_sizes.text(made.needed)} while they are sorted, and {byte_sizes.text(free)} are free. Free some, choose "
+            "another --out, or prepare a part: --limit ROWS"
         )
-    if needed >= WORTH_A_LINE or needed > free / 2:
-        print(f"disk: {line}", file=sys.stderr)
+    if made.needed >= WORTH_TELLING or made.needed > free / 2:
+        made = forecast(work, source=source)  # its time is told, too, which so small a sample does not give
+        print(made.text(out=out, settings=work.job.settings, workers=workers, memory=memory), file=sys.stderr)
+
+
+def scratch_place(out: str) -> str:
+    """Return the folder of this machine where a run keeps what it sorts."""
+    return tempfile.gettempdir() if gcs.is_gs(out) else out
 
 
 def free_bytes(place: Path) -> int:

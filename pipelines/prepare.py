@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import byte_sizes, cache_folder, paths, trusted_code
 from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, output_folder, shards, task_settings
 from t5prep.prepare.earlier_datasets import EarlierTexts
+from t5prep.prepare.filters import chain, rules
 from t5prep.prepare.memory_budget import DEFAULT, Budget
 from t5prep.sources import Resolved
 from t5prep.sources import memory as memory_source
@@ -65,20 +67,10 @@ def prepare_resolved(
     """
     pool.exit_if_respawned_script()
     out = str(out)
-    if "\0" in out:
-        raise UsageError(f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.")
     engines.require(runner, arguments=arguments, out=out)
-    if workers is not None and workers < 0:
-        raise UsageError(f"--workers {workers}: it is at least 0, which is this process alone")
-    loaded = loading.load(tokenizer)
-    settings, task, source = task_settings.decide(definition, task, source=source, tokenizer=loaded, **given)
-    if loaded.slow:
-        print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
-    if runner == "dataflow" and settings.dedup == "near":
-        steps.refuse_local(settings.dedup_against)
-    against = _compared(settings, loaded)
-    output_folder.refuse_inside(out, source=source.uri)
-    same = _identity(settings, definition, source, loaded)
+    settings, source, loaded, against, same = _decide(
+        definition, task, source=source, tokenizer=tokenizer, out=out, runner=runner, workers=workers, **given
+    )
     with output_folder.claimed(out, same=same, overwrite=overwrite) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
@@ -91,10 +83,48 @@ def prepare_resolved(
         else:
             work = PrepareBlock(job)
             if price or runner != "prism":
-                print(f"{runner}: {estimates.estimate(work, source=source).line(price)}", file=sys.stderr)
+                told = estimates.forecast(work, source=source)
+                print(told.text(out=out, settings=settings, runner=runner, price=price), file=sys.stderr)
             size = sum(file.bytes for file in source.files)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
         return load(out)
+
+
+class _Decided(NamedTuple):
+    """List what is known before anything is written: the choices, the source with its files, and which dataset it will be."""
+
+    settings: Settings
+    source: Resolved
+    tokenizer: Tokenizer
+    against: "_Compared"
+    same: output_folder.Identity
+
+
+def _decide(
+    definition: Definition,
+    task: ChosenTask,
+    *,
+    source: Resolved,
+    tokenizer: str,
+    out: str,
+    runner: str,
+    workers: int | None,
+    **given: Any,
+) -> _Decided:
+    """Decide what is prepared, of arguments of `prepare_resolved`. Raises T5prepError."""
+    if "\0" in out:
+        raise UsageError(f"--out {out!r}: a name of a folder holds no NUL character. Choose another name.")
+    if workers is not None and workers < 0:
+        raise UsageError(f"--workers {workers}: it is at least 0, which is this process alone")
+    loaded = loading.load(tokenizer)
+    settings, task, source = task_settings.decide(definition, task, source=source, tokenizer=loaded, **given)
+    if loaded.slow:
+        print(f"SentencePiece tokenizes, more slowly, to the same bytes: {loaded.slow}", file=sys.stderr)
+    if runner == "dataflow" and settings.dedup == "near":
+        steps.refuse_local(settings.dedup_against)
+    output_folder.refuse_inside(out, source=source.uri)
+    same = _identity(settings, definition, source, loaded)
+    return _Decided(settings, source, loaded, _compared(settings, loaded), same)
 
 
 class _Compared(NamedTuple):
@@ -121,16 +151,21 @@ def _run_here(
     finish: Finish, *, source: Resolved, kept: Path | None, fresh: bool, workers: int | None, memory: int | None
 ) -> None:
     """Run a staged job on this machine, within a budget of memory and after a look at the disk."""
-    small = sum(file.bytes for file in source.files) < SMALL
-    count = (0 if small else os.cpu_count() or 1) if workers is None else workers
-    default = byte_sizes.parse(memory_budget.DEFAULT, name="--memory")
-    shared = memory_budget.share(default if memory is None else memory, workers=count)
+    shared, memory = _budget(source, workers=workers, memory=memory)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(kept or ""), scratch, fresh)
-        estimates.check_disk(work, source=source, out=finish.out)
+        estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
         with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
             write = WriteShard(finish.job, finish.out, shared.range_bytes)
             stages.run(Local(name, scratch), work, write, finish, block_bytes=shared.block_bytes)
+
+
+def _budget(source: Resolved, *, workers: int | None, memory: int | None) -> tuple[Budget, int]:
+    """Return the shares of a run here, and what they are of (bytes). Raises UsageError for too little memory."""
+    small = sum(file.bytes for file in source.files) < SMALL
+    count = (0 if small else os.cpu_count() or 1) if workers is None else workers
+    given = byte_sizes.parse(memory_budget.DEFAULT, name="--memory") if memory is None else memory
+    return memory_budget.share(given, workers=count), given
 
 
 def _run(
@@ -262,12 +297,7 @@ def prepare(
         manifest = t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out="data/sample")
         print(manifest.splits["train"].records, manifest.rejected)
     """
-    definition = registry.get(task)
-    if definition.file:
-        trusted_code.remember(definition.code)
-    given, options = _parted(definition, choices)
-    chosen = definition.choose(options)
-    with _opened(definition.task.corpus.source if source is None else source, chosen) as resolved:
+    with _asked(task, source, choices) as (definition, chosen, resolved, given):
         return prepare_resolved(
             definition,
             chosen,
@@ -284,6 +314,61 @@ def prepare(
             price=estimates.parse_price(price) if price else None,
             **given,
         )
+
+
+@_quiet_libraries()
+def forecast(
+    task: str,
+    *,
+    tokenizer: str,
+    out: str,
+    source: Any = None,
+    runner: str = "local",
+    beam_options: Sequence[str] = (),
+    workers: int | None = None,
+    memory: str = DEFAULT,
+    overwrite: bool = False,
+    price: str | None = None,
+    **choices: Any,
+) -> str:
+    """Return on a few lines what `prepare` would read, write and need with these arguments, measured on a sample.
+
+    Nothing is written into `out`, and an engine need not be here. Raises T5prepError.
+    """
+    if runner == "local":
+        engines.require(runner, arguments=beam_options)
+    of_engine = estimates.parse_price(price) if price else None
+    with _asked(task, source, choices) as (definition, chosen, resolved, given):
+        settings, resolved, loaded, against, same = _decide(
+            definition, chosen, source=resolved, tokenizer=tokenizer, out=out, runner=runner, workers=workers, **given
+        )
+        if not overwrite:
+            output_folder.refuse_another(out, same=same)
+        aside: dict[str, Any] = {"against": against.leaks, "earlier": against.earlier}
+        with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+            job = steps.stage(settings, task=definition, source=resolved, tokenizer=loaded, folder=folder, **aside)
+            made = estimates.forecast(PrepareBlock(job), source=resolved)
+        shared, bytes_given = _budget(resolved, workers=workers, memory=byte_sizes.parse(memory, name="--memory"))
+    return made.text(
+        out=out, settings=settings, runner=runner, workers=shared.workers, memory=bytes_given, price=of_engine
+    )
+
+
+@contextlib.contextmanager
+def _asked(
+    task: str, source: Any, choices: Mapping[str, Any]
+) -> Iterator[tuple[Definition, ChosenTask, Resolved, dict[str, Any]]]:
+    """Yield a task with its options, its source with pinned files, and the fields of Settings that were given."""
+    definition = registry.get(task)
+    if definition.file:
+        trusted_code.remember(definition.code)
+    given, options = _parted(definition, choices)
+    for path in chain.code_files(given.get("filter", ())):
+        with contextlib.suppress(OSError):  # said where it is read as a filter
+            trusted_code.remember(rules.read(path))
+    chosen = definition.choose(options)
+    with _opened(definition.task.corpus.source if source is None else source, chosen) as resolved:
+        yield definition, chosen, resolved, given
 
 
 @contextlib.contextmanager

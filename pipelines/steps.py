@@ -288,7 +288,7 @@ class PrepareBlock:
     def __call__(self, element: Block | RawFile) -> SortedBlock | Hashed:
         """Return the sorted block or the hash. Raises SourceError for a bad file; bad rows are in the block's."""
         if isinstance(element, RawFile):
-            return Hashed(element, element.sha256 or hash_file(element))
+            return Hashed(element, sources.checksum(element))
         tokenize, sort = _loaded(self)
         tokenized = tokenize(element)
         done = dataclasses.replace(sort(tokenized.table, element), found=tokenized.found)
@@ -335,14 +335,6 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
 def preload(work: PrepareBlock) -> None:
     """Load in this process what preparing a block needs."""
     _loaded(work)
-
-
-def hash_file(file: RawFile) -> str:
-    """Return the SHA-256 (hex) of a source file's bytes (of a zip's member, not of the zip for each of its members).
-
-    For a file that is not on this machine, return what its publisher says of it.
-    """
-    return file.checksum if "://" in file.path else sources.sha256(file)
 
 
 # From spills to shards.

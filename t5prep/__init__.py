@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from t5prep.plan.interface import plan as plan
     from t5prep.plan.interface import plan_lengths as plan_lengths
     from t5prep.plan.interface import plan_sweep as plan_sweep
+    from t5prep.report.why import why as why
     from t5prep.train.api import evaluate as evaluate
     from t5prep.train.api import predict as predict
     from t5prep.train.api import train as train
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     *("T5prepError", "evaluate", "load", "plan", "plan_lengths", "plan_sweep"),
-    *("predict", "prepare", "table", "train", "train_batches"),
+    *("predict", "prepare", "table", "train", "train_batches", "why"),
 ]
 
 # Public name → the module that defines it.
@@ -49,6 +50,7 @@ _DEFINED_IN = {
     "table": "t5prep.dataset.table",
     "train": "t5prep.train.api",
     "train_batches": "t5prep.train.data",
+    "why": "t5prep.report.why",
 }
 
 

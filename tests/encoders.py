@@ -65,6 +65,71 @@ def xlm_roberta(folder: Path) -> Path:
     return folder
 
 
+def modernbert(folder: Path) -> Path:
+    """Write the `tokenizer.json` of a byte-level BPE with NFC and added tokens, as answerdotai/ModernBERT-base has it."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE())
+    made.normalizer = normalizers.NFC()
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    made.decoder = decoders.ByteLevel(add_prefix_space=False, use_regex=True)
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        show_progress=False,
+        special_tokens=["|||IP_ADDRESS|||", "<|padding|>", *special],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    made.train_from_iterator(SENTENCES, trainer)
+    made.add_tokens([AddedToken(" " * width, normalized=True) for width in (4, 3, 2)])
+    made.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
+    whole = json.loads(made.to_str())
+    for one in whole["added_tokens"]:
+        one["special"] = one["special"] and not one["content"].startswith("|||")
+    return _templated(folder, Tokenizer.from_str(json.dumps(whole)), ("[CLS]", "[SEP]", "[PAD]", "[UNK]"))
+
+
+def mmbert(folder: Path) -> Path:
+    """Write the `tokenizer.json` of a BPE with bytes for unknown characters, as jhu-clsp/mmBERT-base has Gemma's."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.pre_tokenizer = pre_tokenizers.Split(Regex("▁"), "merged_with_next")  # no piece goes across words
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    made.train_from_iterator(
+        SENTENCES, trainers.BpeTrainer(vocab_size=150, show_progress=False, special_tokens=special)
+    )
+    whole = json.loads(made.to_str())
+    for piece in ("▁▁", *(f"<0x{byte:02X}>" for byte in range(256))):
+        whole["model"]["vocab"][piece] = len(whole["model"]["vocab"])
+    whole["model"] |= {"byte_fallback": True, "fuse_unk": True, "merges": [["▁", "▁"], *whole["model"]["merges"]]}
+    made = Tokenizer.from_str(json.dumps(whole))
+    made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    made.add_tokens(["\n\n", "<table>"])
+    return _templated(folder, made, ("<bos>", "<eos>", "<pad>", "<unk>"))
+
+
+def _templated(folder: Path, made, named: tuple[str, str, str, str]) -> Path:
+    """Write a ModernBERT's tokenizer, with the tokens before and after a text, of padding and of what is unknown."""
+    from tokenizers import processors
+
+    first, last, pad, unknown = named
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} $B {last}",
+        special_tokens=[(text, made.token_to_id(text)) for text in (first, last)],
+    )
+    folder.mkdir(parents=True)
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "modernbert"}))
+    tokens = {"cls_token": first, "sep_token": last, "pad_token": pad, "unk_token": unknown}
+    said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **tokens}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    return folder
+
+
 def _written(folder: Path, made, model_type: str, config: dict) -> Path:
     folder.mkdir(parents=True)
     made.save_model(str(folder))

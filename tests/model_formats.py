@@ -78,33 +78,47 @@ T5X_NAMES = (
 )
 
 
+def t5x_leaves(tensors: Mapping[str, np.ndarray]) -> dict[tuple[str, ...], np.ndarray]:
+    """Weights by their paths in T5X's tree, of tensors by PyTorch's names."""
+    found = {}
+    for name, value in tensors.items():
+        (path,) = (re.sub(known, ours, name) for known, ours in T5X_NAMES if re.fullmatch(known, name))
+        for one, long in zip("qkvo", ("query", "key", "value", "out"), strict=True):
+            path = path.replace(f"/{one}/kernel", f"/{long}/kernel")
+        turned = path.rpartition("/")[2] in ("kernel", "rel_embedding")
+        found[tuple(path.split("/"))] = np.ascontiguousarray(value.T if turned else value)
+    return found
+
+
+def nested(leaves: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    """The tree that has these leaves."""
+    tree: dict[str, Any] = {}
+    for names, value in leaves.items():
+        node = tree
+        for name in names[:-1]:
+            node = node.setdefault(name, {})
+        node[names[-1]] = value
+    return tree
+
+
 def write_t5x(folder: Path, tensors: Mapping[str, np.ndarray], *, kind: str) -> None:
     """A checkpoint of T5X of tensors by PyTorch's names.
 
     kind: "msgpack", all in one file; "zarr", matrices in arrays of Zarr beside it, as published; "orbax", all of them.
     """
-    target: dict[str, Any] = {}
-    for name, value in tensors.items():
-        (path,) = (re.sub(known, ours, name) for known, ours in T5X_NAMES if re.fullmatch(known, name))
-        for one, long in zip("qkvo", ("query", "key", "value", "out"), strict=True):
-            path = path.replace(f"/{one}/kernel", f"/{long}/kernel")
-        *parts, last = path.split("/")
-        value = np.ascontiguousarray(value.T if last in ("kernel", "rel_embedding") else value)
-        node = target
-        for part in parts:
-            node = node.setdefault(part, {})
-        array = f"target.{path.replace('/', '.')}"
+    leaves: dict[tuple[str, ...], Any] = {}
+    for path, value in t5x_leaves(tensors).items():
+        array = f"target.{'.'.join(path)}"
+        leaves[path] = value
         if kind == "orbax":
-            node[last] = f"PLACEHOLDER://{array}"
+            leaves[path] = f"PLACEHOLDER://{array}"
         elif kind == "zarr" and value.ndim > 1:
             about = {"chunks": [-(-size // 2) for size in value.shape], "shape": list(value.shape)}
             store = {"driver": "gfile", "path": f"{array}/"}
-            node[last] = {"driver": "zarr", "dtype": "float32", "kvstore": store, "metadata": about}
-        else:
-            node[last] = value
-            continue
-        write_zarr(folder / array, value)
-    tree = {"target": target, "state": {"step": np.array(7, np.int32), "param_states": {}}}
+            leaves[path] = {"driver": "zarr", "dtype": "float32", "kvstore": store, "metadata": about}
+        if leaves[path] is not value:
+            write_zarr(folder / array, value)
+    tree = {"target": nested(leaves), "state": {"step": np.array(7, np.int32), "param_states": {}}}
     (folder / "checkpoint").write_bytes(_packed(tree if kind == "orbax" else {"version": 3, "optimizer": tree}))
 
 

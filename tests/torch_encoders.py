@@ -3,7 +3,9 @@
     python tests/torch_encoders.py OUT
 
 For each type OUT gets a directory in Hugging Face layout, `bin/` with the same weights as a `pytorch_model.bin`, `bare/`
-with the pretrained model alone, and `reference.npz`: a batch, its logits, and losses and weights of four steps of AdamW.
+with the pretrained model alone, and `reference.npz`: a batch, its logits, the gradients of its loss, and the losses of ten
+steps of AdamW. A ModernBERT also gets `published/`, its weights as those of a masked-language model, and the logits of
+longer texts.
 A program of its own, because transformers' models and TensorFlow in one process register LLVM's options twice and die.
 """
 
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-STEPS, RATE, DECAY = 4, 1e-3, 0.01
+STEPS, RATE, DECAY = 10, 1e-3, 0.01
 _COMMON = {
     "num_hidden_layers": 3,
     "num_attention_heads": 4,
@@ -70,6 +72,43 @@ TYPES = {
     },
 }
 
+# The windows are as short beside the texts as those of the published models beside theirs.
+MODERNBERTS = {
+    # answerdotai/ModernBERT-base, by the entries of its own config.json, which transformers 5 writes otherwise.
+    "modernbert": {
+        "model_type": "modernbert",
+        "max_position_embeddings": 200,
+        "local_attention": 8,
+        "global_attn_every_n_layers": 3,
+        "classifier_pooling": "mean",
+        "pad_token_id": 3,
+        "eos_token_id": 2,
+        "sep_token_id": 2,
+        "bos_token_id": 1,
+        "cls_token_id": 1,
+        **_COMMON,
+        "num_hidden_layers": 5,
+    },
+    # jhu-clsp/mmBERT-base's angles, with the pooling and the order of layers of neither.
+    "mmbert": {
+        "model_type": "modernbert",
+        "max_position_embeddings": 200,
+        "local_attention": 6,
+        "global_rope_theta": 160000.0,
+        "local_rope_theta": 160000.0,
+        "global_attn_every_n_layers": 2,
+        "classifier_pooling": "cls",
+        "hidden_activation": "silu",
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "sep_token_id": 1,
+        "bos_token_id": 2,
+        "cls_token_id": 1,
+        **_COMMON,
+    },
+}
+TYPES |= MODERNBERTS
+
 # T5's encoder with the mean of a text's logits by T5ForTokenClassification.
 _T5 = {"d_model": 32, "d_kv": 8, "d_ff": 37, "num_layers": 3, "num_decoder_layers": 1, "num_heads": 4, "num_labels": 3}
 T5_TYPES = {
@@ -85,6 +124,13 @@ def draw_batch(pad: int) -> dict[str, np.ndarray]:
     texts[1, 8:], texts[2, 4:9] = 2, 2
     texts[0, 12:] = texts[2, 9:] = 0
     return {"ids": np.where(texts > 0, ids, pad), "texts": texts, "labels": np.array([0, 2, 1, 1])}
+
+
+def draw_long(pad: int) -> dict[str, np.ndarray]:
+    """Ids of texts that are longer than a register of a TPU, one with padding."""
+    ids, texts = np.random.default_rng(1).integers(5, 99, (2, 150)), np.ones((2, 150), np.int64)
+    texts[1, 133:] = 0
+    return {"long_ids": np.where(texts > 0, ids, pad), "long_texts": texts}
 
 
 def _write(name: str, config: dict, folder: Path) -> None:
@@ -105,6 +151,12 @@ def _write(name: str, config: dict, folder: Path) -> None:
     torch.save(model.state_dict(), folder / "bin" / "pytorch_model.bin")
     model.base_model.save_pretrained(folder / "bare")
     batch = draw_batch(settings.pad_token_id)
+    if name in MODERNBERTS:
+        _published(model, folder)
+        batch |= draw_long(settings.pad_token_id)
+        with torch.no_grad():
+            longer = {"input_ids": torch.tensor(batch["long_ids"]), "attention_mask": torch.tensor(batch["long_texts"])}
+            batch["long_logits"] = model(**longer).logits.numpy()
     given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
     if getattr(settings, "type_vocab_size", 1) > 1:
         given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
@@ -123,12 +175,22 @@ def _write(name: str, config: dict, folder: Path) -> None:
         loss = torch.nn.functional.cross_entropy(compute(), torch.tensor(batch["labels"]))
         optimizer.zero_grad()
         loss.backward()
+        if not losses:
+            gradients = {
+                f"gradient/{n}": p.grad.numpy().copy() for n, p in model.named_parameters() if p.grad is not None
+            }
         optimizer.step()
         losses.append(loss.item())
-    after = {
-        f"after/{n}": value.detach().numpy() for n, value in model.state_dict().items() if value.is_floating_point()
-    }
-    np.savez(folder / "reference.npz", logits=logits, losses=np.array(losses), **batch, **after)
+    np.savez(folder / "reference.npz", logits=logits, losses=np.array(losses), **batch, **gradients)
+
+
+def _published(model, folder: Path) -> None:
+    """Write the model as ModernBERT-base is published: of a masked-language model, whose output table is the embeddings."""
+    from transformers import AutoConfig, AutoModelForMaskedLM
+
+    masked = AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(folder))
+    masked.load_state_dict({n: value for n, value in model.state_dict().items() if "classifier" not in n}, strict=False)
+    masked.save_pretrained(folder / "published")
 
 
 if __name__ == "__main__":

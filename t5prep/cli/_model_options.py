@@ -43,7 +43,7 @@ which = click.option(
 trust_code = click.option(
     "--trust-code",
     is_flag=True,
-    help="Execute the Python file of a task that came with the model, though you have never run it: read it first.",
+    help="Execute the Python file of a task that came with the model or the data, though you have never run it: read it first.",
 )
 tokenizer = click.option(
     "--tokenizer", default="", help="The tokenizer, if the one that the manifest names cannot be found."

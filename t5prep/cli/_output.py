@@ -33,15 +33,6 @@ def colour(text: str, **style: Any) -> str:
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 
-def number_of(count: int, thing: str) -> str:
-    """Return a count with the name of what it counts.
-
-    >>> number_of(1, "row"), number_of(1200, "row")
-    ('1 row', '1,200 rows')
-    """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 class Line:
     """Show a progress line, which `started` and `progress` update from any thread; it is cleared at the end."""
 

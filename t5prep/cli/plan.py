@@ -46,8 +46,11 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
 @click.option("--largest", is_flag=True, help="Look for the largest batch that fits, too.")
 @click.option("--exact", is_flag=True, help="Compile all layers, instead of extending the time of a few.")
 @click.option("--quick", is_flag=True, help="No advice where it does not fit.")
+@click.option(
+    "--html", metavar="FILE", help="Write a page to share, too: memory, cycles by operation, hours and price."
+)
 @_output.as_json
-def plan_command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> None:
+def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **given: Any) -> None:
     """Say before it is paid for whether a training fits a TPU, and about how fast it is.
 
     The training step itself is compiled by Google's TPU compiler, on this machine, which needs no TPU. It plans the memory of
@@ -67,6 +70,10 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> Non
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     from t5prep.train.settings import config as configs
 
+    if lengths and html:
+        raise errors.UsageError(
+            "--html shows answers for one layout, and --lengths compares layouts: leave one of them out."
+        )
     if lengths and not given["data"]:
         raise errors.UsageError("--lengths plans from a dataset's histogram: say which with --data.")
     tpus, batches = given.pop("tpus"), given.pop("batches")
@@ -80,9 +87,9 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> Non
         return
     common |= {name: given[name] for name in ("input_length", "target_length", "packed", "price")}
     if sweep:
-        _sweep(**common, tpus=tpus or SWEEP, batches=batches, as_json=as_json)
+        plans = _sweep(**common, tpus=tpus or SWEEP, batches=batches, as_json=as_json)
     else:
-        print_one(
+        plan = print_one(
             **common,
             **one,
             largest=given["largest"],
@@ -90,10 +97,16 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, **given: Any) -> Non
             search=not given["quick"],
             as_json=as_json,
         )
+        plans = [plan]
+    if html:
+        from t5prep.report import plan as page
+
+        page.write(plans, out=html)
+        _output.say(f"page: {html}")
 
 
-def _sweep(*, as_json: bool, **asked: Any) -> None:
-    """Print a table of plans, or their JSON."""
+def _sweep(*, as_json: bool, **asked: Any) -> list[Any]:
+    """Print a table of plans, or their JSON, and return the plans."""
     from t5prep.plan import report
 
     plans = list(t5prep.plan_sweep(**asked, say=_output.say))
@@ -101,6 +114,7 @@ def _sweep(*, as_json: bool, **asked: Any) -> None:
         _output.print_json({"answers": [plan.to_json() for plan in plans]})
     else:
         click.echo("\n".join(report.table([(plan.answer, plan.epoch) for plan in plans])))
+    return plans
 
 
 def _lengths(*, as_json: bool, **asked: Any) -> None:
@@ -150,8 +164,8 @@ def warn(config: Any, *, tpu: str) -> None:
         )
 
 
-def print_one(*, as_json: bool, **asked: Any) -> None:
-    """Print what `t5prep.plan` answers: the answer, the largest batch, and advice, each as soon as it is known."""
+def print_one(*, as_json: bool, **asked: Any) -> Any:
+    """Print what `t5prep.plan` answers, each as soon as it is known: the answer, the largest batch, advice. Return the plan."""
     from t5prep.plan import report
 
     printed: Any = None
@@ -180,6 +194,7 @@ def print_one(*, as_json: bool, **asked: Any) -> None:
         _output.print_json(plan.to_json())
     elif plan.advised and not plan.advice:
         click.echo("  would fit     nothing that was tried: take a smaller model, or another optimizer")
+    return plan
 
 
 def _saved_line(compiled: Any) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from t5prep.cli import _model_options, _output
-from t5prep.io.progress import Progress
+from t5prep.io.progress import Progress, number_of
 
 if TYPE_CHECKING:
     from t5prep.train.evaluate.evaluator import Wrong
@@ -97,7 +97,7 @@ def predict_command(file: str, model: str, out: Path | None, to: str, **given: A
         _output.say(sentence)
     if out:
         went_on = f" ({begun:,} of them written before)" if begun else ""
-        _output.say(f"{out}: {_output.number_of(predictions.counts.rows, 'answer')}{went_on}")
+        _output.say(f"{out}: {number_of(predictions.counts.rows, 'answer')}{went_on}")
 
 
 @click.command("serve")

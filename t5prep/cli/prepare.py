@@ -14,7 +14,7 @@ import t5prep
 from pipelines.engines import RUNNERS
 from t5prep.cli import _output
 from t5prep.dataset.settings import Settings
-from t5prep.io import byte_sizes
+from t5prep.io import byte_sizes, progress
 from t5prep.prepare import memory_budget
 from t5prep.prepare.memory_budget import DEFAULT
 from t5prep.tasks.options import flag
@@ -59,8 +59,19 @@ _EXAMPLES = {
 
 
 def _callback(name: str) -> Any:
-    def run(as_json: bool, **given: Any) -> None:
+    def run(as_json: bool, dry_run: bool, **given: Any) -> None:
         memory_budget.check_limit()
+        if dry_run and as_json:
+            raise click.UsageError(
+                "--json is the summary of a dataset, and --dry-run makes none: leave one of them out."
+            )
+        if dry_run:
+            from pipelines.prepare import forecast
+
+            del given["fresh"]  # what is kept of an earlier run is not looked at
+            click.echo(f"{name}, and nothing is written:\n{forecast(name, **given)}")
+            click.echo("next: the same command without --dry-run")
+            return
         if given["runner"] == "local" and given["workers"] != 0:
             from pipelines import pool
 
@@ -107,14 +118,14 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
     tokens = cut["tokens_before"]
     half = f"half of all inputs have at most {tokens['p50']}, 95 % at most {tokens['p95']}"
     if cut["rows_cut"]:
-        of = _output.number_of(cut["rows_cut"], "input")
+        of = progress.number_of(cut["rows_cut"], "input")
         lost = f"{of} longer than {limit} tokens lost {cut['tokens_lost']:,} tokens"
     else:
         lost = f"no input, all fit in {limit} tokens"
     click.echo(f"  cut           {lost}; {half}")
     if targets["rows_cut"]:
         click.echo(
-            f"  cut           {_output.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens"
+            f"  cut           {progress.number_of(targets['rows_cut'], 'target')} lost {targets['tokens_lost']:,} tokens"
         )
     click.echo(f"  rows          {_balance(manifest)}")
     if manifest.rejected:
@@ -127,7 +138,7 @@ def _tell(manifest: Any, *, out: str, seconds: float) -> None:
         changed = ", ".join(f"{name} {number:,}" for name, number in manifest.changed.items())
         click.echo(f"  changed       rows by filters: {changed}")
     if near := manifest.near_duplicates:
-        clusters = _output.number_of(near.clusters, "cluster")
+        clusters = progress.number_of(near.clusters, "cluster")
         click.echo(
             f"  alike         {clusters}; {near.across_splits:,} of their rows would have stood in another split"
         )
@@ -204,6 +215,9 @@ def of_task(task: Task) -> list[click.Parameter]:
         _option(
             "price",
             "Of a vCPU-hour, and of a gigabyte shuffled, for the estimate of an engine's costs, as in 0.07+0.011.",
+        ),
+        _option(
+            "dry_run", "Say what it will read, write, need and cost, measured on a sample; write nothing.", is_flag=True
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="Print the manifest's summary as one JSON object."),
         click.Argument(["beam_options"], nargs=-1, type=click.UNPROCESSED),

@@ -14,10 +14,10 @@ from t5prep.cli import _model_options, _output
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["hf", "savedmodel", "step"]),
+    type=click.Choice(["hf", "savedmodel", "step", "orbax"]),
     default="hf",
     show_default=True,
-    help="For PyTorch, for TensorFlow, or the training step for jax.",
+    help="For PyTorch, for TensorFlow, the training step for jax, or the weights for programs of Flax.",
 )
 @_model_options.which
 @click.option("--beams", default=1, show_default=True, type=click.IntRange(min=1), help="Of a SavedModel's search.")
@@ -48,7 +48,8 @@ def export_command(
     text: bool,
     as_json: bool,
 ) -> None:
-    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, or a SavedModel for TensorFlow.
+    """Write a run's best checkpoint for others: a Hugging Face directory for PyTorch, a SavedModel for TensorFlow, or a
+    checkpoint of Orbax with the names of transformers' Flax models.
 
     A SavedModel takes ids and gives ids. With --text it takes whole inputs, prefix and all, and gives answers; programs
     that load it import tensorflow_text first, and TensorFlow Serving has it built in.
@@ -66,9 +67,9 @@ def export_command(
 
     if text and form != "savedmodel":
         raise UsageError("--text is for a SavedModel: add --format savedmodel, or leave --text out.")
-    if form == "hf":
+    if form in ("hf", "orbax"):
         checkpoint = export.export_hf(
-            model, out=out, which=which, dtype=dtype or "float32", licence=licence, merge=merge
+            model, out=out, which=which, dtype=dtype or "float32", licence=licence, merge=merge, orbax=form == "orbax"
         )
     elif form == "step":
         from t5prep.train.publish.export_step import export_step

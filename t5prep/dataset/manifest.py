@@ -353,6 +353,8 @@ def load(data: str | Path) -> Manifest:
         raise DatasetError(f"{folder} is a file. A prepared dataset is the directory with {NAME} in it.") from None
     except OSError as error:
         raise DatasetError(f"{where} cannot be read ({error.strerror}).") from error
+    except ValueError:  # of the system's call
+        raise DatasetError(f"{str(data)!r} is not a dataset: a name of a folder holds no NUL character.") from None
 
 
 def folder_of(data: str | Path) -> str:

@@ -1,10 +1,12 @@
 """Read a dataset as a table of texts that people's own tools open: one row a record, as Parquet, CSV or JSON lines."""
 
+import collections
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +49,9 @@ def table(
 
     Returns:
         A reader of record batches. `id`, `split`, `shard`, `place` (the record's number in its shard), `input`, `target`,
-        `input_tokens`, `target_tokens` (EOS counted, padding not), `cut` (null if the dataset cannot tell), and
-        `references` if some split has them. In a packed dataset `id` is the list of the ids in a record.
+        `input_tokens`, `target_tokens` (EOS counted, padding not), `cut` (null if the dataset cannot tell),
+        `near_duplicates` (how many rows were left out as nearly the same) if they were looked for, and `references` if some
+        split has them. In a packed dataset `id` is the list of the ids in a record.
 
     Raises:
         DatasetError: There is no dataset, or a record is damaged.
@@ -80,6 +83,13 @@ def table(
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
+class _Texts(NamedTuple):
+    """The texts of records: the id or ids of each, and its references, None if the dataset has none."""
+
+    ids: pa.Array
+    references: pa.Array | None = None
+
+
 class _Records:
     """Read the records of a dataset as rows of text."""
 
@@ -91,6 +101,7 @@ class _Records:
         self._lengths = {"input_ids": settings.input_length, "labels": 1 if self._classes else settings.target_length}
         self._marker = tokenizer.sentinel(1) if dataset.marked and not self._classes else None
         self._references = "references" in dataset.features
+        self._repeated = _repeated_by_kept(data, dataset) if dataset.near_duplicates else None
         self.schema = pa.schema(
             [
                 ("id", pa.list_(pa.string()) if self._packed else pa.string()),
@@ -101,6 +112,7 @@ class _Records:
                 ("input_tokens", pa.int32()),
                 ("target_tokens", pa.int32()),
                 ("cut", pa.bool_()),
+                *([("near_duplicates", pa.int32())] if dataset.near_duplicates else ()),
                 *([("references", pa.list_(pa.string()))] if self._references else ()),
             ]
         )
@@ -117,53 +129,52 @@ class _Records:
             every = dataset.index.every[split]
             for number, shard in enumerate(dataset.splits[split].shards):
                 first = 0
-                for blocks, counts in self._read(shard, index[split][number], every=every):
-                    yield self._batch(blocks, counts, split=split, shard=shard.name, first=first)
-                    first += int(counts.sum())
+                for data, count in self._read(shard, index[split][number], every=every):
+                    yield self._batch(data, count, split=split, shard=shard.name, first=first)
+                    first += count
 
-    def _read(
-        self, shard: manifest.Shard, sizes: np.ndarray, *, every: int
-    ) -> Iterator[tuple[tuple[bytes, ...], np.ndarray]]:
-        """Yield some blocks of a shard at a time, and how many records each has."""
+    def _read(self, shard: manifest.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
+        """Yield some blocks of a shard at a time, and how many records they have."""
         counts = np.full(len(sizes), every, np.int64)
         counts[-1:] = shard.records - every * (len(sizes) - 1)
         path, together = paths.at(self._data, shard.name), max(1, _TOGETHER // every)
         try:
             with paths.opened(path) as file:
                 for begin in range(0, len(sizes), together):
-                    blocks = tuple(file.read(size) for size in sizes[begin : begin + together].tolist())
-                    yield blocks, counts[begin : begin + together]
+                    some = slice(begin, begin + together)
+                    yield file.read(int(sizes[some].sum(dtype=np.int64))), int(counts[some].sum())
         except OSError as error:
             raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {self._data}") from error
 
-    def _batch(
-        self, blocks: tuple[bytes, ...], counts: np.ndarray, *, split: str, shard: str, first: int
-    ) -> pa.RecordBatch:
-        """Return the records of some blocks; `first` is the number of the first one in its shard."""
+    def _batch(self, data: bytes, count: int, *, split: str, shard: str, first: int) -> pa.RecordBatch:
+        """Return the records of some bytes of a shard; `first` is the number of the first one in its shard."""
         try:
-            places = tfrecord.cut_records(blocks, counts)
+            blocks = (data,)
+            places = tfrecord.cut_records(blocks, np.array([count]))
             rows = len(places)
             ids = {name: np.empty((rows, length), np.int32) for name, length in self._lengths.items()}
             fills = {"input_ids": self._tokenizer.pad_id, "labels": IGNORED_LABEL}
             features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
             if decode_rows(blocks, places, features, None, 0) != rows:
                 raise ValueError("it has other features than the manifest says")
-            raw = [tfrecord.raw_features(one, wanted=_TEXTS) for one in tfrecord.Records(blocks, places).serialized()]
-            names = [[one.decode() for one in features["id"]] for features in raw]
+            texts = self._read_texts(tfrecord.Records(blocks, places))
             lengths = [_count(ids[name] != fills[name]) for name in self._lengths]
+            full = lengths[0] == self._lengths["input_ids"]
+            ids["input_ids"] = ids["input_ids"][:, : lengths[0].max(initial=0)]  # most rows are mostly padding
             columns = [
-                pa.array(names if self._packed else [name[0] for name in names], self.schema.field("id").type),
+                texts.ids,
                 _repeated(split, rows),
                 _repeated(shard, rows),
                 pa.array(np.arange(first, first + rows)),
                 self._texts(ids["input_ids"], lengths[0]),
                 self._targets(ids["labels"], lengths[1]),
                 *map(pa.array, lengths),
-                self._cut(ids["input_ids"], lengths[0]),
+                self._cut(ids["input_ids"], full),
             ]
-            if self._references:
-                references = [[one.decode() for one in features.get("references", ())] for features in raw]
-                columns.append(pa.array(references, pa.list_(pa.string())))
+            if self._repeated is not None:
+                columns.append(self._near_duplicates(texts.ids))
+            if texts.references is not None:
+                columns.append(texts.references)
         except (BrokenBlockError, ValueError, KeyError, IndexError) as error:
             raise DatasetError(
                 f"Of the records from {first:,} on, {paths.at(self._data, shard)} holds one that cannot be read ({error}). "
@@ -171,16 +182,40 @@ class _Records:
             ) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
+    def _read_texts(self, records: tfrecord.Records) -> "_Texts":
+        """Return the ids of records, and their references if the dataset has some."""
+        if not self._references and not self._packed and (short := tfrecord.short_ids(records)) is not None:
+            data, starts = short
+            ids = pa.StringArray.from_buffers(
+                len(starts) - 1, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(data)
+            )
+            ids.validate(full=True)
+            return _Texts(ids)
+        raw = [tfrecord.raw_features(one, wanted=_TEXTS) for one in records.serialized()]
+        names = [[one.decode() for one in features["id"]] for features in raw]
+        ids = pa.array(names if self._packed else [name[0] for name in names], self.schema.field("id").type)
+        if not self._references:
+            return _Texts(ids)
+        references = [[one.decode() for one in features.get("references", ())] for features in raw]
+        return _Texts(ids, pa.array(references, pa.list_(pa.string())))
+
+    def _near_duplicates(self, ids: pa.Array) -> pa.Array:
+        """Return how many rows were left out because they are nearly the same as each record: int32[records]."""
+        counts: Mapping[str, int] = self._repeated or {}
+        each = [[id] if isinstance(id, str) else id for id in ids.to_pylist()]
+        numbers = [sum(counts.get(id) or counts.get(_ANSWER.sub("", id), 0) for id in own) for own in each]
+        return pa.array(numbers, pa.int32())
+
     def _targets(self, labels: np.ndarray, lengths: np.ndarray) -> pa.Array:
         if not self._classes:
             return self._texts(labels, lengths)
         return pa.DictionaryArray.from_arrays(pa.array(labels[:, 0]), pa.array(self._classes, pa.string()))
 
-    def _cut(self, ids: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    def _cut(self, ids: np.ndarray, full: np.ndarray) -> pa.Array:
         """Return whether each input was cut, bool[records]: by its marker. Without one, only a short input tells."""
         if self._marker is not None:
             return pa.array((ids == self._marker).any(1))
-        return pa.array(np.zeros(len(ids), bool), mask=lengths == ids.shape[1])
+        return pa.array(np.zeros(len(ids), bool), mask=full)
 
 
 def _count(there: np.ndarray) -> np.ndarray:
@@ -189,6 +224,19 @@ def _count(there: np.ndarray) -> np.ndarray:
 
 def _repeated(name: str, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([name]))
+
+
+# The end of a record's id that is one of several answers.
+_ANSWER = re.compile(r"#[0-9a-f]{8}$")
+
+
+def _repeated_by_kept(data: str, dataset: Manifest) -> collections.Counter[str]:
+    """Return how many rows were left out as near-duplicates of each row that was kept, by its id."""
+    counts = collections.Counter[str]()
+    for batch in _rejected(data, dataset):
+        kept = map(rejected_rows.kept_id, batch["reason"].to_pylist())
+        counts.update(id for id in kept if id is not None)
+    return counts
 
 
 _REJECTED = pa.schema([("file", pa.string()), ("row", pa.int64()), ("id", pa.string()), ("reason", pa.string())])
@@ -256,7 +304,9 @@ def write(reader: pa.RecordBatchReader, out: str | Path) -> int:
 
 def _parquet(file: BinaryIO, reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     """Write some batches at a time, which are a row group, and yield them."""
-    with pq.ParquetWriter(file, reader.schema, compression="zstd") as writer:
+    # Texts differ from row to row: to look for equal ones takes as long as to write them.
+    same = [field.name for field in reader.schema if pa.types.is_dictionary(field.type)]
+    with pq.ParquetWriter(file, reader.schema, compression="zstd", use_dictionary=same) as writer:
         while batches := list(itertools.islice(reader, _IN_A_GROUP)):
             group = pa.Table.from_batches(batches)
             writer.write_table(group)

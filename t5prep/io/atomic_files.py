@@ -68,12 +68,18 @@ def check_writable(path: Path, *, option: str = "--out") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(prefix=UNFINISHED, dir=path.parent):
             pass
-        for left in path.parent.glob(f"{UNFINISHED}{glob.escape(path.name)}-????????"):
+        remove_left(path.parent, glob.escape(path.name))
+    except OSError as error:
+        raise OutputError(explain(error, path, option=option)) from error
+
+
+def remove_left(folder: Path, *names: str) -> None:
+    """Remove what killed processes left of files with these names (patterns). What a living process writes is locked, and stays."""
+    for name in names:
+        for left in filter(Path.is_file, folder.glob(f"{UNFINISHED}{name}-????????")):  # opening a pipe would wait
             with contextlib.suppress(OSError), open(left, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 left.unlink()
-    except OSError as error:
-        raise OutputError(explain(error, path, option=option)) from error
 
 
 def explain(error: OSError, path: Path, *, option: str = "--out") -> str:

@@ -63,6 +63,15 @@ class Progress:
             self._stream.flush()
 
 
+def number_of(count: int, thing: str) -> str:
+    """Return a count with the name of what it counts.
+
+    >>> number_of(1, "row"), number_of(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Return a time in the units that people count in.
 

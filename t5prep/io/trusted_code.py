@@ -38,14 +38,14 @@ def is_known(code: bytes) -> bool:
     return remembered is not None and _sha256(code).encode() in remembered.split()
 
 
-def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool) -> None:
+def check(code: bytes, *, path: str, use: str, otherwise: str, trusted: bool, came_with: str = "the model") -> None:
     """Raise UsageError for code that this user has neither run nor trusts.
 
-    `path` is the file, `use` what the code would do, and `otherwise` what works without it.
+    `path` is the file, `use` what the code would do, and `otherwise` what works without it; `came_with` is what brought it.
     """
     if not trusted and not is_known(code):
         raise UsageError(
-            f"{path} is Python code that came with the model and that you have not run: it would {use}. Read it, and say "
+            f"{path} is Python code that came with {came_with} and that you have not run: it would {use}. Read it, and say "
             f"--trust-code (Python: trust_code=True) to execute it; {otherwise}"
         )
 

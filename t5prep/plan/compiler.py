@@ -143,7 +143,7 @@ def read(executable: Any) -> dict[str, Any]:
         "unread": "" if cycles else UNREAD.format(importlib.metadata.version("libtpu")),
         "exchanged_bytes": exchanged_bytes(text),
         "loops": has_loops(text),
-        "by_operation": dict(list(by_operation(text, depth=3).items())[:40]),
+        "by_operation": by_operation(text),
     }
 
 
@@ -214,12 +214,25 @@ def exchanged_bytes(text: str) -> int:
     return sum(times * _size(line) for times, line in _executed(text) if _COLLECTIVE.search(line))
 
 
-def by_operation(text: str, *, depth: int) -> dict[str, int]:
-    """Return the cycles summed over the first `depth` parts of the operations' names, the most expensive first."""
+def by_operation(text: str) -> dict[str, int]:
+    """Return the cycles summed over operations of one kind, the most expensive first."""
     total: collections.Counter[str] = collections.Counter()
     for cycles, _, operation in instructions(text):
-        total["/".join(operation.split("/")[:depth]) or "(unnamed)"] += cycles
+        total[kind_of(operation)] += cycles
     return dict(total.most_common())
+
+
+def kind_of(operation: str) -> str:
+    """Return what an operation is, from the name that TensorFlow and XLA gave it, without its number and where it stands.
+
+    >>> kind_of("jit(train_step)/call_exported/einsum_12"), kind_of("jit(step)/gradient_tape/einsum_3/Einsum_1"), kind_of("")
+    ('einsum', 'gradient: einsum', 'without a name')
+    """
+    parts = [part for part in operation.split("/") if part]
+    if not parts:
+        return "without a name"
+    kind = re.sub(r"_\d+$", "", parts[-1]).lower()
+    return f"gradient: {kind}" if "gradient_tape" in parts else kind
 
 
 def instructions(text: str) -> Iterator[tuple[int, str, str]]:

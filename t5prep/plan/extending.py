@@ -155,12 +155,15 @@ def _extend(question: Question, answers: dict[Layers, Answer]) -> Answer:
     step = models[1][0] - models[0][0]
     both, longer = min(layers) - models[0][0], max(layers) - min(layers)
 
-    def figure(name: str) -> int:
-        smallest = int(getattr(few, name))
-        of_both, of_one = getattr(more, name) - smallest, getattr(of_longer, name) - smallest
-        return smallest + (both * of_both + longer * of_one) // step
+    def grown(smallest: int, of_more: int, of_one_longer: int) -> int:
+        return smallest + (both * (of_more - smallest) + longer * (of_one_longer - smallest)) // step
 
-    figures: dict[str, Any] = {name: figure(name) for name in _LINEAR}
+    figures: dict[str, Any] = {
+        name: grown(getattr(few, name), getattr(more, name), getattr(of_longer, name)) for name in _LINEAR
+    }
+    kinds = [one.by_operation for one in (few, more, of_longer)]
+    cycles = {kind: grown(*(one.get(kind, 0) for one in kinds)) for kind in {**kinds[0], **kinds[1], **kinds[2]}}
+    figures["by_operation"] = {kind: number for kind, number in cycles.items() if number > 0}
     planned = answers[layers].compiled
     if not all(answer.fits for answer in answers.values()):
         # Fewer layers do not fit, or all do not. Of such a step the compiler says only the bytes.

@@ -1,7 +1,8 @@
 """List the shapes of the published models, so that planning needs neither their weights nor a network.
 
 The numbers are from each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*, mt5-*,
-byt5-*; google-bert, distilbert, FacebookAI, albert, google/electra-*). T5X's configurations (t5x/examples/t5) have the same.
+byt5-*; google-bert, distilbert, FacebookAI, albert, google/electra-*, answerdotai/ModernBERT-*, jhu-clsp/ettin-encoder-*,
+jhu-clsp/mmBERT-*). T5X's configurations (t5x/examples/t5) have the same.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from typing import Any
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import model_files
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, read_config
+from t5prep.train.model.modernbert import ModernBertConfig
 
 # d_model, d_ff, layers, heads
 _BASE, _LARGE = (768, 3072, 12, 12), (1024, 4096, 24, 16)
@@ -31,11 +33,22 @@ _ALBERT: dict[str, Any] = {
 }
 
 
-def _shaped(sizes: tuple[int, int, int, int], **fields: Any) -> EncoderConfig:
+def _shaped(
+    sizes: tuple[int, int, int, int], kind: type[EncoderConfig] = EncoderConfig, **fields: Any
+) -> EncoderConfig:
     width, hidden, layers, heads = sizes
-    return EncoderConfig(d_model=width, d_ff=hidden, num_layers=layers, num_heads=heads, **fields)
+    return kind(d_model=width, d_ff=hidden, num_layers=layers, num_heads=heads, **fields)
 
 
+_ETTIN: dict[str, Any] = {"max_positions": 7999, "local_theta": 160_000.0}
+_ETTINS = {
+    "17m": (256, 384, 7, 4),
+    "32m": (384, 576, 10, 6),
+    "68m": (512, 768, 19, 8),
+    "150m": (768, 1152, 22, 12),
+    "400m": (1024, 2624, 28, 16),
+    "1b": (1792, 3840, 28, 28),
+}
 CASED = 28996  # pieces of the cased vocabularies
 ENCODERS = {
     "bert-base-uncased": _shaped(_BASE),
@@ -51,6 +64,15 @@ ENCODERS = {
     "electra-small-discriminator": _shaped((256, 1024, 12, 4), model_type="electra", embedding_size=128),
     "electra-base-discriminator": _shaped(_BASE, model_type="electra"),
     "electra-large-discriminator": _shaped(_LARGE, model_type="electra"),
+    **{
+        f"modernbert-{size}": _shaped(sizes, ModernBertConfig)
+        for size, sizes in (("base", (768, 1152, 22, 12)), ("large", (1024, 2624, 28, 16)))
+    },
+    **{f"ettin-encoder-{size}": _shaped(sizes, ModernBertConfig, **_ETTIN) for size, sizes in _ETTINS.items()},
+    **{
+        f"mmbert-{size}": _shaped(sizes, ModernBertConfig, vocab_size=256000, local_theta=160_000.0, pad_token_id=0)
+        for size, sizes in (("small", (384, 1152, 22, 6)), ("base", (768, 1152, 22, 12)))
+    },
 }
 
 
@@ -61,9 +83,10 @@ def encoder_flops(config: EncoderConfig, *, input_length: int) -> int:
     536
     """
     d = config.d_model
-    each = 4 * d * d + 2 * d * config.d_ff + 2 * input_length * d
+    each = 4 * d * d + (config.wide_matrices + 1) * d * config.d_ff
+    keys = sum(config.attended_keys(layer, input_length) for layer in range(config.num_layers))
     projection = config.embedding_width * d if config.projects else 0
-    return 3 * 2 * input_length * (config.num_layers * each + projection)
+    return 3 * 2 * input_length * (config.num_layers * each + 2 * keys * d + projection)
 
 
 # d_model, d_ff, encoder layers, decoder layers, heads, d_kv

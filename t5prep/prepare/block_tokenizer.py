@@ -212,17 +212,17 @@ class BlockTokenizer:
     def __call__(self, block: Block) -> TokenizedBlock:
         """Return the table of a block. Raises SourceError for a missing column, TaskError if the task fails at a row."""
         if self._cache is None:
-            return TokenizedBlock(self._features(self._examples(block)), found=False)
+            return TokenizedBlock(self.features(self._examples(block)), found=False)
         if block.format.kind != "parquet":
             block = dataclasses.replace(block, data=blocks.content(block))  # read once
         name = self._cache.name_of(block, columns=self._examples.columns)
         if (cached := self._cache.find(name)) is not None:
             return TokenizedBlock(cached, found=True)
-        table = self._features(self._examples(block))
+        table = self.features(self._examples(block))
         self._cache.keep(name, table)
         return TokenizedBlock(table, found=False)
 
-    def _features(self, examples: pa.Table) -> pa.Table:
+    def features(self, examples: pa.Table) -> pa.Table:
         """Return the table of features (SCHEMA) of a table of examples, in the order of the rows."""
         examples, reasons, changed = self._filters.of_table(examples)
         inputs = example_table.inputs_of(examples)

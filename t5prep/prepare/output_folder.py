@@ -74,6 +74,14 @@ def claimed_folder(out: str | Path, *, same: Identity) -> Iterator[None]:
         yield
 
 
+def refuse_another(out: str, *, same: Identity) -> None:
+    """Raise OutputError for a place that holds another dataset or anything else; nothing is made there."""
+    there = set(gcs.objects(out)) if gcs.is_gs(out) else set()
+    if not gcs.is_gs(out) and Path(out).is_dir():
+        there = {path.name for path in Path(out).iterdir()}
+    _refuse_foreign(out if gcs.is_gs(out) else Path(out), there, same)
+
+
 @contextlib.contextmanager
 def scratch(out: str | Path) -> Iterator[str]:
     """Yield a directory of this machine for scratch files: beside the shards, where these are in a directory."""

@@ -77,6 +77,12 @@ class SplitDraw:
             return {"validation": settings.held_out, "train": 1 - settings.held_out}
         return {own: 1.0} if own else dict(settings.splits or {})
 
+    def keys(self, table: pa.Table, digests: np.ndarray, *, file: str) -> np.ndarray:
+        """Return the digests that draw the splits of the rows of a file: those of their groups, where they have some."""
+        if len(self.shares(file)) > 1 and self._settings.group_column:
+            return by_group(table["group"].to_pylist(), digests, seed=self._settings.seed)
+        return digests
+
     def __call__(self, table: pa.Table, digests: np.ndarray, *, file: str) -> tuple[list[str], np.ndarray]:
         """Return the sorted names of splits, and the number of each row's: int64[rows].
 
@@ -84,9 +90,7 @@ class SplitDraw:
         """
         shares = self.shares(file)
         drawn = list(shares)
-        if len(drawn) > 1 and self._settings.group_column:
-            digests = by_group(table["group"].to_pylist(), digests, seed=self._settings.seed)
-        which = draw_splits(digests, shares=shares)
+        which = draw_splits(self.keys(table, digests, file=file), shares=shares)
         task_splits = table["split"].to_pylist()
         of = [own or drawn[i] for own, i in zip(task_splits, which.tolist(), strict=True)]
         names = sorted(set(of))

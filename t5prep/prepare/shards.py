@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t5prep.dataset import shard_files
+from t5prep.dataset import rejected_rows, shard_files
 from t5prep.dataset.manifest import Shard
 from t5prep.errors import UsageError
 from t5prep.io import paths
@@ -217,9 +217,8 @@ class _LeftOut:
         for i in np.flatnonzero(np.isin(rows.entries["high"], repeats.dropped["high"].to_numpy())).tolist():
             if kept := repeated.get(self._place(rows, i)):
                 keep[i] = False
-                reason = (
-                    f"near duplicate: kept is {kept['kept_file']}:{kept['kept_row']}, id {kept['kept_id']} "
-                    f"(Jaccard similarity {kept['similarity']:.2f})"
+                reason = rejected_rows.near_duplicate(
+                    kept["kept_file"], kept["kept_row"], kept["kept_id"], kept["similarity"]
                 )
                 self._drop(rows, i, "near duplicate", reason, step=0)
         return rows.take(keep)

@@ -107,6 +107,24 @@ class BlockTotals:
         return self
 
 
+class Placed(NamedTuple):
+    """The place of each row that made an example.
+
+    `of_file` is the file's number in the block, int64[rows], and `rows` the row's number in the file, int64[rows]. `ids`
+    are what rows are known by, `record_ids` what their records are. `digests`, uint8[rows, 24], decide the positions, and
+    `drawn_by` the splits (of a row without a group); `of`, int64[rows], are numbers of splits in `names`.
+    """
+
+    of_file: np.ndarray
+    rows: np.ndarray
+    ids: list[str]
+    record_ids: list[str]
+    digests: np.ndarray
+    drawn_by: np.ndarray
+    names: list[str]
+    of: np.ndarray
+
+
 class BlockSorter:
     """Sort the tables of one preparation's blocks.
 
@@ -123,7 +141,7 @@ class BlockSorter:
         own_splits: Mapping[str, str],
     ) -> None:
         self._settings = settings
-        self._draw = SplitDraw(settings, own_splits=own_splits)
+        self.draw = SplitDraw(settings, own_splits=own_splits)
         self._numbers = {name: number for number, name in enumerate(files)}
         self._unk_id, self._type = tokenizer.unk_id, TOKENS[2 if tokenizer.padded_size <= 1 << 16 else 4]
         self._search = clusters.of_settings(settings)
@@ -134,44 +152,26 @@ class BlockSorter:
         """Return what a block's table (feature_table.SCHEMA) becomes, its spill in memory."""
         rejected, number = _rejected(table, block), table["part"].to_numpy()
         kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
-        names_of = [file.name for file, _ in block.files]
-        of_file, rows = block.places(kept["row"].to_numpy() + block.first_row)
-        ids = [
-            f"{names_of[file]}:{row}" if id is None else id
-            for id, file, row in zip(kept["id"].to_pylist(), of_file.tolist(), rows.tolist(), strict=True)
-        ]
-        part, rows_of = kept["part"].to_numpy(), ids
-        if part.any():
-            ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
-        keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
-        digests = drawn_by = placement.digests(keys, seed=self._settings.seed)
-        if part.any():  # the parts of a row go to one split: that of the row
-            of_rows = placement.digests(rows_of, seed=self._settings.seed)
-            drawn_by = np.where((part > 0)[:, None], of_rows, digests)
-        names, of = self._draw(kept, drawn_by, file=block.file.name)
-        positions = placement.positions(digests)
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
         targets = _target_digests(labels)
+        placed = self.places(kept, block, targets=targets)
+        of_file, rows, names, of, ids = placed.of_file, placed.rows, placed.names, placed.of, placed.ids
+        positions, part = placement.positions(placed.digests), kept["part"].to_numpy()
         sketched = None
         if self._search is not None:
             high, low = positions["high"].astype(np.uint64), positions["low"].astype(np.uint64)
             splits = [names[split] for split in of.tolist()]
             alike = pa.table([rows, ids, splits, high, low, kept["shingles"]], schema=sketch.ROWS)
             sketched = sketch.sketch(alike, file=block.file.name, first_row=block.first_row, bands=self._search.bands)
-        if self._several:
-            ids = [
-                f"{id}#{target:08x}" if names[split] == "train" else id
-                for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
-            ]
         columns = Columns(
-            Names.of(ids),
+            Names.of(placed.record_ids),
             Ragged(inputs.ids.astype(self._type), inputs.starts),
             Ragged(labels.ids.astype(self._type), labels.starts),
             self._references(kept, names, of),
         )
         entries = np.zeros(len(rows), ENTRY)
         entries["high"], entries["low"] = positions["high"], positions["low"]
-        entries["file"] = np.array([self._numbers[name] for name in names_of])[of_file]
+        entries["file"] = np.array([self._numbers[file.name] for file, _ in block.files])[of_file]
         entries["row"] = rows
         entries["unknown"], entries["target"] = _count(inputs, self._unk_id), targets
         for name in ("tokens", "target_tokens", "markup"):
@@ -204,6 +204,35 @@ class BlockSorter:
             sketch=sketched,
             files=_file_rows(table, block),
         )
+
+    def places(self, kept: pa.Table, block: Block, *, targets: np.ndarray | None = None) -> Placed:
+        """Return where the rows of a block's table go that made an example.
+
+        `targets` are the digests of their labels, uint32[rows], if they are known.
+        """
+        names_of = [file.name for file, _ in block.files]
+        of_file, rows = block.places(kept["row"].to_numpy() + block.first_row)
+        ids = [
+            f"{names_of[file]}:{row}" if id is None else id
+            for id, file, row in zip(kept["id"].to_pylist(), of_file.tolist(), rows.tolist(), strict=True)
+        ]
+        part, rows_of = kept["part"].to_numpy(), ids
+        if part.any():
+            ids = [f"{id}/{number}" if number else id for id, number in zip(ids, part.tolist(), strict=True)]
+        keys = kept["same"].to_pylist() if self._settings.dedup == "exact" else ids
+        digests = drawn_by = placement.digests(keys, seed=self._settings.seed)
+        if part.any():  # the parts of a row go to one split: that of the row
+            of_rows = placement.digests(rows_of, seed=self._settings.seed)
+            drawn_by = np.where((part > 0)[:, None], of_rows, digests)
+        names, of = self.draw(kept, drawn_by, file=block.file.name)
+        record_ids = ids
+        if self._several:
+            targets = _target_digests(_flat(kept["labels"])) if targets is None else targets
+            record_ids = [
+                f"{id}#{target:08x}" if names[split] == "train" else id
+                for id, target, split in zip(ids, targets.tolist(), of.tolist(), strict=True)
+            ]
+        return Placed(of_file, rows, ids, record_ids, digests, drawn_by, names, of)
 
     @staticmethod
     def _references(kept: pa.Table, names: list[str], of: np.ndarray) -> Names:

@@ -200,6 +200,11 @@ def _ends_a_row_alone(data: bytes) -> bool:
 _END = re.compile(rb"\r\n|\r|\n")
 
 
+def row_ends(data: bytes) -> Iterator[int]:
+    """Yield where each row of bytes without quotes ends."""
+    return (match.end() for match in _END.finditer(data))
+
+
 class Ends(NamedTuple):
     """The end of the last whole row in a buffer, the number of rows, and whether they are regular (RFC 4180)."""
 

@@ -7,6 +7,9 @@ from t5prep.errors import DatasetError, UsageError
 from t5prep.io import atomic_files, paths
 from t5prep.io.installation import install_command
 
+# How a page begins: only a page is replaced by another.
+_PAGE = b"<!doctype html>"
+
 
 def write(
     data: str | Path, *, out: str | Path, tokenizer: str | None = None, answers: str | Path | None = None
@@ -18,13 +21,7 @@ def write(
     `t5prep eval --predictions` wrote, for a run.
     Raises DatasetError, TokenizerError, OutputError, and UsageError if the extra `report` is not installed.
     """
-    try:
-        import jinja2  # noqa: F401
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"report draws with {error.name}, which is missing. Get it: {install_command('report')}"
-        ) from None
+    need_drawing()
     from t5prep.report import dataset, training
 
     if training.is_run(data):
@@ -36,12 +33,28 @@ def write(
     else:
         page = dataset.page(data, tokenizer=tokenizer)
     path = Path(out)
-    if path.suffix != ".html" and path.exists() and (path.parent / manifest.NAME).exists():
-        raise UsageError(
-            f"--out {out}: this file belongs to a dataset, and the page would replace it. Name another one."
-        )
-    atomic_files.write_whole(path, page.encode("utf-8", "replace"))
+    write_page(path, page)
     return path
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page, whole or not at all. Raises OutputError, and UsageError where it would replace a file that is no page."""
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as there:
+            if there.read(len(_PAGE)) != _PAGE:
+                raise UsageError(f"{path} is another file, which the page would replace. Name another place.")
+    atomic_files.write_whole(path, page.encode("utf-8", "replace"))
+
+
+def need_drawing() -> None:
+    """Raise UsageError if the extra `report` is not installed."""
+    try:
+        import jinja2  # noqa: F401
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"report draws with {error.name}, which is missing. Get it: {install_command('report')}"
+        ) from None
 
 
 def default_out(data: str | Path) -> Path:

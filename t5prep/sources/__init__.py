@@ -9,10 +9,20 @@ from pathlib import Path
 
 from t5prep.sources import raw
 from t5prep.sources.archives import is_archive
-from t5prep.sources.opening import check_unchanged, open_random, open_stream, sha256, unpacked_name
+from t5prep.sources.opening import check_unchanged, checksum, open_random, open_stream, sha256, unpacked_name
 from t5prep.sources.raw import RawFile, Resolved, parse, patterns
 
-__all__ = ["RawFile", "Resolved", "check_unchanged", "open_random", "open_stream", "resolve", "sha256", "unpacked_name"]
+__all__ = [
+    "RawFile",
+    "Resolved",
+    "check_unchanged",
+    "checksum",
+    "open_random",
+    "open_stream",
+    "resolve",
+    "sha256",
+    "unpacked_name",
+]
 
 
 def resolve(

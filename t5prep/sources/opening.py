@@ -223,6 +223,14 @@ def sha256(file: RawFile) -> str:
     return digest.hexdigest()
 
 
+def checksum(file: RawFile) -> str:
+    """Return the SHA-256 (hex) of a source file's bytes (of a zip's member, not of the zip for each of its members).
+
+    For a file that is not on this machine, return what its publisher says of it.
+    """
+    return file.checksum if "://" in file.path and not file.sha256 else sha256(file)
+
+
 def _stored(whole: BinaryIO, file: RawFile) -> tuple[BinaryIO, int]:
     """Return the file's own bytes as a stream, and how many bytes are stored, given the file or archive at its path."""
     if not file.member:

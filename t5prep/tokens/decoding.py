@@ -37,10 +37,12 @@ def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
     def together(ids: np.ndarray, lengths: np.ndarray) -> pa.Array:
         last = ids[np.arange(len(ids)), np.maximum(lengths - 1, 0)]
         kept = lengths - ((lengths > 0) & (last == tokenizer.eos_id))
-        flat = ids[np.arange(ids.shape[1]) < kept[:, None]]
+        ends = np.cumsum(kept, dtype=np.int64)
+        first_of_rows = np.arange(len(ids)) * ids.shape[1] - (ends - kept)
+        flat = ids.reshape(-1)[np.arange(ends[-1] if len(ends) else 0) + np.repeat(first_of_rows, kept)]
         if len(flat) and not 0 <= flat.min() <= flat.max() < len(special):
             raise ValueError("an id is outside of the vocabulary")
-        starts = np.concatenate([[0], np.cumsum(kept)])
+        starts = np.concatenate([[0], ends])
         begins = np.zeros(len(flat), bool)
         begins[starts[:-1][kept > 0]] = True
         before = np.roll(flat, 1)

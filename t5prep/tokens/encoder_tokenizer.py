@@ -147,7 +147,9 @@ def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: An
     return json.dumps(whole, ensure_ascii=False).encode()
 
 
-MODEL_TYPES = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra")
+MODEL_TYPES = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra", "modernbert")
+# Classes of transformers that read any tokenizer.json, so they do not say which model it is of.
+NO_KINDS = ("pretrainedtokenizerfast", "tokenizersbackend")
 JSON, WORDS, PAIRS, MERGES = "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"
 FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}")
 
@@ -159,6 +161,7 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     """
     config = _object(files, "tokenizer_config.json")
     kind = str(_object(files, "config.json").get("model_type") or config.get("tokenizer_class") or "").lower()
+    kind = "" if kind in NO_KINDS else kind
     # "BertTokenizerFast" and "XLMRobertaTokenizer" are names of these, too.
     is_encoders = any(kind == known or kind.startswith(f"{known.replace('-', '')}tokenizer") for known in MODEL_TYPES)
     has_sentencepiece = any(name.endswith(".model") for name in files.names)

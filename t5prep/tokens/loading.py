@@ -172,7 +172,7 @@ def load(name: str) -> Tokenizer:
     if path.name == CONFIG_NAME:
         return Tokenizer(model_proto.model(), name=name)
     try:
-        content = path.read_bytes()
+        content = paths.read(path)
     except OSError as error:
         raise TokenizerError(f"{path} cannot be read ({error.strerror}).") from error
     return of_content(convert(content, name=name) if path.suffix == ".json" else content, name=name)

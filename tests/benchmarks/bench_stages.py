@@ -27,13 +27,13 @@ STEPS = {
     "making examples": "t5prep.prepare.block_tokenizer:BlockExamples.__call__",
     "tokenizing": "t5prep.tokens.tokenizer:Tokenizer.encode_block",
     "truncation and counts": "t5prep.tokens.featurizer:Featurizer.__call__",
-    "tables of features": "t5prep.prepare.block_tokenizer:BlockTokenizer._features",
+    "tables of features": "t5prep.prepare.block_tokenizer:BlockTokenizer.features",
     "keeping them for the next run": "t5prep.prepare.block_tokenizer:BlockTokenizer.__call__",
     "framing records": "t5prep.prepare.records:Frame.__call__",
     "sorting blocks": "t5prep.prepare.sort_blocks:BlockSorter.__call__",
     "spooling": "t5prep.io.atomic_files:write_scratch",
     "writing shards": "t5prep.prepare.shards:write",
-    "hashing the source": "pipelines.steps:hash_file",
+    "hashing the source": "t5prep.sources:checksum",
 }
 
 

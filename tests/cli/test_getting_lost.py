@@ -1,5 +1,6 @@
 """Where people get lost: what they did is said, with what to type instead."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -115,6 +116,15 @@ def test_a_nul_in_a_name_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="holds no NUL character"):
         t5prep.prepare("so_quality", source="sample:", tokenizer="sample:", out=f"{tmp_path}/a\0b", workers=0)
+    with pytest.raises(T5prepError, match="holds no NUL character"):
+        t5prep.load(f"{tmp_path}/a\0b")
+
+
+def test_a_pipe_is_no_tokenizer(tmp_path: Path) -> None:
+    """Reading it would wait for ever."""
+    os.mkfifo(tmp_path / "spiece.model")
+    with pytest.raises(T5prepError, match="it is a pipe or a device"):
+        loading.load(str(tmp_path / "spiece.model"))
 
 
 def test_a_pointer_of_git_lfs_is_not_weights(tmp_path: Path) -> None:

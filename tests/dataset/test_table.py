@@ -1,16 +1,20 @@
 """A dataset as a table of texts: each row equals what the records say when they are read one by one."""
 
+import collections
 import csv
+import itertools
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import sentencepiece
 from click.testing import CliRunner
-from preparing import by_id, prepared, questions, records, write_csv
+from preparing import by_id, prepared, questions, records, rejected, write_csv
 
 import t5prep
 from t5prep.cli import main
@@ -84,6 +88,107 @@ def test_every_row_is_its_record(choices: dict[str, Any], tmp_path: Path) -> Non
     assert rows == expected(tmp_path / "d")
     if choices["input_length"] == 32:
         assert {row["cut"] for row in rows} != {False}
+
+
+def test_near_duplicates_are_counted(tmp_path: Path) -> None:
+    rows = questions(60)
+    for at in range(3, 60, 4):
+        rows[at] |= {"Title": rows[at - at % 12]["Title"], "Body": rows[at - at % 12]["Body"]}
+    prepared(write_csv(tmp_path / "a.csv", rows), tmp_path / "d", tokenizer="sample:", input_length=64, dedup="near")
+    found = {row["id"]: row["near_duplicates"] for row in t5prep.table(tmp_path / "d").read_all().to_pylist()}
+    kept = [line["reason"].partition(", id ")[2].partition(" ")[0] for line in rejected(tmp_path / "d")]
+    assert {id: number for id, number in found.items() if number} == dict(collections.Counter(kept))
+    assert max(found.values()) > 1
+
+
+# ─────────────────────────────────────────────────────────────────────────── Read by TensorFlow, SentencePiece and other tools ──
+
+SENTENCES = sentencepiece.SentencePieceProcessor(model_file=str(sample.tokenizer_path()))
+
+
+def text_of(ids: list[int]) -> str:
+    """The text of ids by SentencePiece, special tokens as T5 writes them, without the last EOS."""
+    last, eos = SENTENCES.get_piece_size() + 99, SENTENCES.eos_id()
+    ids = ids[:-1] if ids[-1:] == [eos] else ids
+    parts = itertools.groupby(ids, key=lambda one: "text" if one != eos and one <= last - 100 else one)
+    return " ".join(
+        SENTENCES.decode(list(own))
+        if kind == "text"
+        else " ".join("</s>" if kind == eos else f"<extra_id_{last - kind}>" for _ in own)
+        for kind, own in parts
+    )
+
+
+def by_tensorflow(data: Path) -> Iterator[dict[str, Any]]:
+    """The rows that a dataset should have, as TensorFlow reads its records."""
+    import tensorflow as tf
+
+    made = manifest.load(data)
+    for split, own in sorted(made.splits.items()):
+        for shard in own.shards:
+            for place, record in enumerate(tf.data.TFRecordDataset(str(data / shard.name)).as_numpy_iterator()):
+                features = tf.train.Example.FromString(record).features.feature
+                inputs = [one for one in features["input_ids"].int64_list.value if one != SENTENCES.pad_id()]
+                labels = [one for one in features["labels"].int64_list.value if one != -100]
+                ids = [one.decode() for one in features["id"].bytes_list.value]
+                row = {
+                    "id": ids if made.settings.layout == "packed" else ids[0],
+                    **{"split": split, "shard": shard.name, "place": place, "input": text_of(inputs)},
+                    "target": made.class_names[labels[0]] if made.class_names else text_of(labels),
+                    **{"input_tokens": len(inputs), "target_tokens": len(labels)},
+                }
+                if "references" in made.features:
+                    row["references"] = [one.decode() for one in features["references"].bytes_list.value]
+                yield row
+
+
+def sources_of(folder: Path, how: str, count: int) -> dict[str, Any]:
+    """A source of so many rows, and the choices of its preparation."""
+    if how == "references":
+        for split, share in (("train", 0.8), ("validation", 0.2)):
+            rows = [
+                {"concepts": [f"thing{n // 2}", split], "target": f"Sentence {n} of it."}
+                for n in range(int(share * count))
+            ]
+            (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return {"task": "common_gen"}
+    if how == "spans":
+        (folder / "a.txt").write_text(
+            "".join(f"A line {n} that tells of {n * 7919 % 1009} things.\n" * 3 for n in range(count))
+        )
+        return {"task": "span_corruption", "input_length": 32}
+    write_csv(folder / "a.csv", questions(count, words=12))
+    return {"input_length": 64, **{"ragged": {"layout": "ragged"}, "class": {"target": "class"}}.get(how, {})} | (
+        {"layout": "packed", "target_length": 8} if how == "packed" else {}
+    )
+
+
+HOW = ("padded", "ragged", "packed", "class", "spans", "references")
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", HOW)
+def test_rows_are_what_tensorflow_reads(how: str, count: int, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    prepared(tmp_path / "source", tmp_path / "d", tokenizer="sample:", **sources_of(tmp_path / "source", how, count))
+    rows = t5prep.table(tmp_path / "d").read_all().drop_columns("cut").to_pylist()
+    assert rows == list(by_tensorflow(tmp_path / "d"))
+    assert len(rows) > count / 20
+
+
+def test_other_tools_read_it(data: Path, tmp_path: Path) -> None:
+    datasets, duckdb, pandas, polars = map(pytest.importorskip, ("datasets", "duckdb", "pandas", "polars"))
+    rows = t5prep.table(data).read_all().to_pylist()
+    for end in ("parquet", "csv"):
+        run("table", data, tmp_path / f"t.{end}")
+    parquet, texts = str(tmp_path / "t.parquet"), str(tmp_path / "t.csv")
+    found = duckdb.sql(f"SELECT id, split, input, cut FROM '{parquet}'").fetchall()
+    assert found == [(row["id"], row["split"], row["input"], row["cut"]) for row in rows]
+    trained = duckdb.sql(f"SELECT id FROM '{texts}' WHERE split = 'train'").fetchall()
+    assert [str(id) for (id,) in trained] == [row["id"] for row in rows if row["split"] == "train"]
+    assert polars.read_parquet(parquet).to_dicts() == rows
+    assert pandas.read_parquet(parquet).to_dict("records") == rows
+    assert datasets.Dataset.from_parquet(parquet, cache_dir=str(tmp_path / "cache")).to_list() == rows
 
 
 def test_references_are_lists(tmp_path: Path) -> None:

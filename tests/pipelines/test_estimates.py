@@ -1,12 +1,17 @@
 """Before a preparation begins, it says what it needs of a disk and what an engine costs, and what cannot fit is refused."""
 
+import gzip
+import random
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
 from pipelines import estimates
 from pipelines.estimates import Price
+from t5prep import cli
 from t5prep.errors import OutputError, UsageError
 from t5prep.sources import sample
 
@@ -39,16 +44,17 @@ def test_what_the_estimate_says_is_about_what_is_written(
 ) -> None:
     free(monkeypatch, 500_000)
     made = prepared(source, tmp_path / "out", tokenizer=SAMPLE)
-    (line,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("disk: ")]
+    told = capfd.readouterr().err
     written = sum(shard.bytes for split in made.splits.values() for shard in split.shards) / 1000
-    said = float(line.split()[2])
-    assert line.split()[3] == "kB"
-    assert 0.9 * written < said < 1.1 * written
+    said = re.search(r"^  writes +about (\S+) kB into", told, re.MULTILINE)
+    assert said
+    assert 0.9 * written < float(said[1]) < 1.1 * written
+    assert re.search(r"^  disk +\S+out needs \S+ kB while", told, re.MULTILINE)
 
 
 def test_a_run_that_surely_fits_says_nothing(source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     prepared(source, tmp_path / "out", tokenizer=SAMPLE)
-    assert "disk: " not in capfd.readouterr().err
+    assert "  disk  " not in capfd.readouterr().err
 
 
 def test_free_space_is_asked_where_a_folder_will_be(tmp_path: Path) -> None:
@@ -61,3 +67,60 @@ def test_a_price_is_one_number_or_two(text: str) -> None:
     with pytest.raises(UsageError, match=r"--price .* 0\.07\+0\.011"):
         estimates.parse_price(text)
     assert estimates.parse_price(" .5") == Price(0.5)
+
+
+def dry(*arguments: str | Path, task: str = "so_quality") -> tuple[int, str]:
+    asked = ["prepare", task, "--tokenizer", str(SAMPLE), *map(str, arguments), "--dry-run"]
+    result = CliRunner().invoke(cli.main, asked, catch_exceptions=False)
+    return result.exit_code, result.output
+
+
+def numbers(said: str, name: str) -> list[float]:
+    """The numbers of a line of what is said; sizes in kB."""
+    (line,) = re.findall(rf"^  {name} +(.*)$", said, re.MULTILINE)
+    return [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", line)]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, packed: bool) -> None:
+    """Files that differ: of one all rows are rejected. What a sample says is about what a run makes."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    draw = random.Random(0)
+    rows = [dict(row, Body=" ".join(f"{draw.getrandbits(20):x}" for _ in range(60))) for row in questions(4000)]
+    for name, some in (("a", rows[:2000]), ("b", [dict(row, Y="") for row in rows[2000:3000]]), ("c", rows[3000:])):
+        text = write_csv(folder / f"{name}.csv", some).read_bytes()
+        if packed:
+            (folder / f"{name}.csv").unlink()
+            (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text))
+    files = f"{folder}/*.csv.gz" if packed else str(folder)
+    columns = ("--inputs-column", "Body", "--targets-column", "Y")
+    code, said = dry("--source", files, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
+    assert code == 0, said
+    assert not (tmp_path / "out").exists()
+    assert "empty target" in said
+    assert said.endswith("next: the same command without --dry-run\n")
+    options = {"inputs_column": "Body", "targets_column": "Y"}
+    made = prepared(files, tmp_path / "out", tokenizer=SAMPLE, task="text2text", options=options)
+    count, _, about = numbers(said, "reads")
+    assert count == 3
+    assert about == pytest.approx(4000, rel=0.2)
+    written = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
+    assert numbers(said, "writes")[0] * (1e6 if " MB into" in said else 1e3) == pytest.approx(written, rel=0.35)
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    code, said = dry("--source", source, "--out", tmp_path / "full")
+    assert code == 1
+    assert "thesis.txt" in said
+    code, said = dry("--source", source, "--out", tmp_path / "out", "--workers", "1", "--memory", "1MB")
+    assert (code, "--memory" in said) == (1, True)
+
+
+def test_what_an_engine_costs_is_said(source: Path, tmp_path: Path) -> None:
+    code, said = dry("--source", source, "--out", tmp_path / "out", "--runner", "dataflow", "--price", "2+0.01")
+    assert code == 0
+    assert "vCPU-hours" in said
+    assert re.search(r"^  cost +\d+\.\d\d to \d+\.\d\d$", said, re.MULTILINE)

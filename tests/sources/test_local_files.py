@@ -86,7 +86,7 @@ def test_a_source_that_changes_while_it_is_prepared_gives_no_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     path = write_csv(tmp_path / "rows.csv", questions(30))
-    owner, name = (steps, "hash_file") if moment == "hashed" else (steps.WriteShard, "__call__")
+    owner, name = (steps.sources, "checksum") if moment == "hashed" else (steps.WriteShard, "__call__")
     function = getattr(owner, name)
 
     def then(*arguments: object) -> object:

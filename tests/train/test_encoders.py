@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch_encoders import DECAY, RATE, STEPS, T5_TYPES, TYPES
+from torch_encoders import DECAY, MODERNBERTS, RATE, STEPS, T5_TYPES, TYPES
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 if not importlib.util.find_spec("torch"):
     pytest.skip("PyTorch is not installed", allow_module_level=True)
 
 import tensorflow as tf
+from safetensors import safe_open
 from torch_t5 import FAMILIES
 
 from t5prep.errors import UsageError
@@ -68,9 +69,31 @@ def test_logits_are_those_of_pytorch(model):
     np.testing.assert_allclose(logits_of(model, batch, remat=True), wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", MODERNBERTS)
+def test_longer_texts_have_the_logits_of_pytorch(published, name):
+    kept = np.load(published / name / "reference.npz")
+    batch = {"input_ids": kept["long_ids"], "attention_mask": kept["long_texts"]}
+    batch = {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+    for remat in (False, True):
+        found = logits_of(published / name, batch, remat=remat)
+        np.testing.assert_allclose(found, kept["long_logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODERNBERTS)
+def test_a_masked_language_model_gives_all_but_the_last_matrix(published, name):
+    """The tensors of answerdotai/ModernBERT-base: `decoder.weight` is the embeddings, and is not stored."""
+    with safe_open(published / name / "published" / "model.safetensors", "np") as file:
+        assert {"decoder.bias", "head.dense.weight", "head.norm.weight"} <= {*file.keys()}
+        assert "decoder.weight" not in file.keys()  # noqa: SIM118 - it is no dict
+    (_, whole), (_, read) = (load_weights(published / name / folder) for folder in (".", "published"))
+    assert whole.keys() == read.keys()
+    for name in whole.keys() - {"head.classifier", "head.classifier_bias"}:
+        np.testing.assert_array_equal(read[name], whole[name])
+
+
 @pytest.mark.parametrize("name", [*TYPES, *T5_TYPES])
 @pytest.mark.slow
-def test_training_steps_are_those_of_pytorch(published, name):
+def test_gradients_and_training_steps_are_those_of_pytorch(published, name, tmp_path):
     model = published / name
     kept, batch = reference(model)
     config, weights = load_weights(model)
@@ -86,6 +109,16 @@ def test_training_steps_are_those_of_pytorch(published, name):
         gradients, sums = step.gradients(weights, batch, number)
         return step.update(weights, slots, gradients, sums, number, tf.constant(RATE))
 
+    @tf.function(jit_compile=True)
+    def of_first(weights):
+        gradients, sums = step.gradients(weights, batch, tf.constant(0))
+        return {name: tf.cast(gradient, tf.float32) / sums.targets for name, gradient in gradients.items()}
+
+    save_weights(tmp_path, config, of_first(weights))
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        for name in file.keys():  # noqa: SIM118 - it is no dict
+            wanted = kept[f"gradient/{name}"]
+            np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-5 * max(1.0, np.abs(wanted).max()))
     for number in range(STEPS):
         weights, slots, metrics, _ = train(weights, slots, tf.constant(number))
         np.testing.assert_allclose(metrics["loss"], kept["losses"][number], atol=1e-5)
@@ -141,7 +174,7 @@ def test_a_pretrained_model_gets_a_new_head(encoder):
     for name in weights:
         if not name.startswith("head."):
             np.testing.assert_array_equal(bare[name], weights[name])
-    assert bare["head.classifier"].std() == pytest.approx(0.02, rel=0.5)
+    assert bare["head.classifier"].std() == pytest.approx(weight_layouts(config)["head.classifier"].stddev, rel=0.5)
 
 
 @pytest.mark.parametrize("family", ["t5_1_1", "umt5"])
@@ -160,7 +193,8 @@ def test_a_t5_gives_its_encoder_a_head(family):
 
 @pytest.mark.parametrize("name", TYPES)
 def test_dropout_changes_the_logits_and_its_seed_repeats_them(name):
-    config = dataclasses.replace(EncoderConfig.from_json(TYPES[name]), dropout_rate=0.3)
+    config = read_config(json.dumps(TYPES[name]).encode(), where="config.json")
+    config = dataclasses.replace(config, dropout_rate=0.3)
     weights = random_weights(config, seed=1)
     batch = {name: tf.ones([2, 5], tf.int32) for name in ("input_ids", "attention_mask")}
     one, other, same = (forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1))
@@ -193,6 +227,17 @@ def test_inputs_that_are_too_long_are_a_sentence():
         ({"num_attention_heads": 5}, "not the configuration"),
         ({"model_type": "gpt2"}, 'of type "gpt2"'),
         ({"id2label": {"a": "b"}}, "not the configuration"),
+        ({"model_type": "modernbert", "mlp_bias": True}, "mlp_bias True"),
+        ({"model_type": "modernbert", "hidden_activation": "tanh"}, 'hidden_activation "tanh"'),
+        ({"model_type": "modernbert", "classifier_pooling": "max"}, 'classifier_pooling "max"'),
+        ({"model_type": "modernbert", "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type 'yarn'"),
+        (
+            {"model_type": "modernbert", "rope_parameters": {"full_attention": {"rope_type": "linear"}}},
+            "rope_type 'linear'",
+        ),
+        ({"model_type": "modernbert", "layer_types": ["sliding_attention"] * 3}, "layer_types are sliding_attention"),
+        ({"model_type": "modernbert", "global_rope_theta": -1.0}, "not the configuration"),
+        ({"model_type": "modernbert", "local_attention": 0}, "window is 0"),
     ],
 )
 def test_what_is_no_encoder_is_a_sentence(changed, said):

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.errors import OutputError
+from t5prep.io import atomic_files
 from t5prep.tokens import loading
 from t5prep.train.run import run
 from t5prep.train.settings import config as configs
@@ -38,6 +39,21 @@ def test_a_file_that_a_killed_start_was_writing_is_no_strangers(tmp_path: Path) 
     (tmp_path / ".unfinished-config.json-x1y2").write_text("{")
     _begin(tmp_path, seed=1)
     assert run.is_run(str(tmp_path))
+
+
+def test_what_a_killed_process_left_of_a_runs_files_goes_and_what_others_write_stays(tmp_path: Path) -> None:
+    left = [
+        f".unfinished-{name}-ab12_cd3" for name in ("config.json", "train.json", "manifest-0.json", "metrics.jsonl")
+    ]
+    others = [".unfinished-answers.jsonl", ".unfinished-answers.jsonl.json", ".unfinished-report.html-ab12_cd3"]
+    for name in (*left, *others):
+        (tmp_path / name).write_text("half")
+    with atomic_files.whole(tmp_path / "metrics.jsonl") as file:  # by a process that lives
+        file.write(b"{}")
+        with run.held(str(tmp_path)):
+            living = [path.name for path in tmp_path.glob(".unfinished-metrics.jsonl-*")]
+            assert len(living) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "metrics.jsonl"])
 
 
 def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> None:

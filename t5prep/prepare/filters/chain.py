@@ -121,6 +121,15 @@ def _value(field: dataclasses.Field, value: str, *, text: str) -> Any:
     return number
 
 
+def code_files(texts: Iterable[str]) -> list[str]:
+    """Return the Python files that filters name, without running them.
+
+    >>> code_files(["words:least=3", "mine.py:shorter"])
+    ['mine.py']
+    """
+    return [path for path in (text.partition(":")[0] for text in texts) if path.endswith(".py")]
+
+
 # Try filters on some texts before a long run.
 
 # The texts that are shown for each filter, and the characters of each.

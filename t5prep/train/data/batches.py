@@ -123,13 +123,22 @@ def _over(records: Sequence[int], bucket: int) -> Any:
     return product
 
 
+class Reader(Protocol):
+    """Read records by their block and their place in it; `sizes` are the records of each block."""
+
+    sizes: np.ndarray
+
+    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+        """Return records in the shape of the arguments."""
+
+
 class Part:
     """Read the records of one bucket: blocks and places are counted among its own records.
 
     `sizes` are the bucket's records of each block that has any, int64[blocks].
     """
 
-    def __init__(self, reader: BlockReader, numbers: np.ndarray) -> None:
+    def __init__(self, reader: Reader, numbers: np.ndarray) -> None:
         """Take the records of these numbers, int64[n] in rising order, counted over the whole split."""
         self._reader = reader
         block = np.repeat(np.arange(len(reader.sizes)), reader.sizes)[numbers]
@@ -144,15 +153,6 @@ class Part:
 
 # A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
 _FINENESS = 512
-
-
-class Reader(Protocol):
-    """Read records by their block and their place in it; `sizes` are the records of each block."""
-
-    sizes: np.ndarray
-
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
-        """Return records in the shape of the arguments."""
 
 
 class Host(NamedTuple):
@@ -236,7 +236,16 @@ class BucketBatches:
     Each bucket has an order of its own, as a dataset has. A bucket that holds no record has no turn.
     """
 
-    def __init__(self, opened: Opened, buckets: Sequence[Lengths], *, seed: int, global_batch: int, host: Host) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        buckets: Sequence[Lengths],
+        *,
+        seed: int,
+        global_batch: int,
+        host: Host,
+        reader: Callable[[Opened], Reader] = BlockReader,
+    ) -> None:
         """Part the records. Raises UsageError if one fits into no bucket, and DatasetError."""
         of_record = assign_buckets(lengths_of(opened), buckets)
         self._batches, self._shapes, self._sizes = [], [], []
@@ -244,7 +253,7 @@ class BucketBatches:
             own = np.flatnonzero(of_record == number)
             if not len(own):
                 continue
-            part = Part(BlockReader(opened), own)
+            part = Part(reader(opened), own)
             laid = order.table(global_batch, records=len(own), every=int(part.sizes.max()))
             windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
             self._batches.append(Batches(windows))
@@ -274,8 +283,11 @@ class Reading:
         host: Host,
         buckets: Sequence[Lengths] = (),
         masks: bool,
+        reader: Callable[[Opened], Reader] = BlockReader,
     ) -> None:
         """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
+
+        `reader` makes what reads the records of a dataset.
 
         Raises UsageError if the datasets cannot be mixed by these rates, or not be cut into these buckets, and
         DatasetError.
@@ -285,7 +297,7 @@ class Reading:
             check_buckets(opened, buckets)
             self._decoders = {one: features.decoder(opened, masks=masks, bucket=one) for one in buckets}
             self._records: Callable[[int], tuple[Records, Lengths]] = BucketBatches(
-                opened[0], buckets, seed=seed, global_batch=global_batch, host=host
+                opened[0], buckets, seed=seed, global_batch=global_batch, host=host, reader=reader
             )
             self.together = 1
         else:
@@ -294,7 +306,7 @@ class Reading:
             records = sum(sum(one.counts) for one in opened)
             laid = order.table(global_batch, records=records, every=every, least=least)
             shares = _shares(opened, rates, laid.lane_rows)
-            readers = [BlockReader(one) for one in opened]
+            readers = [reader(one) for one in opened]
             batches = Batches(Windows(readers, table=laid, seed=seed, shares=shares, host=host))
             self._decoders = {(0, 0): features.decoder(opened, masks=masks)}
             self._records = lambda step: (batches(step), (0, 0))

@@ -145,10 +145,11 @@ def datasets_of(model: str, *, which: str = "best") -> list[str]:
             )
         raise UsageError(f"{model} is not a run of t5prep, so its data is not known: --data DIR")
     _, state = checkpoint.choose(model, which=which)
-    return [_found(str(one["uri"]), model) for one in state.data]
+    return [place_of(str(one["uri"]), model) for one in state.data]
 
 
-def _found(uri: str, model: str) -> str:
+def place_of(uri: str, model: str) -> str:
+    """Return where a dataset lies that a run was trained on. Raises UsageError if it is not found."""
     if "://" in uri:
         return uri
     candidates = [Path(uri), *(folder / uri for folder in Path(model).resolve().parents)]

@@ -11,10 +11,11 @@ With `classes`, the model is T5's encoder alone, with one matrix from the mean o
 
 BERT, DistilBERT, RoBERTa (XLM-RoBERTa and CamemBERT are the same), ALBERT and ELECTRA's discriminator are one
 architecture: layers whose norms stand after the residual sums. They differ in names, in how positions and widths of
-embeddings are counted, and in the head.
+embeddings are counted, and in the head. An encoder of another architecture has a file of its own (`FAMILIES`).
 """
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
@@ -234,16 +235,35 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
 }
-ENCODER_TYPES = tuple(DEFAULTS)
+# Encoders of another kind: type → the module with its `Config` and its `layouts`. `forward` has what computes it.
+FAMILIES = {"modernbert": "t5prep.train.model.modernbert"}
+ENCODER_TYPES = (*DEFAULTS, *FAMILIES)
 CLASS_NAMES = {
     "albert": "Albert",
     "bert": "Bert",
     "camembert": "Camembert",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "modernbert": "ModernBert",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
 }
+
+
+# Entry of a config.json → the only value that is computed.
+USUAL = (
+    ("position_embedding_type", "absolute"),
+    ("num_hidden_groups", 1),
+    ("inner_group_num", 1),
+    ("is_decoder", False),
+)
+
+
+def check_usual(config: Mapping[str, Any], entries: Sequence[tuple[str, Any]]) -> None:
+    """Raise UsageError if a config has another value for one of the entries than the one that is computed."""
+    for name, usual in entries:
+        if config.get(name, usual) != usual:
+            raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,6 +297,20 @@ class EncoderConfig:
         return LIKE.get(self.model_type, self.model_type)
 
     @property
+    def prefix(self) -> str:
+        """Return what the names of tensors of the pretrained model begin with."""
+        return f"{self.family}."
+
+    @property
+    def wide_matrices(self) -> int:
+        """Return how many matrices a feed-forward part has before the last one."""
+        return 1
+
+    def attended_keys(self, layer: int, length: int) -> int:
+        """Return how many of `length` tokens each one attends to in a layer."""
+        return length
+
+    @property
     def embedding_width(self) -> int:
         """Return the width of the embeddings, before they are projected to d_model."""
         return self.embedding_size or self.d_model
@@ -304,14 +338,7 @@ class EncoderConfig:
         ('down', 'up')
         """
         model_type = str(config["model_type"])
-        for name, usual in (
-            ("position_embedding_type", "absolute"),
-            ("num_hidden_groups", 1),
-            ("inner_group_num", 1),
-            ("is_decoder", False),
-        ):
-            if config.get(name, usual) != usual:
-                raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
+        check_usual(config, USUAL)
         family = LIKE.get(model_type, model_type)
         names = DISTILBERT_NAMES if family == "distilbert" else NAMES
         values = {field: config[name] for field, name in names.items() if config.get(name) is not None}
@@ -367,8 +394,7 @@ def read_config(content: bytes, *, where: object) -> Config:
                 f'The model is of type "{model_type}", and only {", ".join((*T5_TYPES, *ENCODER_TYPES))} can be trained: choose one of'
                 f" those.{did_you_mean(model_type, (*T5_TYPES, *ENCODER_TYPES))}"
             )
-        kind: type[ModelConfig] | type[EncoderConfig] = EncoderConfig if model_type in ENCODER_TYPES else ModelConfig
-        config: Config = kind.from_json(entries)
+        config: Config = _class_of(model_type).from_json(entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ZeroDivisionError) as error:
         raise UsageError(f"{where} is not the configuration of a model ({error}): fetch it again.") from error
     for field in dataclasses.fields(config):
@@ -394,4 +420,16 @@ def with_classes(config: Config, classes: Sequence[str]) -> Config:
 def config_of(fields: Mapping[str, Any]) -> Config:
     """Return a config from its fields as JSON keeps them."""
     made = {**fields, "classes": tuple(fields["classes"])}
-    return EncoderConfig(**made) if made["model_type"] in ENCODER_TYPES else ModelConfig(**made)
+    return _class_of(made["model_type"])(**made)
+
+
+def family_module(model_type: str) -> Any:
+    """Return the module of one of `FAMILIES`."""
+    return importlib.import_module(FAMILIES[model_type])
+
+
+def _class_of(model_type: str) -> type[ModelConfig] | type[EncoderConfig]:
+    if model_type in FAMILIES:
+        own: type[EncoderConfig] = family_module(model_type).Config
+        return own
+    return EncoderConfig if model_type in ENCODER_TYPES else ModelConfig

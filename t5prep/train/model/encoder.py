@@ -48,6 +48,16 @@ def classify(
     return head(weights, config, x, dropout=dropout)[:, None, :]
 
 
+def check_length(config: EncoderConfig, length: int) -> None:
+    """Raise UsageError if the model has too few positions for inputs of a length."""
+    most = config.max_positions - config.first_position
+    if length > most:
+        raise UsageError(
+            f"The model has positions for {most} tokens, and the inputs have {length}: prepare them with"
+            f" --input-length {most}"
+        )
+
+
 def embed(
     weights: Weights,
     config: EncoderConfig,
@@ -59,11 +69,7 @@ def embed(
 ) -> tf.Tensor:
     """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `classify`."""
     first, length = config.first_position, ids.shape[1]
-    if first + length > config.max_positions:
-        raise UsageError(
-            f"The model has positions for {config.max_positions - first} tokens, and the inputs have {length}: prepare "
-            f"them with --input-length {config.max_positions - first}"
-        )
+    check_length(config, length)
     x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
     x += tf.convert_to_tensor(weights["embeddings.position"])[first : first + length]
     if config.segments:

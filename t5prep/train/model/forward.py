@@ -1,13 +1,16 @@
 """Compute a model's logits, whichever architecture it is of, and the mask of tokens that they need."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model import encoder, t5
+from t5prep.train.model import encoder, modernbert_layers, t5
 from t5prep.train.model.architecture import Config, EncoderConfig
 from t5prep.train.settings.padding import Padding
+
+# What computes an encoder whose layers are in a file of their own.
+CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.classify}
 
 
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
@@ -38,7 +41,8 @@ def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor],
     batch and options: as for `t5.forward` and `encoder.classify`.
     """
     if isinstance(config, EncoderConfig):
-        return encoder.classify(weights, config, batch, **options)
+        classify: Callable[..., tf.Tensor] = CLASSIFIERS.get(config.family, encoder.classify)
+        return classify(weights, config, batch, **options)
     if config.classes:
         return t5.classify(weights, config, batch, **options)
     return t5.forward(weights, config, batch, **options)

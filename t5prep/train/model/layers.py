@@ -189,12 +189,14 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, *, epsilon: float) -> tf.Tensor:
     return tf.cast(wide * tf.cast(scale, tf.float32), x.dtype)
 
 
-def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias.
+def layer_norm(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor | None, *, epsilon: float) -> tf.Tensor:
+    """Subtract each vector's mean, divide it by its standard deviation, in float32; scale it and add a bias, if there is one.
 
     x: [batch, length, width]. In bfloat16 the variance is the mean square without the squared mean, so that one pass of
     the product which makes x adds up both, and the sums of the gradient are products with ones or with the scale.
     """
+    if bias is None:
+        bias = tf.zeros(scale.shape)
     if x.dtype == tf.float32:
         centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
         normed = centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True) + epsilon)
@@ -302,6 +304,12 @@ def feed_forward(
 def masked(x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
     """Return x times a mask of dropout, or x if nothing is dropped."""
     return x if mask is None else x * mask
+
+
+def mean_of_tokens(x: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
+    """Return the mean of x over the tokens of each text, float32[batch, width]; `tokens` is 0 for padding, [batch, length]."""
+    counted = tf.cast(tokens > 0, tf.float32)[..., None]
+    return tf.reduce_sum(tf.cast(x, tf.float32) * counted, axis=1) / tf.maximum(tf.reduce_sum(counted, axis=1), 1.0)
 
 
 # A layer: (x, inputs that all layers share, this layer's weights, its number) → x.

@@ -18,7 +18,16 @@ import tensorflow as tf
 
 from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
 from t5prep.train.model.attention import Heads, attend, relative_bias
-from t5prep.train.model.layers import Dropout, cast_weight, feed_forward, loop_over_layers, masked, rms_norm, slices_of
+from t5prep.train.model.layers import (
+    Dropout,
+    cast_weight,
+    feed_forward,
+    loop_over_layers,
+    masked,
+    mean_of_tokens,
+    rms_norm,
+    slices_of,
+)
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
 LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in _PARTS
@@ -276,7 +285,5 @@ def classify(
     """
     dropout, mask = Dropout(config.dropout_rate, dropout_seed), batch["attention_mask"]
     x = encode(weights, config, batch["input_ids"], mask, dtype=dtype, dropout=dropout, remat=remat)
-    tokens = tf.cast(mask > 0, tf.float32)[..., None]
-    mean = tf.reduce_sum(tf.cast(x, tf.float32) * tokens, axis=1) / tf.maximum(tf.reduce_sum(tokens, axis=1), 1.0)
     matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
-    return (tf.matmul(mean, matrix) + bias)[:, None, :]
+    return (tf.matmul(mean_of_tokens(x, mask), matrix) + bias)[:, None, :]

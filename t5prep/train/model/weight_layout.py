@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.train.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
 
 # What the tensors' names of an encoder with a head begin with.
 IN_CLASSIFIER = "transformer."
@@ -23,7 +23,8 @@ class WeightLayout:
     """One variable: its shape, how many leading axes stack weights (the rest is one weight), and its tensors.
 
     `stddev` is None for the scales of norms, which begin as ones. `tensors` are the Hugging Face names of the slices in
-    the order of the stacked axes; `transposed` is true if PyTorch stores [out, in].
+    the order of the stacked axes; `transposed` is true if PyTorch stores [out, in]. A tensor may hold `parts` weights of
+    one shape, one after the other along PyTorch's first axis (queries, keys and values): this variable is number `part`.
     """
 
     shape: tuple[int, ...]
@@ -31,6 +32,8 @@ class WeightLayout:
     stddev: float | None
     tensors: tuple[str, ...]
     transposed: bool = False
+    part: int = 0
+    parts: int = 1
 
     @property
     def decays(self) -> bool:
@@ -40,6 +43,9 @@ class WeightLayout:
 
 def weight_layouts(config: Config) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order."""
+    if config.model_type in FAMILIES:
+        made: dict[str, WeightLayout] = family_module(config.model_type).layouts(config)
+        return made
     return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
 
 

@@ -5,7 +5,7 @@ Values in float32 stay the same bit for bit: tensors are only stacked and transp
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
 from t5prep.train.model.architecture import CLASS_NAMES, Config, EncoderConfig, ModelConfig, read_config, with_classes
-from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout, encoder_layouts, weight_layouts
-from t5prep.train.published import choosing, safetensors_file, t5x_file
+from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout, weight_layouts
+from t5prep.train.published import choosing, orbax_file, safetensors_file
 from t5prep.train.published.stored import Index, LazyArray, Stored
 
 # The names of a norm's weight and bias in checkpoints that were converted from TensorFlow.
@@ -30,16 +30,14 @@ def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, Stored], *, 
     A pretrained model has no classification head, and tensors of another head are ignored. `config` must have as many
     classes as the checkpoint's head. Raises UsageError if other tensors are missing.
     """
-    prefix = f"{config.family}."
-    bare = not any(name.startswith(prefix) for name in tensors)
+    bare = not any(name.startswith(config.prefix) for name in tensors)
+    layouts = weight_layouts(config)
+    head = {tensor for name, layout in layouts.items() if name.startswith("head.") for tensor in layout.tensors}
     found = {}
     for name, stored in tensors.items():
         for old, new in OLD_NAMES.items():
             name = name.replace(old, new)
-        heads = name.startswith(("classifier.", "pre_classifier."))
-        found[f"{prefix}{name}" if bare and not heads else name] = stored
-    layouts = encoder_layouts(config)
-    head = {tensor for name, layout in layouts.items() if name.startswith("head.") for tensor in layout.tensors}
+        found[f"{config.prefix}{name}" if bare and name not in head else name] = stored
     wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
     if missing := sorted(wanted - head - found.keys()):
         raise UsageError(
@@ -62,11 +60,11 @@ UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight
 def load_config(model: str | Path | ModelFiles) -> Config:
     """Return the config of a model: a directory, or a Hub name, of which nothing else is fetched.
 
-    A checkpoint of T5X has no config.json: its tensors say the same. Raises UsageError if there is none or of another kind.
+    A checkpoint of T5X or Orbax has none: its tensors say the same. Raises UsageError if there is none or of another kind.
     """
     files = _files(model)
-    if "config.json" not in files.names and t5x_file.NAME in files.names:
-        return read_config(choosing.shape(files), where=f"{files.name}/{t5x_file.NAME}")
+    if "config.json" not in files.names and (found := choosing.WITHOUT_CONFIG & files.names):
+        return read_config(choosing.shape(files), where=f"{files.name}/{min(found)}")
     if "config.json" not in files.names:
         if "manifest.json" in files.names:
             raise UsageError(f"{files.name} is a prepared dataset. A model is a run, an exported model, or a Hub name.")
@@ -153,7 +151,8 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
         drawn = np.empty((len(layout.tensors), *layout.shape[layout.stacked_axes :]), np.float32)
         for tensor, values in zip(layout.tensors, drawn, strict=True):
             # Each tensor has a stream of its own, so that a deeper model begins with the same lower layers.
-            generator = np.random.default_rng([seed, *tensor.encode()])
+            part = [layout.part] if layout.parts > 1 else []
+            generator = np.random.default_rng([seed, *tensor.encode(), *part])
             generator.standard_normal(dtype=np.float32, out=values)
         weights[name] = (drawn * np.float32(layout.stddev)).reshape(layout.shape)
     return weights
@@ -175,31 +174,48 @@ def save_weights(directory: str | Path, config: Config, weights: Mapping[str, An
     return path
 
 
+def save_for_orbax(directory: Path, config: Config, weights: Mapping[str, Any], *, dtype: str = "float32") -> None:
+    """Write a checkpoint of Orbax; as `save_weights`, but into a new directory, and all weights are in memory. Raises UsageError."""
+    shapes, values = _by_tensor(weight_layouts(config), weights)
+    orbax_file.write(directory, {tensor: values(tensor) for tensor in shapes}, dtype=dtype)
+
+
 def write_layouts(
     path: Path, layouts: Mapping[str, WeightLayout], weights: Mapping[str, Any], *, dtype: str = "float32"
 ) -> None:
     """Write variables of these layouts as safetensors, whole or not at all. Raises OutputError."""
-    places = {}
+    shapes, values = _by_tensor(layouts, weights)
+    with atomic_files.whole(path) as file:
+        safetensors_file.write(file, shapes, values, dtype=dtype)
+
+
+def _by_tensor(
+    layouts: Mapping[str, WeightLayout], weights: Mapping[str, Any]
+) -> tuple[dict[str, tuple[int, ...]], Callable[[str], np.ndarray]]:
+    """Return the shape of each tensor that these variables are made of, by PyTorch's names, and what gives its values."""
+    places: dict[str, list[tuple[str, WeightLayout, int]]] = {}
     for name, layout in layouts.items():
         for row, tensor in enumerate(layout.tensors):
-            places[tensor] = (name, layout, row)
+            places.setdefault(tensor, []).append((name, layout, row))
 
     def shape(layout: WeightLayout) -> tuple[int, ...]:
         own = layout.shape[layout.stacked_axes :]
-        return own[::-1] if layout.transposed else own
+        first, *others = own[::-1] if layout.transposed else own
+        return (layout.parts * first, *others)
 
     @functools.lru_cache(maxsize=1)  # tensors are written variable by variable
     def variable(name: str) -> np.ndarray:
         return np.asarray(weights[name], np.float32)
 
     def values(tensor: str) -> np.ndarray:
-        name, layout, row = places[tensor]
+        own = [part_of(*place) for place in sorted(places[tensor], key=lambda place: place[1].part)]
+        return np.concatenate(own) if len(own) > 1 else own[0]
+
+    def part_of(name: str, layout: WeightLayout, row: int) -> np.ndarray:
         value = variable(name).reshape(-1, *layout.shape[layout.stacked_axes :])[row]
         return value.T if layout.transposed else value
 
-    with atomic_files.whole(path) as file:
-        shapes = {tensor: shape(layout) for tensor, (_, layout, _) in places.items()}
-        safetensors_file.write(file, shapes, values, dtype=dtype)
+    return {tensor: shape(first[1]) for tensor, (first, *_) in places.items()}, values
 
 
 def _files(model: str | Path | ModelFiles) -> ModelFiles:
@@ -218,7 +234,8 @@ def _stacked(layout: WeightLayout, tensors: Mapping[str, Stored], model: str) ->
     """Return one variable, which reads from each tensor of its stack only what a part needs. Raises UsageError."""
     axes = layout.stacked_axes
     weight = layout.shape[axes:]
-    wanted = weight[::-1] if layout.transposed else weight
+    rows, *others = weight[::-1] if layout.transposed else weight
+    wanted = (layout.parts * rows, *others)
     for tensor in layout.tensors:
         if tensors[tensor].shape != wanted:
             raise UsageError(
@@ -231,7 +248,7 @@ def _stacked(layout: WeightLayout, tensors: Mapping[str, Stored], model: str) ->
         chosen = np.arange(len(layout.tensors)).reshape(layout.shape[:axes])[index[:axes]]
         part = np.empty((chosen.size, *(span.stop - span.start for span in own)), np.float32)
         for row, number in zip(part, chosen.flat, strict=True):
-            stored = tensors[layout.tensors[number]]
+            stored = tensors[layout.tensors[number]].rows(layout.part * rows, rows)
             row[...] = (stored.transposed if layout.transposed else stored).read(own)
         return part.reshape(*chosen.shape, *part.shape[1:])
 

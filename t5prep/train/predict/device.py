@@ -51,11 +51,12 @@ class Device:
                 f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {most:,} beams."
             )
         self._weights = put_weights(opened.weights, opened.config, layout)
-        lowest = np.min if layout.platform == "cpu" else jnp.min  # of a CPU's own memory, numpy needs no compilation
         for name, weight in self._weights.items():
-            if weight.size and np.isnan(np.asarray(lowest(weight))):
+            # Of a CPU's own memory, numpy needs no compilation. Each value is looked at: XLA's minimum passes over a NaN.
+            finite = np.isfinite(np.asarray(weight)) if layout.platform == "cpu" else jnp.isfinite(weight)
+            if not finite.all():
                 raise UsageError(
-                    f"{opened.name} has values that are not numbers (NaN) in {name}, so it has no answers. Take another "
+                    f"{opened.name} has values that are not numbers (NaN, infinity) in {name}, so it has no answers. Take another "
                     "checkpoint (--checkpoint), or export the model again."
                 )
         dtype = dtype_of("auto", platform=layout.platform)

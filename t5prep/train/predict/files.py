@@ -139,14 +139,14 @@ class AnswerFile:
 
     def __init__(self, path: Path, *, identity: Mapping[str, Any], fresh: bool = False) -> None:
         self._path = path
+        if path.is_dir():
+            raise OutputError(f"{path} is a directory. Name a file in it: --out {path / 'answers.jsonl'}")
         self._text = path.with_name(f"{atomic_files.UNFINISHED}{path.name}")
         self._journal = path.with_name(f"{atomic_files.UNFINISHED}{path.name}.json")
         self._identity = json.loads(json.dumps(identity))
         self.done = 0
         self.counts: dict[str, Any] = {}
         with _explained(path):
-            if path.is_dir():
-                raise IsADirectoryError(21, "it is a directory")
             if path.exists() and not fresh and not self._journal.exists():
                 raise OutputError(f"{path} is there already. Name another file, or --fresh to replace it.")
             path.parent.mkdir(parents=True, exist_ok=True)

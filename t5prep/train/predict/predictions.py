@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from t5prep import sources
 from t5prep.errors import UsageError
+from t5prep.io.progress import number_of
 from t5prep.sources import Resolved
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import rows
@@ -73,15 +74,15 @@ class Counts:
             lines.append(f"{self.missing.total():,} of {self.rows:,} rows have no answer: {reasons}.")
         if self.cut:
             lines.append(
-                f"{_number_of(self.cut, 'input')} longer than {limit} tokens, cut: {self.tokens_lost:,} of {self.tokens:,} "
+                f"{number_of(self.cut, 'input')} longer than {limit} tokens, cut: {self.tokens_lost:,} of {self.tokens:,} "
                 f"tokens are lost. {'--long split answers such texts part by part, ' if splits else ''}"
                 "--long refuse leaves them out."
             )
         if self.split:
-            lines.append(f"{_number_of(self.split, 'input')} too long, and answered part by part.")
+            lines.append(f"{number_of(self.split, 'input')} too long, and answered part by part.")
         if self.unfinished:
             lines.append(
-                f"{_number_of(self.unfinished, 'answer')} did not come to an end within {longest} tokens. Allow more with "
+                f"{number_of(self.unfinished, 'answer')} did not come to an end within {longest} tokens. Allow more with "
                 "--max-length."
             )
         return lines
@@ -203,10 +204,6 @@ class Predictions:
             ],
             "format": to,
         }
-
-
-def _number_of(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _found(source: str, *, include: tuple[str, ...]) -> Resolved:

@@ -1,4 +1,4 @@
-"""Choose which of a model's weight files to read, the first of five formats that it has, and read tensors by name."""
+"""Choose which of a model's weight files to read, the first of six formats that it has, and read tensors by name."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 
 from t5prep.errors import UsageError
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.published import flax_file, hdf5_file, safetensors_file, t5x_file, torch_file
+from t5prep.train.published import flax_file, hdf5_file, orbax_file, safetensors_file, t5x_file, torch_file
 from t5prep.train.published.stored import Index, Stored, UnreadableError
 
 # File → reader, in order of preference: fast and safe first. Each may be in parts, listed by `FILE.index.json`.
@@ -18,7 +18,12 @@ FORMATS: dict[str, Callable[[Path], dict[str, Stored]]] = {
     "flax_model.msgpack": flax_file.tensors,
     "tf_model.h5": hdf5_file.tensors,
     t5x_file.NAME: t5x_file.tensors,
+    orbax_file.NAME: orbax_file.tensors,
 }
+
+
+# Checkpoints that programs of JAX save without a config.json.
+WITHOUT_CONFIG = {t5x_file.NAME, orbax_file.NAME}
 
 
 def tensors(model: ModelFiles) -> dict[str, Stored]:
@@ -38,11 +43,13 @@ def tensors(model: ModelFiles) -> dict[str, Stored]:
 
 
 def shape(model: ModelFiles) -> bytes:
-    """Return the config.json that a checkpoint of T5X lacks, from the shapes of its tensors. Raises UsageError."""
+    """Return the config.json that a checkpoint of T5X or Orbax lacks, from the shapes of its tensors. Raises UsageError."""
     try:
         return json.dumps(t5x_file.shape_of(tensors(model))).encode()
     except UnreadableError as error:
-        raise UsageError(f"{model.name}: {t5x_file.NAME} cannot be read, for {error}.") from error
+        raise UsageError(
+            f"{model.name} has no config.json, and its weights do not tell the shape, for {error}."
+        ) from error
 
 
 def _parts(model: ModelFiles, index: str) -> list[str]:

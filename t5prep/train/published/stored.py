@@ -89,6 +89,16 @@ class Stored:
         """Return the values, or those of one part: a slice without a step for each axis. Raises UnreadableError."""
         return self.part(full_index(index, self.shape))
 
+    def rows(self, first: int, count: int) -> "Stored":
+        """Return `count` rows of the first axis, from the `first` on, as a tensor."""
+        if (first, count) == (0, self.shape[0]):
+            return self
+        return Stored(
+            (count, *self.shape[1:]),
+            self.dtype,
+            lambda index: self.part((slice(first + index[0].start, first + index[0].stop), *index[1:])),
+        )
+
     @property
     def transposed(self) -> "Stored":
         """Return the same tensor with its axes in reverse order."""

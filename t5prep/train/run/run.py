@@ -15,6 +15,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -298,6 +299,7 @@ def _read(path: str) -> bytes:
 def held(out: str) -> Iterator[None]:
     """Keep the directory of a run for this process during a `with`; make it if it is missing, remove it if it stays empty.
 
+    What a killed process left of the run's own files is removed first.
     The system frees it when the process ends, however it ends. Directories on gs://, and on file systems without locks,
     are not held; of several hosts the one that writes holds it.
     Raises OutputError if another process holds it, or if it cannot be made.
@@ -320,6 +322,7 @@ def held(out: str) -> Iterator[None]:
             ) from None
         except OSError:
             pass  # a file system without locks
+        atomic_files.remove_left(Path(out), SETTINGS, SHAPE, *TOKENIZERS, "manifest-*", "metrics.jsonl")
         yield
     finally:
         if missing:

@@ -36,7 +36,7 @@ SPLIT = {
     "word": ("vocabulary", 0),
     **dict.fromkeys(("query", "key", "value"), ("heads", 1)),  # [d_model, d_model]
     "attended": ("heads", 0),
-    "wide": ("width", 1),  # [d_model, d_ff]
+    **dict.fromkeys(("wide", "gate"), ("width", 1)),  # [d_model, d_ff]
     "narrow": ("width", 0),
     "qkv_bias": ("heads", 2),  # [layers, 3, d_model]
     "wide_bias": ("width", 1),  # [layers, d_ff]

@@ -30,6 +30,12 @@ def test_a_run_that_ends_between_opening_and_locking_keeps_its_answers(
     assert [path.name for path in tmp_path.iterdir()] == ["answers.txt"]
 
 
+@pytest.mark.parametrize("place", ["/", "."])
+def test_a_directory_is_no_place_for_answers(place: str) -> None:
+    with pytest.raises(OutputError, match=r"is a directory\. Name a file in it: --out .*answers\.jsonl"):
+        AnswerFile(Path(place), identity={})
+
+
 def test_a_run_without_answers_removes_its_file_while_it_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,645 @@
+"""Tell the life of one row, in the order of the data flow: where it stands in its source, and what each step made of it.
+
+A dataset keeps none of this. Its manifest names the source and all settings, so the source is read again up to the row,
+and the steps of `prepare` make the row once more. What the dataset itself knows (split, shard, place, tokens, rejected
+rows) is read there. Where the source cannot be read again, or is another one by now, only that is told, and why.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep import sources
+from t5prep.dataset import inspect_records, manifest, rejected_rows, targets, tfrecord
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.errors import DatasetError, SourceError, T5prepError
+from t5prep.io import paths, trusted_code
+from t5prep.prepare import placement, row_limit
+from t5prep.prepare.block_tokenizer import BlockExamples, BlockTokenizer
+from t5prep.prepare.filters import rules
+from t5prep.prepare.filters.chain import Chain, code_files
+from t5prep.prepare.sort_blocks import BlockSorter
+from t5prep.reading import blocks, formats, text_rows
+from t5prep.reading.blocks import Block
+from t5prep.reading.rows import Row
+from t5prep.sources import RawFile
+from t5prep.tasks import example_table, registry
+from t5prep.tasks.example import EOS, Example, Protected, text_of
+from t5prep.tasks.registry import Definition
+from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+# What a record's id may have behind the id of its row: the number of a part, the digest of one of several answers, the
+# first token of a row of documents.
+_BEHIND = r"(/\d+)?(#[0-9a-f]{8})?(@\d+)?"
+_ENDINGS = (r"@\d+", r"#[0-9a-f]{8}", r"/\d+", r"/\d+#[0-9a-f]{8}")
+_PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
+# How the reason of a row begins that another row's text or id made superfluous, and the step that left it out.
+_LEFT_BY = {
+    "leak": "evaluation sets",
+    "repeated": "earlier datasets",
+    "near duplicate": "near-duplicates",
+    "duplicate id": "duplicates",
+    "duplicate text": "duplicates",
+}
+_BEHIND_SPLITS = ("near-duplicates", "duplicates")
+Life = dict[str, Any]
+
+
+class Found(NamedTuple):
+    """A record of a dataset: where it lies (its number in the shard from 0, its first byte), its id, and its bytes.
+
+    `segment` is the number of the example in a packed record, from 1, and 0 in any other.
+    """
+
+    split: str
+    shard: str
+    number: int
+    byte: int
+    id: str
+    record: bytes
+    segment: int = 0
+
+
+class _Reached(NamedTuple):
+    """A row of the source: its block, its number in the file, and the table of its example, empty for a blank row."""
+
+    block: Block
+    number: int
+    examples: pa.Table
+
+
+class Lives:
+    """Tell the lives of rows of one dataset. What all of them need is read once."""
+
+    def __init__(
+        self, data: str | Path, *, source: str = "", tokenizer: str | None = None, trust_code: bool = False
+    ) -> None:
+        """Open a dataset; `source` is where its source lies now, if the manifest's address does not lead there.
+
+        Raises DatasetError and TokenizerError.
+        """
+        self.dataset = manifest.load(data)
+        self.data = manifest.folder_of(data) or "."
+        self._source, self._trust_code = source, trust_code
+        self._tokenizer = inspect_records.open_tokenizer(self.dataset, tokenizer)
+        self._unchanged: set[str] = set()
+
+    def life(self, id: str) -> Life:
+        """Return the life of a row, given the id of its record, of a rejected row, or its place as `file:row`.
+
+        Raises DatasetError for an id that is nowhere.
+        """
+        found, rejected = list(self.records(id)), list(self._rejected(id))
+        place = self._place(id)
+        life: Life = {"id": id, "data": self.data}
+        life |= dict.fromkeys(("source", "example", "filters", "tokens", "split", "record", "duplicates", "rejected"))
+        life["also"], life["notes"] = [], []
+        if found:
+            place = place if place and not self._has_own_id(found[0].id, place) else None
+        elif rejected and place is None:
+            place = rejected[0]["file"], rejected[0]["row"]
+        try:
+            recomputed = self._recomputed(id, place, found[0] if found else None)
+        except T5prepError as error:
+            life["notes"].append(
+                f"Of this row only what the dataset itself knows is told, because its source is not read again: {error}"
+            )
+            recomputed = None
+        if recomputed is not None:
+            life |= recomputed.life
+            if not found and recomputed.record_id is not None:
+                found = list(self.records(recomputed.record_id)) or self._begun_in(recomputed)
+                rejected = list(self._rejected(f"{recomputed.file}:{recomputed.row}"))
+        if not found and not rejected and recomputed is None:
+            raise DatasetError(
+                f'No row of {self.data} has the id "{id}": neither a record, nor a rejected row, nor a row of its source. '
+                f"Ids are listed by: t5prep table {self.data} ids.csv"
+            )
+        own = self._own_line(rejected, recomputed, found)
+        if found and own is None:
+            self._tell_record(life, found[0])
+            if recomputed is not None and recomputed.ids is not None and not self._agree(recomputed, found[0]):
+                life["notes"].append("What the steps make of the row today is not what its record holds.")
+        life["also"] = [
+            {"id": one.id, "shard": one.shard, "number": one.number} for one in found[1 if own is None else 0 :]
+        ]
+        if own is not None:
+            life["rejected"] = {"reason": own["reason"], "step": self._step(own["reason"], recomputed)}
+            life["split"] = life["split"] if life["rejected"]["step"] in _BEHIND_SPLITS else None
+        life["duplicates"] = self._duplicates(own, recomputed, found)
+        life["also"] += [one for one in rejected if one not in (own, *(life["duplicates"] or ()))]
+        return life
+
+    # What the dataset itself knows.
+
+    def records(self, id: str) -> Iterator[Found]:
+        """Yield the records of an id: its own, or its parts, answers and rows of tokens. Raises DatasetError."""
+        shape, needle = re.compile(re.escape(id) + _BEHIND, re.DOTALL), id.encode("utf-8", "surrogatepass")
+        splits = {name: [shard.name for shard in split.shards] for name, split in self.dataset.splits.items()}
+        settings = self.dataset.settings
+        if settings.dedup != "exact" and settings.layout != "packed" and not self.dataset.task.hides_spans:
+            keys = {id, re.sub(r"#[0-9a-f]{8}$", "", id)}
+            high = placement.positions(placement.digests(keys, seed=settings.seed))["high"].tolist()
+            likely = {name: sorted({one * len(own) >> 64 for one in high}) for name, own in splits.items()}
+            some = {
+                name: [splits[name][number] for number in numbers] for name, numbers in likely.items() if splits[name]
+            }
+            if there := list(self._scan(some, shape, needle)):
+                yield from there
+                return
+        yield from self._scan(splits, shape, needle)
+
+    def _scan(self, shards: dict[str, list[str]], shape: re.Pattern[str], needle: bytes) -> Iterator[Found]:
+        packed = self.dataset.settings.layout == "packed"
+        for split, names in sorted(shards.items()):
+            for shard in names:
+                at = 0
+                for number, record in enumerate(inspect_records.read(self.data, [shard])):
+                    if needle in record:
+                        ids = [one.decode() for one in tfrecord.raw_features(record, wanted=("id",))["id"]]
+                        for segment, one in enumerate(ids, 1):
+                            if shape.fullmatch(one):
+                                yield Found(split, shard, number, at, one, record, segment if packed else 0)
+                    at += tfrecord.FRAME_BYTES + len(record)
+
+    def _lines(self, *wanted: bytes) -> Iterator[dict[str, Any]]:
+        """Yield the rejected rows whose line has one of some pieces of JSON in it. Raises DatasetError."""
+        file = self.dataset.rejected_file
+        for name in rejected_rows.names_of(file.name) if file else ():
+            path = paths.at(self.data, name)
+            try:
+                with paths.opened(path) as opened:
+                    for line in opened:
+                        if any(one in line for one in wanted):
+                            yield json.loads(line)
+            except (OSError, ValueError) as error:
+                raise DatasetError(
+                    f"{path} cannot be read ({error}). Find out more: t5prep verify {self.data}"
+                ) from error
+
+    def _rejected(self, id: str) -> Iterator[dict[str, Any]]:
+        """Yield the rejected rows of an id, or of a place."""
+        place, shape = self._place(id), re.compile(re.escape(id) + _BEHIND, re.DOTALL)
+        at_place = [f"{_json(place[0])}, {_json('row')}: {place[1]},".encode()] if place else []
+        for line in self._lines(_inside(id), *at_place):
+            if (line["id"] is not None and shape.fullmatch(line["id"])) or (line["file"], line["row"]) == place:
+                yield line
+
+    def _begun_in(self, recomputed: "_Recomputed") -> list[Found]:
+        """Return the record in which a document begins whose first token is not the first of a record."""
+        if not self.dataset.task.hides_spans or recomputed.split not in self.dataset.splits:
+            return []
+        seed, shards = self.dataset.settings.seed, self.dataset.splits[recomputed.split].shards
+
+        def position(id: str) -> tuple[int, int]:
+            (one,) = placement.positions(placement.digests([id], seed=seed)).tolist()
+            return one
+
+        own = position(recomputed.record_id or "")
+        shard = shards[own[0] * len(shards) >> 64].name
+        before = [
+            one
+            for one in self._scan({recomputed.split: [shard]}, re.compile(r".*@\d+", re.DOTALL), b"")
+            if position(one.id.rpartition("@")[0]) < own
+        ]
+        return before[-1:]
+
+    def _place(self, id: str) -> tuple[str, int] | None:
+        """Return the file and row that an id names as `file:row`, if the source has such a row."""
+        match = _PLACE.fullmatch(id)
+        rows = self.dataset.rows.get(match[1]) if match else None
+        return (match[1], int(match[2])) if match and rows and 1 <= int(match[2]) <= rows.read else None
+
+    def _has_own_id(self, id: str, place: tuple[str, int]) -> bool:
+        return not re.fullmatch(re.escape(f"{place[0]}:{place[1]}") + _BEHIND, id, re.DOTALL)
+
+    def _own_line(
+        self, rejected: Sequence[dict[str, Any]], recomputed: "_Recomputed | None", found: Sequence[Found]
+    ) -> dict[str, Any] | None:
+        """Return the line of this very row among the rejected rows of its id, or None if it made a record."""
+        if recomputed is not None:
+            here = (recomputed.file, recomputed.row)
+            return next((one for one in rejected if (one["file"], one["row"]) == here), None)
+        return rejected[0] if rejected and not found else None
+
+    def _tell_record(self, life: Life, found: Found) -> None:
+        """Tell where a record lies, and its tokens."""
+        features = tfrecord.parse(found.record)
+        inputs = [int(one) for one in features["input_ids"] if one != self._tokenizer.pad_id]
+        labels = [int(one) for one in features["labels"] if one != IGNORED_LABEL]
+        settings, classes = self.dataset.settings, self.dataset.task.classes
+        life["record"] = {
+            "id": found.id,
+            "split": found.split,
+            "shard": found.shard,
+            "number": found.number,
+            "byte": found.byte,
+            "bytes": tfrecord.FRAME_BYTES + len(found.record),
+            "input": newlines.decode(inputs, tokenizer=self._tokenizer, keep_newlines=settings.keep_newlines),
+            "target": targets.text_of_labels(labels, settings, self._tokenizer, classes=classes),
+            "references": [one.decode() for one in features.get("references", []) if isinstance(one, bytes)],
+        }
+        if found.segment:
+            life["record"]["segment"] = found.segment
+        if life["tokens"] is None:
+            counts: Life = {"inputs": len(inputs), "targets": len(labels)}
+            own = {} if settings.layout == "packed" else {"input_ids": inputs, "labels": labels}
+            life["tokens"] = counts | own
+        if life["split"] is None:
+            life["split"] = {"name": found.split}
+
+    def _agree(self, recomputed: "_Recomputed", found: Found) -> bool:
+        """Check whether a recomputed row is what its record holds; of rows that several make together, whether it is in there."""
+        if recomputed.record_id != found.id or recomputed.split != found.split:
+            return self.dataset.task.hides_spans and recomputed.split == found.split  # it may begin inside of a record
+        if self._task.task.several_answers and found.split != "train":
+            return True  # the record is that of the first row with this id
+        if self.dataset.settings.layout == "packed" or self.dataset.task.hides_spans or recomputed.ids is None:
+            return True
+        features = tfrecord.parse(found.record)
+        inputs = [one for one in features["input_ids"] if one != self._tokenizer.pad_id]
+        labels = [one for one in features["labels"] if one != IGNORED_LABEL]
+        return (inputs, labels) == recomputed.ids
+
+    def _duplicates(
+        self, own: dict[str, Any] | None, recomputed: "_Recomputed | None", found: Sequence[Found]
+    ) -> list[dict[str, Any]] | None:
+        """Return the rows that are duplicates or near-duplicates of this one, or of the row that was kept instead of it."""
+        if own is not None and own["reason"].startswith("near duplicate: "):
+            heads = [rejected_rows.without_similarity(own["reason"])]
+        elif own is not None and re.match("duplicate (id|text): kept is ", own["reason"]):
+            heads = [own["reason"]]
+        elif own is None and found and recomputed is not None:
+            here = f"{recomputed.file}:{recomputed.row}"
+            near = rejected_rows.near_duplicate(recomputed.file, recomputed.row, recomputed.plain_id, 1.0)
+            heads = [rejected_rows.without_similarity(near)]
+            heads += [f"{kind}: kept is {here}" for kind in ("duplicate id", "duplicate text")]
+        else:
+            return None if own is None else []
+        lines = self._lines(*map(_inside, heads))
+        same = (line for line in lines if rejected_rows.without_similarity(line["reason"]) in heads)
+        return [line for line in same if line != own]
+
+    def _step(self, reason: str, recomputed: "_Recomputed | None") -> str | None:
+        """Return the step at which a row left; None if nothing tells."""
+        kind = reason.partition(":")[0]
+        return _LEFT_BY.get(kind) or (recomputed.left if recomputed is not None else None)
+
+    # What the source says, once more.
+
+    @functools.cached_property
+    def _definition(self) -> Definition:
+        """The task that made the dataset. Raises UsageError for code that is neither known nor trusted, DatasetError, TaskError."""
+        facts = self.dataset.task
+        if not facts.file:
+            return registry.get(self.dataset.settings.task)
+        path = paths.at(self.data, manifest.TASK_FILE)
+        try:
+            code = paths.read(path)
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be read ({error.strerror or 'not found'}).") from error
+        facts.check_code(code, path=path)
+        self._trust(code, path=path, use=f"make examples of rows, for the task {self.dataset.settings.task}")
+        return registry.from_code(code, file=facts.file)
+
+    def _trust(self, code: bytes, *, path: str, use: str) -> None:
+        otherwise = "without it, what the dataset itself knows is told."
+        trusted_code.check(
+            code, path=path, use=use, otherwise=otherwise, trusted=self._trust_code, came_with="the dataset"
+        )
+
+    @functools.cached_property
+    def _files(self) -> list[RawFile]:
+        """The files that the dataset was made of. Raises SourceError if one is not there."""
+        said = self.dataset.source
+        there = sources.resolve(self._source or pinned(said), include=self._task.files, progress=False)
+        by_name = {file.name: file for file in there.files}
+        for file in said.files:
+            if file.name not in by_name:
+                raise SourceError(f"{self._source or said.uri} has no {file.name} any more. Say where it is: --source")
+        return [by_name[file.name] for file in said.files]
+
+    def _check(self, files: Sequence[RawFile]) -> None:
+        """Raise SourceError for a file that is not the one that the manifest names."""
+        said = {file.name: file for file in self.dataset.source.files}
+        for file in files:
+            if file.name not in self._unchanged and sources.checksum(file) != said[file.name].sha256:
+                raise SourceError(f"{file.name} is not the file that made the dataset: it has another checksum.")
+            self._unchanged.add(file.name)
+
+    @functools.cached_property
+    def _task(self) -> Any:
+        return self._definition.choose(self.dataset.settings.options)
+
+    @functools.cached_property
+    def _steps(self) -> "_Steps":
+        settings = self.dataset.settings
+        for path in code_files(settings.filter):
+            try:
+                code = rules.read(path)
+            except OSError as error:
+                raise SourceError(f"the filter {path} cannot be read ({error.strerror}).") from error
+            self._trust(code, path=path, use="filter texts")
+        if Chain(settings.filter).files() != self.dataset.filter_files:
+            raise SourceError("a file that its filters read is not the one that made the dataset.")
+        return _Steps(self.dataset, self._task, self._tokenizer, [file.name for file in self._files])
+
+    def _recomputed(self, id: str, place: tuple[str, int] | None, found: Found | None) -> "_Recomputed | None":
+        """Return what the steps make of the row of a place, or of the first row that makes this record; None if there is none."""
+        if place is None and found is None and not self.dataset.task.hides_spans:
+            return None  # every row with this id would be a record or a rejected row
+        wanted = id if found is None else found.id
+        ids = {wanted, *(re.sub(f"({pattern})$", "", wanted) for pattern in _ENDINGS)}
+        if place is None and found is not None:
+            place = next((one for one in map(self._place, ids) if one and not self._has_own_id(found.id, one)), None)
+        dropped = set()
+        if place is None:
+            dropped = {(line["file"], line["row"]) for line in self._lines(*map(_inside, ids))}
+        for reached in self._rows(place, ids):
+            if (reached.block.file.name, reached.number) in dropped:
+                continue
+            made = self._steps.made(reached, wanted=found.id if found else None)
+            if place is not None or made.record_id is not None:
+                return made
+        return None
+
+    def _rows(self, place: tuple[str, int] | None, ids: set[str]) -> Iterator[_Reached]:
+        """Yield the row of a place, or every row whose example has one of some ids."""
+        settings, task = self.dataset.settings, self._task
+        examples_of = self._steps.examples
+        for file in row_limit.limited_files(self._files, settings, task):
+            own = blocks.files(file.element)
+            if place is not None and own[0].name != place[0]:
+                continue
+            self._check(own)
+            for block in row_limit.scan(file, settings, task.task.corpus):
+                if place is None:
+                    examples = examples_of(block)
+                    rows = examples.filter(pc.is_in(examples["id"], pa.array(sorted(ids))))["row"].to_pylist()
+                    numbers = [row + block.first_row for row in rows]
+                elif block.first_row <= place[1] < block.first_row + block.rows:
+                    examples, numbers = examples_of(block), [place[1]]
+                else:
+                    continue
+                for number in numbers:
+                    which = pc.equal(examples["row"], number - block.first_row)
+                    yield _Reached(block, number, examples.filter(which).combine_chunks())
+
+
+def _json(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _inside(text: str) -> bytes:
+    """Return a text as it stands inside of a string of JSON."""
+    return _json(text)[1:-1].encode("utf-8", "surrogatepass")
+
+
+def pinned(source: manifest.Source) -> str:
+    """Return the address of a source at the revision that was read, as far as an address can say it.
+
+    >>> pinned(manifest.Source("hf:a/b#c", "0123abc", [], "", "")), pinned(manifest.Source("kaggle:a/b", "version 3", [], "", ""))
+    ('hf:a/b@0123abc#c', 'kaggle:a/b@3')
+    """
+    revision = source.revision.removeprefix("version ")
+    if source.uri.partition(":")[0] not in ("hf", "kaggle") or "@" in source.uri or not revision:
+        return source.uri
+    name, hash, part = source.uri.partition("#")
+    return f"{name}@{revision}{hash}{part}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Recomputed:
+    """A row as the steps make it today: its place, its life so far, and what it is known by.
+
+    `ids` are those of the input and the labels, None if it made none; `left` is the step that rejected it, "" if none did.
+    """
+
+    file: str
+    row: int
+    life: Life
+    plain_id: str = ""
+    record_id: str | None = None
+    split: str | None = None
+    ids: tuple[list[int], list[int]] | None = None
+    left: str = ""
+
+
+class _Steps:
+    """The steps of one preparation, for single rows. Evaluation sets and earlier datasets are not read again."""
+
+    def __init__(self, dataset: manifest.Manifest, task: Any, tokenizer: Tokenizer, files: Sequence[str]) -> None:
+        settings = dataset.settings
+        self._settings, self._task, self._tokenizer = settings, task, tokenizer
+        self.examples = BlockExamples(settings, task)
+        self._own_splits = {} if settings.splits else formats.of_files(files)
+        self._tokenize = BlockTokenizer(settings, task, tokenizer)
+        self._sort = BlockSorter(settings, task.task, tokenizer, files=files, own_splits=self._own_splits)
+
+    def made(self, reached: _Reached, *, wanted: str | None) -> _Recomputed:
+        """Return what the steps make of a row; of several examples, the one whose record has the `wanted` id."""
+        block, number, examples = reached
+        row = next(row for row in blocks.read(block, columns=self.examples.columns) if row.number == number)
+        life: Life = {"source": _told_source(block, row)}
+        here = functools.partial(_Recomputed, block.file.name, number, life)
+        if not len(examples):
+            life["example"] = {"blank": True}
+            return here()
+        (example,) = example_table.examples_of(examples)
+        if isinstance(example, str):
+            life["example"] = {"reason": example}
+            return here(left="reading" if row.record is None else "task")
+        life["example"] = _told_example(example, group=examples["group"][0].as_py())
+        life["filters"], passed = self._filtered(example)
+        if not passed:
+            return here(left="filters")
+        table = self._tokenize.features(examples)
+        kept = table.filter(table["reason"].is_null()).combine_chunks()
+        if not len(kept):
+            life["tokens"] = _counted(table, 0)
+            return here(left="tokens")
+        placed = self._sort.places(kept, block)
+        at = placed.record_ids.index(wanted) if wanted in placed.record_ids else 0
+        inputs, labels = (kept[name][at].as_py() for name in ("inputs", "labels"))
+        life["tokens"] = _counted(kept, at) | {"input_ids": inputs, "labels": labels}
+        life["tokens"] |= self._cut(examples, kept, at)
+        split = placed.names[placed.of[at]]
+        life["split"] = self._drawn(kept, placed.drawn_by, at, split=split, file=block.file.name)
+        mine = wanted is None or wanted == placed.record_ids[at] or wanted.startswith(f"{placed.record_ids[at]}@")
+        return here(
+            plain_id=placed.ids[at],
+            record_id=(wanted or placed.record_ids[at]) if mine else None,
+            split=split,
+            ids=(inputs, labels),
+        )
+
+    def _filtered(self, example: Example) -> tuple[list[dict[str, Any]], bool]:
+        """Return what each filter did to an example, and whether it passed all of them that look at texts."""
+        told: list[dict[str, Any]] = []
+        for text in self._settings.filter:
+            before = example
+            example, reason, changed = Chain([text])(before)
+            one: dict[str, Any] = {"filter": text, "changed": bool(changed)}
+            if changed:
+                one |= {"before": text_of(before.inputs), "after": text_of(example.inputs)}
+                if example.targets != before.targets:
+                    one |= {"target_before": before.targets, "target_after": example.targets}
+            if reason:
+                return [*told, one | {"reason": reason}], False
+            told.append(one)
+        return told, True
+
+    def _cut(self, examples: pa.Table, kept: pa.Table, at: int) -> dict[str, Any]:
+        """Return the texts that were cut out of the input and the target.
+
+        The same steps make the row once more with tokens that are numbered: a number that is gone was cut.
+        """
+        whole = all(
+            kept[side][at].as_py() == len(kept[ids][at])
+            for side, ids in (("tokens", "inputs"), ("target_tokens", "labels"))
+        )
+        if whole or self._task.spans is not None or kept["part"][at].as_py():
+            return {"cut_input": [], "cut_target": []}
+        numbered = _Numbered(self._tokenizer)
+        plain = dataclasses.replace(self._settings, dedup="none", dedup_against=())
+        table = BlockTokenizer(plain, self._task, numbered).features(examples)  # type: ignore[arg-type]
+        sides = [] if self._settings.target == "class" else ["labels"]
+        texts = {name: numbered.missing(table[name][0].as_py()) for name in ("inputs", *sides)}
+        return {"cut_input": texts["inputs"], "cut_target": texts.get("labels", [])}
+
+    def _drawn(self, kept: pa.Table, digests: np.ndarray, at: int, *, split: str, file: str) -> dict[str, Any]:
+        """Return how the split of a row was decided."""
+        told: dict[str, Any] = {"name": split}
+        if kept["split"][at].as_py():
+            return told | {"by": "task"}
+        shares = self._sort.draw.shares(file)
+        if len(shares) == 1:
+            return told | {"by": "file" if self._own_splits.get(file) else "all"}
+        number = float(placement.uniform(self._sort.draw.keys(kept, digests, file=file))[at])
+        group = kept["group"][at].as_py() if self._settings.group_column else None
+        edges = np.concatenate([[0.0], np.cumsum(list(shares.values()))]).tolist()
+        by = "group" if group else "text" if self._settings.dedup == "exact" else "id"
+        ranges = {name: list(pair) for name, pair in zip(shares, itertools.pairwise(edges), strict=True)}
+        return told | {"by": by, "number": number, "ranges": ranges} | ({"group": group} if group else {})
+
+
+class _Numbered:
+    """A tokenizer whose tokens are numbered, from -1 downwards, in place of their ids: so one sees which of them are left."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer, self._calls = tokenizer, list[tuple[int, Ragged]]()
+        self._next = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def encode_block(self, texts: Any) -> Ragged:
+        """Return numbers for the tokens of texts."""
+        made = self._tokenizer.encode_block(texts)
+        self._calls.append((self._next, made))
+        numbers = -np.arange(self._next, self._next + len(made.ids), dtype=np.int32)
+        self._next += len(made.ids)
+        return Ragged(numbers, made.starts)
+
+    def missing(self, left: Sequence[int]) -> list[str]:
+        """Return the texts of the tokens that are not left, those that stood together in one text."""
+        numbers = {-one for one in left if one < 0}
+        texts = []
+        for first, made in self._calls:
+            if not numbers & set(range(first, first + len(made.ids))):
+                continue
+            for begin, end in itertools.pairwise(made.starts.tolist()):
+                gone = [at for at in range(begin, end) if first + at not in numbers]
+                for _, run in itertools.groupby(enumerate(gone), key=lambda pair: pair[1] - pair[0]):
+                    texts.append(self._tokenizer.decode([int(made.ids[at]) for _, at in run]))
+        return texts
+
+
+def _counted(table: pa.Table, at: int) -> dict[str, Any]:
+    """Return the tokens of a row before it was cut, and its part if it is one of several."""
+    told = {"inputs": table["tokens"][at].as_py(), "targets": table["target_tokens"][at].as_py()}
+    return told | ({"part": part, "parts": len(table)} if (part := table["part"][at].as_py()) else {})
+
+
+def _told_example(example: Example, *, group: str | None) -> dict[str, Any]:
+    """Return what the task made of a row."""
+    parts = (example.inputs,) if isinstance(example.inputs, str) else example.inputs
+    named = {"id": example.id, "target": example.targets, "references": list(example.references)}
+    told = [
+        {"eos": True}
+        if part is EOS
+        else {"text": part.text, "protected": True}
+        if isinstance(part, Protected)
+        else {"text": part}
+        for part in parts
+    ]
+    return {"inputs": told, **named, "split": example.split, "group": group}
+
+
+def _told_source(block: Block, row: Row) -> dict[str, Any]:
+    """Return where a row stands, and its values in the columns that are read, or the bytes of a row that has none."""
+    told: dict[str, Any] = {"file": block.file.name, "row": row.number}
+    span = _span(block, row)
+    told |= {"byte": None, "bytes": None} if span is None else {"byte": span.byte, "bytes": len(span.data)}
+    if row.record is not None:
+        told["values"] = {name: _plain(value) for name, value in row.record.items()}
+    elif span is not None:
+        told["text"] = span.data.decode("utf-8", "backslashreplace")
+    return told
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    try:
+        return json.loads(json.dumps(value, default=str))
+    except (TypeError, ValueError):
+        return str(value)
+
+
+class _Span(NamedTuple):
+    byte: int
+    data: bytes
+
+
+def _span(block: Block, row: Row) -> _Span | None:
+    """Return where a row lies in its file (unpacked, if it is packed), or None where its bytes do not lie there in one piece.
+
+    That is so in Parquet, in one JSON document, in a pair of files, and where the encoding is changed while it is read.
+    """
+    if block.format.kind == "parquet":
+        return None
+    data, before, quoted = blocks.content(block), row.number - block.first_row, block.format.quoted
+    delimiter = block.format.delimiter or ","
+    begin = 0
+    if before and quoted:
+        begin = text_rows.ends(data, final=True, most=before, delimiter=delimiter)[0]
+    elif before:
+        begin = next(itertools.islice(text_rows.row_ends(data), before - 1, None), 0)
+    own = data[begin : begin + text_rows.of_first(data[begin:], quoted=quoted, final=True, delimiter=delimiter)]
+    names = tuple(row.record or ())
+    again = next(text_rows.read(own, block.format, columns=block.columns, first=row.number, wanted=names), None)
+    if again is None or (row.record is not None and again.record is None) or again.reason != row.reason:
+        return None
+    if block.data is not None and not _stands_at(block, begin, own):
+        return None
+    return _Span(block.begin + begin, own)
+
+
+def _stands_at(block: Block, begin: int, own: bytes) -> bool:
+    """Check whether some bytes of a block that travels with its content are those of the file."""
+    with sources.open_stream(block.file) as stream:
+        left = block.begin + begin
+        while left and (skipped := stream.read(min(left, 1 << 20))):
+            left -= len(skipped)
+        return not left and stream.read(len(own)) == own
