@@ -16,8 +16,8 @@ from pipelines import engines, pool
 from t5prep.errors import OutputError, SourceError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
-from t5prep.reading import blocks, formats
 from t5prep.reading import columns as text_columns
+from t5prep.reading import formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
@@ -84,11 +84,8 @@ class DrawBlock:
     def __call__(self, block: Block) -> Drawn:
         """Return the sample of a block; rows without such a column are passed over."""
         sample = Drawing(self.most, seed=self.seed)
-        rows = seen = broken = 0
-        for row in blocks.read(block, columns=self.columns or ("text",)):
-            rows += 1
-            if row.blank:
-                continue
+        seen = broken = 0
+        for row in text_columns.read(block, names=self.columns or ("text",)).rows():
             if row.record is None:
                 broken += 1
                 continue
@@ -96,7 +93,7 @@ class DrawBlock:
                 lines = list(training.lines_of(text))
                 seen += len(lines)
                 sample.add(lines)
-        return Drawn(sample.lines(), rows, seen, broken)
+        return Drawn(sample.lines(), block.rows, seen, broken)
 
 
 def train(
