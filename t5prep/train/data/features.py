@@ -177,15 +177,13 @@ def _parser(datasets: Sequence[Opened], *, text: Sequence[str], ids: bool = True
 def blank(opened: Opened) -> bytes:
     """Return a record that the loss ignores: only EOS (a softmax needs at least one token), no label, no id."""
     dataset = opened.manifest
-    entries = {}
-    for name in sorted(dataset.features):
-        feature = dataset.features[name]
+    record = tf.train.Example()
+    for name, feature in dataset.features.items():
         if feature.dtype == "bytes":
-            entries[name] = tfrecord.bytes_feature(name, [b""] * (1 if feature.shape in ([1], []) else 0))
+            record.features.feature[name].bytes_list.value.extend([b""] * (feature.shape in ([1], [])))
             continue
         size = feature.shape[0] if feature.shape and feature.shape[0] is not None else 1
         filler = {"labels": tfrecord.IGNORED_LABEL, "input_ids": dataset.tokenizer.pad_id}.get(name, 0)
         first = {"input_ids": dataset.tokenizer.eos_id, "input_segment_ids": 1}.get(name, filler)
-        values = [first, *[filler] * (size - 1)]
-        entries[name] = tfrecord.int64_feature(name, b"".join(tfrecord.varint(value) for value in values))
-    return tfrecord.example(b"".join(entries[name] for name in sorted(entries)))
+        record.features.feature[name].int64_list.value.extend([first, *[filler] * (size - 1)])
+    return bytes(record.SerializeToString(deterministic=True))
