@@ -45,7 +45,9 @@ def example(features: Mapping[str, Sequence[int] | Sequence[bytes]]) -> bytes:
     """Return a tf.train.Example of these features."""
     entries = b""
     for name, values in sorted(features.items()):
-        if values and isinstance(values[0], bytes):
+        if name in ("id", "references") or (
+            values and isinstance(values[0], bytes)
+        ):  # of bytes, even if there are none
             kind, content = 1, b"".join(field(1, value) for value in values if isinstance(value, bytes))
         else:
             packed = b"".join(varint(int(value)) for value in values)
