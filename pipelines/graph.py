@@ -27,7 +27,7 @@ from t5prep.prepare.shards import ShardSpec, ShardTotals, ShufflePlan
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
 
-# So many bytes of one shard are held in memory; more are written to the worker's own disk.
+# Bytes of one shard that are held in memory; more are written to the worker's own disk.
 HELD_BYTES = 256 << 20
 
 
