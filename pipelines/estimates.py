@@ -157,7 +157,7 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
         done = work(block)
         took = time.perf_counter() - began
         assert isinstance(done, SortedBlock)
-        sample.add(done)
+        sample.merge(done.totals)
         # All files of the group are taken to be like this block.
         times = sum(map(_size, group)) / max(1.0, block.size * _packing(block))
         if settings.limit and not settings.splits and len(groups) > 1:
@@ -167,7 +167,7 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
         rows += times * block.rows
         spilled += times * len(done.spill.data)
         records.update({split: round(times * (last - first)) for split, (first, last) in done.spill.splits.items()})
-        record_bytes.update({split: round(times * size) for split, size in done.record_bytes.items()})
+        record_bytes.update({split: round(times * size) for split, size in done.totals.record_bytes.items()})
         total += min(sum(map(_size, group)), times * block.size * _packing(block))
     part = min(1.0, settings.limit / max(1.0, rows)) if settings.limit and settings.splits else 1.0
     return Forecast(

@@ -27,7 +27,7 @@ from t5prep.prepare.shards import ShardSpec, ShardTotals, ShufflePlan
 from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
 
-# So many bytes of one shard are held in memory; more are written to the worker's own disk.
+# Bytes of one shard that are held in memory; more are written to the worker's own disk.
 HELD_BYTES = 256 << 20
 
 
@@ -194,7 +194,7 @@ class CutRanges(beam.DoFn):
         if not isinstance(result, SortedBlock):
             yield result
             return
-        self._totals.add(result)
+        self._totals.merge(result.totals)
         if result.rejected:
             yield Piece((0, result.file, result.first_row), result.rejected)
         if result.sketch:
@@ -277,7 +277,7 @@ def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard) -> Iterat
                 held.add(element)
         assert spec is not None
         written = work(spec, held.spills(), repeats)
-    yield ShardTotals().add(written._replace(rejected=b""))
+    yield written.totals
     if written.rejected:
         yield Piece((1, spec.name, 0), written.rejected)
 

@@ -127,7 +127,7 @@ class Local:
         written, left_out = ShardTotals(), list[Piece]()
         elements = ((spec, steps.repeats_of(spec, repeats or ())) for spec in specs)
         for shard in pool.each(self._pool, _WriteHere(work, str(self._folder)), elements):
-            written.add(shard)
+            written.merge(shard.totals)
             path = left_out_path(self._folder, shard.spec.name)
             if path.exists():
                 left_out.append(Piece((1, shard.spec.name, 0), path=str(path), size=path.stat().st_size))
@@ -275,7 +275,7 @@ class Gathering:
 
     def _take(self, result: SortedBlock | Hashed | MergedSpill) -> None:
         if isinstance(result, SortedBlock):
-            self.totals.add(result)
+            self.totals.merge(result.totals)
             self._reject(result)
             if result.sketch:
                 self.sketches.append(result.sketch)
@@ -349,7 +349,7 @@ class LocalProgress:
         if not (isinstance(element, Block) and isinstance(result, SortedBlock)):
             return
         self._progress.add(bytes=element.size, rows=element.rows)
-        self._placed += sum(result.record_bytes.values())
+        self._placed += sum(result.totals.record_bytes.values())
         self._blocks += 1
         self._found += result.found
         self._bytes_found += element.size if result.found else 0
@@ -374,7 +374,7 @@ class LocalProgress:
             self._progress.close()
             self._writing = Progress("writing shards", total=self._placed - written.spec.bytes)
         else:
-            self._writing.add(bytes=written.spec.bytes, rows=written.counts.records)
+            self._writing.add(bytes=written.spec.bytes, rows=written.shard.records)
 
     def _bound(self) -> None:
         if self._kept:

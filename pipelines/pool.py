@@ -29,7 +29,7 @@ from t5prep.reading.blocks import Block
 
 # Twice as many elements are being worked on, or wait for a worker, as there are workers: none of these waits.
 IN_FLIGHT = 2
-# So many more may be done and wait behind the first that is not: workers go on beside one that hashes a large file or merges
+# More elements that may be done and wait behind the first that is not: workers go on beside one that hashes a large file or merges
 # runs. Not more, because the rows of a packed file are in the element itself.
 AHEAD = 32
 # An element that kills its worker this often is itself the reason (out of memory, a bug in native code).

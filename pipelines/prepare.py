@@ -15,7 +15,7 @@ from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
 from pipelines.local import Local, LocalProgress
 from pipelines.stages import Finish
-from pipelines.steps import PrepareBlock, WriteShard, preload
+from pipelines.steps import Job, PrepareBlock, WriteShard, preload
 from t5prep import sources
 from t5prep.dataset.manifest import Manifest, load
 from t5prep.dataset.settings import Settings
@@ -68,35 +68,40 @@ def prepare_resolved(
     pool.exit_if_respawned_script()
     out = str(out)
     engines.require(runner, arguments=arguments, out=out)
-    settings, source, loaded, against, same = _decide(
+    decided = _decide(
         definition, task, source=source, tokenizer=tokenizer, out=out, runner=runner, workers=workers, **given
     )
-    with output_folder.claimed(out, same=same, overwrite=overwrite) as out:
+    source = decided.source
+    with output_folder.claimed(out, same=decided.same, overwrite=overwrite) as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = steps.shared(source, folder=folder)
-        aside: dict[str, Any] = {"against": against.leaks, "earlier": against.earlier}
-        job = steps.stage(settings, task=definition, source=source, tokenizer=loaded, folder=folder, **aside)
-        finish = Finish(job, dataclasses.replace(source, files=()), out, against.digests)
+        job = _staged(decided._replace(source=source), definition, folder=folder)
+        finish = Finish(job, dataclasses.replace(source, files=()), out, decided.digests)
         if runner == "local":
             _run_here(finish, source=source, kept=kept, fresh=fresh, workers=workers, memory=memory)
         else:
             work = PrepareBlock(job)
             if price or runner != "prism":
                 told = estimates.forecast(work, source=source)
-                print(told.text(out=out, settings=settings, runner=runner, price=price), file=sys.stderr)
+                print(told.text(out=out, settings=decided.settings, runner=runner, price=price), file=sys.stderr)
             size = sum(file.bytes for file in source.files)
             _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
         return load(out)
 
 
 class _Decided(NamedTuple):
-    """List what is known before anything is written: the choices, the source with its files, and which dataset it will be."""
+    """What is known before anything is written: the choices, the source with its files, and which dataset it will be.
+
+    `leaks` and `earlier` are the texts that rows are compared with, `digests` those of the earlier datasets.
+    """
 
     settings: Settings
     source: Resolved
     tokenizer: Tokenizer
-    against: "_Compared"
+    leaks: evaluation_sets.Leaks | None
+    earlier: EarlierTexts | None
+    digests: dict[str, str]
     same: output_folder.Identity
 
 
@@ -123,28 +128,30 @@ def _decide(
     if runner == "dataflow" and settings.dedup == "near":
         steps.refuse_local(settings.dedup_against)
     output_folder.refuse_inside(out, source=source.uri)
-    same = _identity(settings, definition, source, loaded)
-    return _Decided(settings, source, loaded, _compared(settings, loaded), same)
-
-
-class _Compared(NamedTuple):
-    """The texts that rows are compared with: evaluation sets, the texts of earlier datasets, and those datasets' digests."""
-
-    leaks: evaluation_sets.Leaks | None
-    earlier: EarlierTexts | None
-    digests: dict[str, str]
-
-
-def _compared(settings: Settings, tokenizer: Tokenizer) -> _Compared:
-    """Read what the settings compare rows with. Raises UsageError for a dataset that cannot be compared with."""
-    leaks = texts = None
+    leaks = earlier = None
     if settings.decontaminate:
         sets = {name: evaluation_sets.texts(name) for name in settings.decontaminate}
         leaks = evaluation_sets.collect(sets, words=settings.decontaminate_words)
-    datasets = {data: earlier_datasets.open_dataset(data, settings, tokenizer) for data in settings.dedup_against}
+    datasets = {data: earlier_datasets.open_dataset(data, settings, loaded) for data in settings.dedup_against}
     if datasets and settings.dedup == "exact":
-        texts = earlier_datasets.collect(datasets, tokenizer)
-    return _Compared(leaks, texts, {data: dataset.digest for data, dataset in datasets.items()})
+        earlier = earlier_datasets.collect(datasets, loaded)
+    digests = {data: dataset.digest for data, dataset in datasets.items()}
+    files = sorted((file.name, file.bytes) for file in source.files)
+    same = output_folder.Identity(settings, loaded.sha256, definition.sha256 if definition.file else "", files)
+    return _Decided(settings, source, loaded, leaks, earlier, digests, same)
+
+
+def _staged(decided: _Decided, definition: Definition, *, folder: str) -> Job:
+    """Write what workers need into a folder. Raises OutputError."""
+    return steps.stage(
+        decided.settings,
+        task=definition,
+        source=decided.source,
+        tokenizer=decided.tokenizer,
+        folder=folder,
+        against=decided.leaks,
+        earlier=decided.earlier,
+    )
 
 
 def _run_here(
@@ -222,12 +229,6 @@ def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str
     finally:
         local.close()
         watch.close()
-
-
-def _identity(settings: Settings, task: Definition, source: Resolved, tokenizer: Tokenizer) -> output_folder.Identity:
-    """Return the identity of the dataset that these would make."""
-    files = sorted((file.name, file.bytes) for file in source.files)
-    return output_folder.Identity(settings, tokenizer.sha256, task.sha256 if task.file else "", files)
 
 
 # The public function, with plain arguments: `t5prep.prepare`.
@@ -339,18 +340,16 @@ def forecast(
         engines.require(runner, arguments=beam_options)
     of_engine = estimates.parse_price(price) if price else None
     with _asked(task, source, choices) as (definition, chosen, resolved, given):
-        settings, resolved, loaded, against, same = _decide(
+        decided = _decide(
             definition, chosen, source=resolved, tokenizer=tokenizer, out=out, runner=runner, workers=workers, **given
         )
         if not overwrite:
-            output_folder.refuse_another(out, same=same)
-        aside: dict[str, Any] = {"against": against.leaks, "earlier": against.earlier}
+            output_folder.refuse_another(out, same=decided.same)
         with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
-            job = steps.stage(settings, task=definition, source=resolved, tokenizer=loaded, folder=folder, **aside)
-            made = estimates.forecast(PrepareBlock(job), source=resolved)
-        shared, bytes_given = _budget(resolved, workers=workers, memory=byte_sizes.parse(memory, name="--memory"))
+            made = estimates.forecast(PrepareBlock(_staged(decided, definition, folder=folder)), source=decided.source)
+        shared, bytes_given = _budget(decided.source, workers=workers, memory=byte_sizes.parse(memory, name="--memory"))
     return made.text(
-        out=out, settings=settings, runner=runner, workers=shared.workers, memory=bytes_given, price=of_engine
+        out=out, settings=decided.settings, runner=runner, workers=shared.workers, memory=bytes_given, price=of_engine
     )
 
 

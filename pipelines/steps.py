@@ -209,7 +209,7 @@ def refuse_local(datasets: Sequence[str]) -> None:
             )
 
 
-# So many records of an earlier dataset are in one sketch.
+# Records of an earlier dataset in one sketch.
 ROWS_OF_SKETCH = 4096
 
 

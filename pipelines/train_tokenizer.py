@@ -10,14 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipelines import engines, pool
 from t5prep.errors import OutputError, SourceError, T5prepError, UsageError
 from t5prep.io import atomic_files
 from t5prep.io.progress import Progress
-from t5prep.reading import blocks, formats
 from t5prep.reading import columns as text_columns
+from t5prep.reading import formats
 from t5prep.reading.blocks import Block
 from t5prep.sources import Resolved
 from t5prep.tokens import huggingface_files, training
@@ -52,25 +52,20 @@ class TrainingSettings:
     encoding: str = "utf-8"
 
 
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """A trained tokenizer and what it was trained on: `lines` distinct lines, drawn from the `seen` ones."""
-
-    tokenizer: Tokenizer
-    rows: int
-    seen: int
-    lines: int
-    broken: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Drawn:
-    """Lines drawn by hash, and what they were drawn from: `rows` of the source, of which `broken` could not be read."""
+class Drawn(NamedTuple):
+    """Distinct lines drawn by hash of those that were `seen`, in `rows` of the source, of which `broken` could not be read."""
 
     lines: list[str]
     rows: int
     seen: int
     broken: int
+
+
+class Trained(NamedTuple):
+    """A trained tokenizer, and the lines that it was trained on."""
+
+    tokenizer: Tokenizer
+    drawn: Drawn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +79,8 @@ class DrawBlock:
     def __call__(self, block: Block) -> Drawn:
         """Return the sample of a block; rows without such a column are passed over."""
         sample = Drawing(self.most, seed=self.seed)
-        rows = seen = broken = 0
-        for row in blocks.read(block, columns=self.columns or ("text",)):
-            rows += 1
-            if row.blank:
-                continue
+        seen = broken = 0
+        for row in text_columns.read(block, names=self.columns or ("text",)).rows():
             if row.record is None:
                 broken += 1
                 continue
@@ -96,7 +88,7 @@ class DrawBlock:
                 lines = list(training.lines_of(text))
                 seen += len(lines)
                 sample.add(lines)
-        return Drawn(sample.lines(), rows, seen, broken)
+        return Drawn(sample.lines(), block.rows, seen, broken)
 
 
 def train(
@@ -119,19 +111,13 @@ def train(
     if not drawn.lines:
         columns = ", ".join(settings.columns) or "text"
         raise SourceError(f"{source.uri} has no text in {columns}: {drawn.rows:,} rows were read.")
-    model = _trained_apart(
-        drawn.lines,
-        vocab_size=settings.vocab_size,
-        byte_fallback=settings.byte_fallback,
-        split_digits=settings.split_digits,
-        character_coverage=settings.character_coverage,
-        normalization=settings.normalization,
-    )
+    names = ("vocab_size", "byte_fallback", "split_digits", "character_coverage", "normalization")
+    model = _trained_apart(drawn.lines, **{name: getattr(settings, name) for name in names})
     tokenizer = Tokenizer(model, name=str(out))
     # The record is written first, so that a killed command can be given again.
     atomic_files.write_whole(out / TRAINING, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode())
     huggingface_files.write(out, tokenizer, config=config)
-    return Trained(tokenizer, rows=drawn.rows, seen=drawn.seen, lines=len(drawn.lines), broken=drawn.broken)
+    return Trained(tokenizer, drawn)
 
 
 def _trained_apart(lines: Sequence[str], **options: Any) -> bytes:

@@ -1,6 +1,6 @@
 """Write records in Python, by the definition of the formats: what the writer in C is held against."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,42 @@ def frame(record: bytes) -> bytes:
     return length + tfrecord.masked_checksum(length) + record + tfrecord.masked_checksum(record)
 
 
-def example(features: dict[str, list[int] | list[bytes]]) -> bytes:
+def varint(value: int) -> bytes:
+    """Return one int64 in protobuf's variable-length coding.
+
+    >>> varint(300).hex(), varint(-100).hex()
+    ('ac02', '9cffffffffffffffff01')
+    """
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return a field of a message: bytes."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def example(features: Mapping[str, Sequence[int] | Sequence[bytes]]) -> bytes:
     """Return a tf.train.Example of these features."""
     entries = b""
     for name, values in sorted(features.items()):
-        if values and isinstance(values[0], bytes):
-            entries += tfrecord.bytes_feature(name, [value for value in values if isinstance(value, bytes)])
+        if name in ("id", "references") or (
+            values and isinstance(values[0], bytes)
+        ):  # of bytes, even if there are none
+            kind, content = 1, b"".join(field(1, value) for value in values if isinstance(value, bytes))
         else:
-            entries += tfrecord.int64_feature(name, b"".join(tfrecord.varint(int(value)) for value in values))
-    return tfrecord.example(entries)
+            packed = b"".join(varint(int(value)) for value in values)
+            kind, content = 3, field(1, packed) if packed else b""
+        entries += field(1, field(1, name.encode()) + field(2, field(kind, content)))
+    return field(1, entries)
 
 
-def framed(features: dict[str, list[int] | list[bytes]]) -> bytes:
+def framed(features: Mapping[str, Sequence[int] | Sequence[bytes]]) -> bytes:
     """Return one framed record."""
     return frame(example(features))
 

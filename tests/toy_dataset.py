@@ -92,10 +92,9 @@ def record(name: str, number: int, *, layout: str, length: int = INPUT) -> bytes
         for key, ids in values.items():
             size = TARGET if key.startswith("label") else length
             ids += [tfrecord.IGNORED_LABEL if key == "labels" else 0] * (size - len(ids))
-    entries = {key: tfrecord.int64_feature(key, b"".join(map(tfrecord.varint, ids))) for key, ids in values.items()}
-    entries["id"] = tfrecord.bytes_feature("id", [name.encode(), b"second"] if layout == "packed" else [name.encode()])
-    entries["references"] = tfrecord.bytes_feature("references", [b"right"] * (number % 3))
-    return tfrecord.example(b"".join(entries[key] for key in sorted(entries)))
+    texts = {"id": [name.encode(), b"second"] if layout == "packed" else [name.encode()]}
+    texts["references"] = [b"right"] * (number % 3)
+    return framing.example({**values, **texts})
 
 
 def tokens_of(number: int, length: int) -> int:

@@ -137,10 +137,10 @@ def _facts(trained: Any, out: str) -> dict[str, Any]:
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
         "padded_vocab_size": tokenizer.padded_size,
-        "rows": trained.rows,
-        "unreadable_rows": trained.broken,
-        "lines_seen": trained.seen,
-        "lines_trained_on": trained.lines,
+        "rows": trained.drawn.rows,
+        "unreadable_rows": trained.drawn.broken,
+        "lines_seen": trained.drawn.seen,
+        "lines_trained_on": len(trained.drawn.lines),
     }
 
 
@@ -149,10 +149,10 @@ def _tell_trained(trained: Any, out: str, *, source: str, columns: tuple[str, ..
     tokenizer = trained.tokenizer
     click.echo(
         f"{out}: {tokenizer.vocab_size:,} pieces and 100 sentinels (an embedding of {tokenizer.padded_size:,}), "
-        f"from {trained.lines:,} of {trained.seen:,} lines"
+        f"from {len(trained.drawn.lines):,} of {trained.drawn.seen:,} lines"
     )
-    if trained.broken:
-        click.echo(f"  passed over   {trained.broken:,} of {trained.rows:,} rows that cannot be read")
+    if trained.drawn.broken:
+        click.echo(f"  passed over   {trained.drawn.broken:,} of {trained.drawn.rows:,} rows that cannot be read")
     given_columns = "".join(f" --column {shlex.quote(column)}" for column in columns)
     click.echo(f"next: t5prep tokenizer check {shlex.quote(out)} --source {shlex.quote(source)}{given_columns}")
 

@@ -72,9 +72,12 @@ def check_split(dataset: manifest.Manifest, split: str, *, data: str | Path) -> 
 def open_tokenizer(dataset: manifest.Manifest, name: str | None) -> Tokenizer:
     """Return the tokenizer that a dataset was made with: by its own name, else by `name`.
 
-    Raises TokenizerError when it is another one.
+    Raises TokenizerError when it is not there, or another one.
     """
-    vocabulary = loading.load(name or dataset.tokenizer.name)
+    try:
+        vocabulary = loading.load(name or dataset.tokenizer.name)
+    except TokenizerError as error:
+        raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
     if vocabulary.sha256 != dataset.tokenizer.sha256:
         raise TokenizerError(
             f"{vocabulary.name} is not the tokenizer of these records (SHA-256 {vocabulary.sha256[:12]}…, theirs is "

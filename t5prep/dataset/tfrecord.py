@@ -29,23 +29,8 @@ _PIECE = 1 << 24
 PLACE = np.dtype([("block", np.int64), ("begin", np.int64), ("size", np.int64)])
 
 
-def varint(value: int) -> bytes:
-    """Return one int64 in protobuf's variable-length coding.
-
-    >>> varint(300).hex(), varint(-100).hex()
-    ('ac02', '9cffffffffffffffff01')
-    """
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def unpack(packed: bytes) -> np.ndarray:
-    """Return the int64 values of packed varints, `int64[n]`, as `varint` writes them. Raises ValueError.
+    """Return the int64 values of packed varints, `int64[n]`, in protobuf's variable-length coding. Raises ValueError.
 
     >>> unpack(bytes.fromhex("07ac029cffffffffffffffff01")).tolist()
     [7, 300, -100]
@@ -62,29 +47,6 @@ def unpack(packed: bytes) -> np.ndarray:
         more = sizes > place
         values[more] |= (data[begins[more] + place] & 0x7F).astype(np.uint64) << np.uint64(7 * place)
     return values.view(np.int64)
-
-
-def int64_feature(name: str, packed: bytes) -> bytes:
-    """Return one entry of an Example's feature map: `name` → the int64 values whose varints are `packed`."""
-    return _entry(name, _tagged(b"\x1a", _tagged(b"\x0a", packed) if packed else b""))
-
-
-def bytes_feature(name: str, values: list[bytes]) -> bytes:
-    """Return one entry of an Example's feature map: `name` → byte strings."""
-    return _entry(name, _tagged(b"\x0a", b"".join([_tagged(b"\x0a", value) for value in values])))
-
-
-def _entry(name: str, feature: bytes) -> bytes:
-    return _tagged(b"\x0a", _tagged(b"\x0a", name.encode()) + _tagged(b"\x12", feature))
-
-
-def _tagged(tag: bytes, data: bytes) -> bytes:
-    return tag + varint(len(data)) + data
-
-
-def example(entries: bytes) -> bytes:
-    """Return an Example of feature entries, which the caller has joined in the order of their names."""
-    return _tagged(b"\x0a", entries)
 
 
 def masked_checksum(data: bytes) -> bytes:

@@ -7,7 +7,6 @@ can be read from a machine without an account.
 import base64
 import contextlib
 import functools
-import io
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ import google_crc32c
 
 from t5prep.errors import OutputError, UsageError
 from t5prep.io import atomic_files
+from t5prep.io.ranges import RangedFile
 
 SCHEME = "gs://"
 # The timeouts of one request: to connect, and between two reads. A stalled read is given up and tried again.
@@ -191,8 +191,12 @@ def read(uri: str) -> bytes:
 
 def read_range(uri: str, begin: int, size: int) -> bytes:
     """Return some bytes of an object, fewer where it ends before. Raises FileNotFoundError, OutputError."""
+    return _range(blob(uri), uri, begin, size)
+
+
+def _range(blob: Any, uri: str, begin: int, size: int) -> bytes:
     with speaking(uri, need="storage.objects.get"):
-        content: bytes = blob(uri).download_as_bytes(
+        content: bytes = blob.download_as_bytes(
             start=begin,
             end=begin + size - 1,
             raw_download=True,
@@ -203,7 +207,7 @@ def read_range(uri: str, begin: int, size: int) -> bytes:
     return content
 
 
-class Reader(io.RawIOBase):
+class Reader(RangedFile):
     """Read an object in ranges, always of one generation: the given one, or the one at the time of opening.
 
     The library's own reader is not used: it asks for a range past the end, and fails when the refusal of that is
@@ -211,48 +215,17 @@ class Reader(io.RawIOBase):
     """
 
     def __init__(self, uri: str, *, generation: int | None = None) -> None:
-        self._uri, self._at = uri, 0
+        self._uri = uri
         bucket, name = split(uri)
         with speaking(uri, need="storage.objects.get"):
             blob = client().bucket(bucket).blob(name, generation=generation)
             blob.reload(timeout=TIMEOUT_SECONDS, retry=retry(uri))
-            self._size = int(blob.size)
             self._blob = blob.bucket.blob(blob.name, generation=blob.generation)
+        super().__init__(int(blob.size))
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position of the next byte."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position in the object, and return it."""
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Read the next bytes, as many as fit into the buffer. Raises FileNotFoundError, OutputError."""
-        end = min(self._at + len(buffer), self._size)
-        if end <= self._at:
-            return 0
-        with speaking(self._uri, need="storage.objects.get"):
-            piece = self._blob.download_as_bytes(
-                start=self._at,
-                end=end - 1,
-                raw_download=True,
-                checksum=None,
-                timeout=TIMEOUT_SECONDS,
-                retry=retry(self._uri),
-            )
-        buffer[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
+    def range(self, begin: int, size: int) -> bytes:
+        """Return some bytes. Raises FileNotFoundError, OutputError."""
+        return _range(self._blob, self._uri, begin, size)
 
 
 def write(uri: str, content: bytes, *, generation: int | None = None) -> None:

@@ -220,7 +220,7 @@ def _padding(question: Question) -> dict[str, Any]:
 @functools.cache
 def _source() -> list[str]:
     """Return what else decides the program: the digest of the trainer's source, and TensorFlow's version."""
-    folders = (Path(config.__file__).parent, Path(__file__).parent)
+    folders = (Path(config.__file__).parents[1], Path(__file__).parent)
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     source = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     for name in ("tensorflow", "tensorflow-cpu"):

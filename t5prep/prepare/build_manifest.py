@@ -196,7 +196,7 @@ FULL_SHARE, EMPTY_SHARE = 0.8, 0.6
 # The side that is mostly padding is advised so much more room than its mean, because rows differ.
 SPARE = 1.5
 
-# So many rows without an example are hardly meant.
+# A larger share of rows without an example is worth a warning.
 MANY_REJECTED = 0.1
 
 

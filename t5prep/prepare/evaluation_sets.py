@@ -71,7 +71,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 # Of an evaluation set, texts with fewer words say nothing: labels, ids, yes and no.
 LEAST_WORDS = 4
-# So many texts are hashed at a time.
+# Texts that are hashed at a time.
 _BATCH = 4096
 
 

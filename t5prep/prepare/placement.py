@@ -86,7 +86,7 @@ class SplitDraw:
     def __call__(self, table: pa.Table, digests: np.ndarray, *, file: str) -> tuple[list[str], np.ndarray]:
         """Return the sorted names of splits, and the number of each row's: int64[rows].
 
-        `table` has the rows of a file (feature_table.SCHEMA), `digests` are those of their ids: uint8[rows, 24].
+        `table` has the rows of a file (block_tokenizer.SCHEMA), `digests` are those of their ids: uint8[rows, 24].
         """
         shares = self.shares(file)
         drawn = list(shares)

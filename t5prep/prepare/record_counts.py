@@ -12,7 +12,7 @@ import numpy as np
 STEPS = (16, 4)
 # A dataset with more different targets than this is not a classification, and its labels are not listed.
 MOST_LABELS = 64
-# So many rows that lost most are named.
+# The rows that are named because they lost most.
 WORST = 10
 
 

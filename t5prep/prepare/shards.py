@@ -60,21 +60,12 @@ class ShardSpec:
 
 
 class WrittenShard(NamedTuple):
-    """A written shard, the counts of its records, and finished JSON lines of duplicates that were left out.
-
-    `duplicates` are those of each source file, `reasons` why they are duplicates; `merged` rows are references of other
-    rows' records; `blocks` are its part of the index, `lengths` those of its records (shard_files.compressed), if any.
-    """
+    """A written shard, what was counted while it was written, and finished JSON lines of duplicates that were left out."""
 
     spec: ShardSpec
     shard: Shard
-    counts: record_counts.Counts
-    rejected: bytes
-    duplicates: Mapping[str, int]
-    reasons: Mapping[str, int]
-    merged: int = 0
-    blocks: bytes = b""
-    lengths: bytes = b""
+    totals: "ShardTotals"
+    rejected: bytes = b""
 
 
 def plan_shards(
@@ -155,8 +146,9 @@ def write(
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
     blocks = shard_files.block_sizes(np.concatenate(sizes), every=spec.every).tobytes()
     measured = shard_files.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
-    duplicates, reasons = dict(left.duplicates), dict(left.reasons)
-    return WrittenShard(spec, shard, counts, left.lines(), duplicates, reasons, left.merged, blocks, measured)
+    kept = {spec.number: Kept(counts.records, total, sha256.digest(), blocks, measured)}
+    split = SplitTotals(spec.split, spec.shards, spec.every, counts, kept, left.reasons, left.merged)
+    return WrittenShard(spec, shard, ShardTotals({spec.split: split}, left.duplicates), left.lines())
 
 
 def _ranges(
@@ -288,7 +280,7 @@ def _with_references_of_all(rows: Rows) -> Rows:
     return spills.join(columns, first.entries, np.arange(len(starts)))
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
     """A written shard in few bytes, for there may be 100,000: its SHA-256, its part of the index, its records' lengths."""
 
     records: int
@@ -302,18 +294,19 @@ class _Kept(NamedTuple):
 class SplitTotals:
     """The counts of a split's shards, and the `written` shards by their numbers; in all there are `count`.
 
-    A block of the index has `every` records.
+    A block of the index has `every` records. `reasons` counts why rows are duplicates; `merged` rows are references of other
+    rows' records.
     """
 
     split: str
     count: int
     every: int
     counts: record_counts.Counts = dataclasses.field(default_factory=record_counts.Counts)
-    written: dict[int, _Kept] = dataclasses.field(default_factory=dict)
+    written: dict[int, Kept] = dataclasses.field(default_factory=dict)
     reasons: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     merged: int = 0
 
-    def in_order(self) -> list[_Kept]:
+    def in_order(self) -> list[Kept]:
         """Return the shards in the order of their numbers."""
         return [self.written[number] for number in sorted(self.written)]
 
@@ -331,25 +324,10 @@ class SplitTotals:
 
 @dataclasses.dataclass
 class ShardTotals:
-    """The counts of some shards: those of each split, and the duplicates of each source file."""
+    """The counts of some shards: those of each split, and the duplicates of each source file that were left out."""
 
     splits: dict[str, SplitTotals] = dataclasses.field(default_factory=dict)
     duplicates: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-
-    def add(self, written: WrittenShard) -> "ShardTotals":
-        """Count one more shard."""
-        spec, shard = written.spec, written.shard
-        sha256 = bytes.fromhex(shard.sha256)
-        own = SplitTotals(
-            spec.split,
-            spec.shards,
-            spec.every,
-            written.counts,
-            {spec.number: _Kept(shard.records, shard.bytes, sha256, written.blocks, written.lengths)},
-            collections.Counter(written.reasons),
-            written.merged,
-        )
-        return self.merge(ShardTotals({spec.split: own}, collections.Counter(written.duplicates)))
 
     def merge(self, other: "ShardTotals") -> "ShardTotals":
         """Count what others counted."""

@@ -25,51 +25,12 @@ from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
 
-class FileRows(NamedTuple):
-    """The rows of a block that are of one file (rejected_rows.Rows)."""
-
-    name: str
-    read: int
-    examples: int
-    rejected: int
-    blank: int
-    parts: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class SortedBlock:
-    """The result of a block: its spill, finished JSON lines of `rejected` rows, and counts.
-
-    `record_bytes` are those of each split's records, as long as each row makes one. `found` is true if an earlier run
-    tokenized the block. `sketch` is None unless near-duplicates are looked for. `reason_tokens` are the tokens of what
-    filters rejected; `changed` the rows that each filter changed. Of `rows`, `split_rows` became `parts` examples. `files`
-    are the rows of each file, of which `file` is the first.
-    """
-
-    file: str
-    first_row: int
-    rows: int
-    spill: Spill
-    record_bytes: Mapping[str, int]
-    rejected: bytes
-    reasons: Mapping[str, int]
-    reason_tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    changed: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    blank: int = 0
-    split_rows: int = 0
-    parts: int = 0
-    references: bool = False
-    found: bool = False
-    sketch: Sketch | None = None
-    files: Sequence[FileRows] = ()
-
-
 @dataclasses.dataclass
 class BlockTotals:
-    """The counts of some blocks. `records` and `record_bytes` are those of each split.
+    """The counts of one block, or of several. `records` and `record_bytes` are those of each split.
 
-    `reasons` counts rejected rows and `reason_tokens` their tokens, `changed` the rows that each filter changed,
-    `split` the rows that became several examples, and those examples.
+    `record_bytes` hold as long as each row makes one record. `reasons` counts rejected rows and `reason_tokens` their tokens,
+    `changed` the rows that each filter changed, `split` the rows that became several examples, and those examples.
     """
 
     rows: rejected_rows.Total = dataclasses.field(default_factory=rejected_rows.Total)
@@ -83,19 +44,6 @@ class BlockTotals:
     split: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     references: bool = False
 
-    def add(self, block: SortedBlock) -> "BlockTotals":
-        """Count one more block."""
-        for file, *counts in block.files:
-            self.rows.add(file, **dict(zip(FileRows._fields[1:], counts, strict=True)))
-        self.split.update(rows=block.split_rows, examples=block.parts)
-        self.read += block.rows
-        self.blank += block.blank
-        self.records.update({split: last - first for split, (first, last) in block.spill.splits.items()})
-        for name in ("record_bytes", "reasons", "reason_tokens", "changed"):
-            getattr(self, name).update(getattr(block, name))
-        self.references |= block.references
-        return self
-
     def merge(self, other: "BlockTotals") -> "BlockTotals":
         """Count what others counted."""
         self.rows.merge(other.rows)
@@ -105,6 +53,22 @@ class BlockTotals:
             getattr(self, name).update(getattr(other, name))
         self.references |= other.references
         return self
+
+
+@dataclasses.dataclass(frozen=True)
+class SortedBlock:
+    """The result of a block, whose first file and row name it: its spill, its counts, and finished JSON lines of `rejected` rows.
+
+    `found` is true if an earlier run tokenized the block. `sketch` is None unless near-duplicates are looked for.
+    """
+
+    file: str
+    first_row: int
+    spill: Spill
+    totals: BlockTotals
+    rejected: bytes = b""
+    found: bool = False
+    sketch: Sketch | None = None
 
 
 class Placed(NamedTuple):
@@ -149,7 +113,7 @@ class BlockSorter:
         self._frame = records.frame_of_rows(settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
 
     def __call__(self, table: pa.Table, block: Block) -> SortedBlock:
-        """Return what a block's table (feature_table.SCHEMA) becomes, its spill in memory."""
+        """Return what a block's table (block_tokenizer.SCHEMA) becomes, its spill in memory."""
         rejected, number = _rejected(table, block), table["part"].to_numpy()
         kept = table.filter(table["reason"].is_null()) if rejected.reasons else table
         inputs, labels = _flat(kept["inputs"]), _flat(kept["labels"])
@@ -187,23 +151,19 @@ class BlockSorter:
             {name: int(sizes[a:b].sum()) for name, (a, b) in spans.items()},
             data=packed.entries.tobytes() + packed.data.tobytes(),
         )
-        return SortedBlock(
-            file=block.file.name,
-            first_row=block.first_row,
-            rows=block.rows,
-            spill=spill,
-            record_bytes={name: int(record_sizes[a:b].sum()) for name, (a, b) in spans.items()},
-            rejected=rejected.lines,
+        totals = BlockTotals(
+            rows=_file_rows(table, block),
+            read=block.rows,
+            blank=block.rows - int((number <= 1).sum()),
+            records=collections.Counter({name: b - a for name, (a, b) in spans.items()}),
+            record_bytes=collections.Counter({name: int(record_sizes[a:b].sum()) for name, (a, b) in spans.items()}),
             reasons=rejected.reasons,
             reason_tokens=rejected.tokens,
             changed=collections.Counter(pc.list_flatten(kept["changed"].filter(pa.array(part <= 1))).to_pylist()),
-            blank=block.rows - int((number <= 1).sum()),
-            split_rows=int((number == 1).sum()),
-            parts=int((number > 0).sum()),
+            split=collections.Counter(rows=int((number == 1).sum()), examples=int((number > 0).sum())),
             references=bool(columns.references.data),
-            sketch=sketched,
-            files=_file_rows(table, block),
         )
+        return SortedBlock(block.file.name, block.first_row, spill, totals, rejected.lines, sketch=sketched)
 
     def places(self, kept: pa.Table, block: Block, *, targets: np.ndarray | None = None) -> Placed:
         """Return where the rows of a block's table go that made an example.
@@ -247,31 +207,31 @@ class BlockSorter:
         )
 
 
-def _file_rows(table: pa.Table, block: Block) -> list[FileRows]:
-    """Return what the rows of each file of a block became, given its table (feature_table.SCHEMA)."""
+def _file_rows(table: pa.Table, block: Block) -> rejected_rows.Total:
+    """Return what the rows of each file of a block became, given its table (block_tokenizer.SCHEMA)."""
     of, _ = block.places(table["row"].to_numpy() + block.first_row)
     rejected, part = table["reason"].is_valid().to_numpy(), table["part"].to_numpy()
     counted = (~rejected, rejected, part <= 1, part > 1)
     counts = (np.bincount(of[which], minlength=len(block.files)).tolist() for which in counted)
-    return [
-        FileRows(file.name, rows, examples, left_out, rows - first, more)
-        for (file, rows), examples, left_out, first, more in zip(block.files, *counts, strict=True)
-    ]
+    total = rejected_rows.Total()
+    for (file, rows), examples, left_out, first, more in zip(block.files, *counts, strict=True):
+        total.add(file.name, read=rows, examples=examples, rejected=left_out, blank=rows - first, parts=more)
+    return total
 
 
 class _Rejected(NamedTuple):
     """Finished JSON lines of rejected rows, and how many rows and tokens were rejected for each reason."""
 
     lines: bytes
-    reasons: dict[str, int]
-    tokens: dict[str, int]
+    reasons: collections.Counter[str]
+    tokens: collections.Counter[str]
 
 
 def _rejected(table: pa.Table, block: Block) -> _Rejected:
     """Return the rows of a table that made no example."""
     rejected = table.filter(table["reason"].is_valid())
     if not len(rejected):
-        return _Rejected(b"", {}, {})
+        return _Rejected(b"", collections.Counter(), collections.Counter())
     of, numbers = block.places(rejected["row"].to_numpy() + block.first_row)
     reasons = rejected["reason"].combine_chunks().dictionary_encode()
     which, different = reasons.indices.to_numpy(), reasons.dictionary.to_pylist()
@@ -291,7 +251,7 @@ def _rejected(table: pa.Table, block: Block) -> _Rejected:
         rows[kind] += number
         tokens[kind] += lost
     size = pc.sum(pc.binary_length(lines)).as_py()
-    return _Rejected(lines.buffers()[2][:size].to_pybytes(), dict(rows), dict(+tokens))
+    return _Rejected(lines.buffers()[2][:size].to_pybytes(), rows, +tokens)
 
 
 def _text(value: str) -> pa.Scalar:

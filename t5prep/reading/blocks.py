@@ -132,12 +132,7 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
             yield from parquet_rows.rows_of(batches, first=part.first, checked=columns)
         return
     yield from text_rows.read(
-        content(block),
-        block.format,
-        columns=block.columns,
-        first=block.first_row,
-        wanted=columns,
-        regular=block.regular,
+        content(block), block.format, columns=block.columns, first=block.first_row, wanted=columns
     )
 
 

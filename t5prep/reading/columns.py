@@ -1,7 +1,7 @@
 """Read the rows of a block as columns, without a Python object for each row where Arrow can read them."""
 
 import codecs
-import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,8 +30,9 @@ class Columns(NamedTuple):
     others: list[Row]
     unread: frozenset[str] = frozenset()
 
-    def rows(self, which: np.ndarray) -> list[Row]:
-        """Return some rows of the table, bool[rows], and all the others, in the order of their numbers."""
+    def rows(self, which: np.ndarray | None = None) -> list[Row]:
+        """Return some rows of the table, bool[rows] (None: all), and all the others, in the order of their numbers."""
+        which = np.ones(len(self.numbers), bool) if which is None else which
         own = self.table if which.all() else self.table.filter(pa.array(which))
         names = own.column_names
         values = zip(*(column.to_pylist() for column in own.columns), strict=True)
@@ -219,10 +220,15 @@ def texts(
     Raises SourceError for a missing column.
     """
     check(source, columns=columns, format=format, encoding=encoding)
-    scanned = (block for file in source.files for block in scan(file, format=format, encoding=encoding))
-    rows = (row for block in scanned for row in blocks.read(block, columns=tuple(columns) or ("text",)))
-    for row in itertools.islice(rows, limit):
-        yield from texts_of(row.record or {}, columns=columns)
+    left = math.inf if limit is None else limit
+    for block in (block for file in source.files for block in scan(file, format=format, encoding=encoding)):
+        if left < block.rows:
+            block = block.head(int(left))
+        for row in read(block, names=tuple(columns) or ("text",)).rows():
+            yield from texts_of(row.record or {}, columns=columns)
+        left -= block.rows
+        if not left:
+            return
 
 
 def scan(file: RawFile, *, format: str, encoding: str) -> Iterator[Block]:

@@ -9,7 +9,6 @@ import codecs
 import csv
 import functools
 import io
-import itertools
 import json
 import re
 import sys
@@ -126,26 +125,14 @@ def ends(buffer: bytes, *, final: bool, most: int = 0, delimiter: str = ",") -> 
     return end, rows
 
 
-def read_csv(
-    data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence[str] = (), delimiter: str = ","
-) -> list[Record] | None:
-    """Return the records of whole rows whose quotes are regular; None if Python's reader must be used.
-
-    >>> read_csv(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"))
-    [{'id': '1', 'text': 'a, "b" c'}]
-    """
-    parsed = csv_table(data, encoding, columns=columns, wanted=wanted, delimiter=delimiter)
-    if parsed is None:
-        return None
-    names = parsed.column_names
-    rows = zip(*(column.to_pylist() for column in parsed), strict=True)
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
 def csv_table(
-    data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence[str] = (), delimiter: str = ","
+    data: bytes, encoding: str, *, columns: Sequence[str], wanted: Sequence[str], delimiter: str = ","
 ) -> pa.Table | None:
-    """Return the same rows as columns of large_string."""
+    """Return whole rows whose quotes are regular as columns of large_string; None if Python's reader must be used.
+
+    >>> csv_table(b'1,"a, ""b"" c"', "utf-8", columns=("id", "text"), wanted=["text"]).to_pydict()
+    {'text': ['a, "b" c']}
+    """
     try:
         if codecs.lookup(encoding).name != "utf-8":
             data = data.decode(encoding).encode()
@@ -389,25 +376,12 @@ _ESCAPED = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def read(
-    data: bytes,
-    format: Format,
-    *,
-    columns: Sequence[str],
-    first: int,
-    wanted: Sequence[str] = (),
-    regular: bool = False,
+    data: bytes, format: Format, *, columns: Sequence[str], first: int, wanted: Sequence[str] = ()
 ) -> Iterator[Row]:
     """Yield every row of a block that consists of whole rows; `first` is the number of its first row.
 
-    CSV that is known to be `regular` is read faster, and then only its `wanted` columns (none: all).
+    Of JSON lines, the values of the `wanted` columns must be texts or numbers.
     """
-    if (
-        regular
-        and (records := read_csv(data, format.encoding, columns=columns, wanted=wanted, delimiter=format.delimiter))
-        is not None
-    ):
-        yield from itertools.starmap(Row, enumerate(records, first))
-        return
     try:
         text, broken = data.decode(format.encoding), False
     except UnicodeDecodeError:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from t5prep.errors import SourceError, UsageError
+from t5prep.io.ranges import RangedFile
 from t5prep.sources.raw import RawFile, wanted
 
 MAX_BYTES = "T5PREP_MAX_UNPACKED_BYTES"
@@ -287,26 +288,18 @@ def _whole_tar(name: str) -> Iterator[None]:
         raise SourceError(f"{name} is not a whole tar archive ({error}). Fetch it again.") from error
 
 
-class _Slice(io.RawIOBase):
+class _Slice(RangedFile):
     """Some bytes of a file. Each read says where it begins, so several of them may share an unpacked archive."""
 
     def __init__(self, file: BinaryIO, begin: int, size: int) -> None:
-        self._file, self._at, self._end = file, begin, begin + size
+        super().__init__(size)
+        self._file, self._begin = file, begin
 
-    def readable(self) -> bool:
-        """Return true."""
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Read the next bytes into a buffer, and return how many. Raises EOFError where the archive became shorter."""
-        size = min(len(buffer), self._end - self._at)
-        if size <= 0:
-            return 0
+    def range(self, begin: int, size: int) -> bytes:
+        """Return some bytes. Raises EOFError where the archive became shorter."""
         with _UNPACKING:
-            self._file.seek(self._at)
+            self._file.seek(self._begin + begin)
             data = self._file.read(size)
         if not data:
             raise EOFError("the archive is shorter than it was")
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        return data

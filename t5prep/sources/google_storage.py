@@ -74,10 +74,10 @@ class _Object(gcs.Reader):
         with _sentences(uri):
             super().__init__(uri, generation=generation)
 
-    def readinto(self, buffer: Any) -> int:
-        """Read the next bytes. Raises SourceError."""
+    def range(self, begin: int, size: int) -> bytes:
+        """Return some bytes. Raises SourceError."""
         with _sentences(self._uri):
-            return super().readinto(buffer)
+            return super().range(begin, size)
 
 
 def _checksum(blob: Any) -> str:

@@ -199,41 +199,26 @@ def looks_like_a_page(response: requests.Response, start: bytes, name: str) -> b
     return head.startswith((b"<!doctype html", b"<html")) and (is_html or not name.lower().endswith((".txt", ".xml")))
 
 
-class Checksum:
-    """Compute a file's checksum and compare it with the publisher's: `md5:<hex>`, `sha256:<hex>`, `git:<hex>` or "".
+def digests(path: Path, checksum: str) -> tuple[str, str]:
+    """Return the SHA-256 (hex) of a file, and its checksum if that is not the publisher's: `md5:<hex>`, or "" if it is.
 
-    `git:` is the name of a git blob: SHA-1 over `blob SIZE\\0` and the bytes, so the `size` must be given first.
-
-    >>> checksum = Checksum("git:ce013625030ba8dba906f756967f9e9ca394464a", size=6)
-    >>> checksum.update(b"hello\\n")
-    >>> checksum.mismatch()
-    ''
+    `checksum` is the publisher's: `md5:<hex>`, `sha256:<hex>`, `git:<hex>` or "". `git:` is the name of a git blob: SHA-1
+    over `blob SIZE\\0` and the bytes.
     """
-
-    def __init__(self, checksum: str, *, size: int = 0):
-        self._algorithm, _, self._expected = checksum.partition(":")
-        self._sha256 = hashlib.sha256()
-        self._expected_hash = self._sha256
-        if self._algorithm == "git":
-            self._expected_hash = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-        elif self._algorithm not in ("", "sha256"):
-            self._expected_hash = hashlib.new(self._algorithm, usedforsecurity=False)
-
-    def update(self, data: bytes) -> None:
-        """Add the next bytes."""
-        self._sha256.update(data)
-        if self._expected_hash is not self._sha256:
-            self._expected_hash.update(data)
-
-    @property
-    def sha256(self) -> str:
-        """Return the SHA-256 (hex) of all bytes so far, whatever the publisher uses."""
-        return self._sha256.hexdigest()
-
-    def mismatch(self) -> str:
-        """Return the checksum of the bytes as `md5:<hex>` if it differs from the publisher's, "" if it is equal."""
-        got = self._expected_hash.hexdigest()
-        return f"{self._algorithm}:{got}" if self._algorithm and got != self._expected.lower() else ""
+    algorithm, _, expected = checksum.partition(":")
+    sha256 = hashlib.sha256()
+    own = sha256
+    if algorithm == "git":
+        own = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    elif algorithm not in ("", "sha256"):
+        own = hashlib.new(algorithm, usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            sha256.update(chunk)
+            if own is not sha256:
+                own.update(chunk)
+    wrong = algorithm and own.hexdigest() != expected.lower()
+    return sha256.hexdigest(), f"{algorithm}:{own.hexdigest()}" if wrong else ""
 
 
 # Download files once: each complete, with the right length and checksum, into a cache that several processes share.
@@ -246,14 +231,6 @@ class Checksum:
 # ROOT/locks/<key>.lock     held while downloading; the system releases it when a process dies
 
 
-@dataclasses.dataclass(frozen=True)
-class Fetched:
-    """The size of a downloaded file in bytes, and its SHA-256."""
-
-    bytes: int
-    sha256: str
-
-
 @dataclasses.dataclass
 class Download:
     """Download one file.
@@ -264,20 +241,18 @@ class Download:
     """
 
     address: Callable[[], str]
-    part: Path
     name: str
     checksum: str = ""
     size: int | None = None
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     progress: bool | None = None
-    _furthest: int = 0
 
-    def run(self) -> Fetched:
-        """Fetch the file to `part`, continuing an earlier run. Raises SourceError.
+    def run(self, part: Path) -> str:
+        """Fetch the file to `part`, continuing an earlier run, and return its SHA-256 (hex). Raises SourceError.
 
         After an error, any part that is left can be continued by a later run.
         """
-        retries = Retries(self.name)
+        self._part, self._furthest, retries = part, 0, Retries(self.name)
         resumed = clean = False
         with contextlib.closing(Progress(self.name[-40:], shown=self.progress)) as bar:
             while True:
@@ -290,18 +265,18 @@ class Download:
                     continue
                 except OSError as error:
                     raise SourceError(
-                        f"{self.part.parent} cannot be written ({error.strerror}). "
+                        f"{self._part.parent} cannot be written ({error.strerror}). "
                         "Make room, or set T5PREP_CACHE to another place."
                     ) from error
-                have = self.part.stat().st_size
+                have = self._part.stat().st_size
                 if expected is not None and have < expected:
                     retries.wait("the connection broke in the middle")
                     continue
                 wrong, sha256 = self._wrong(have, expected)
                 if not wrong:
                     self._validator.unlink(missing_ok=True)
-                    return Fetched(have, sha256)
-                self.discard()
+                    return sha256
+                self._discard()
                 if resumed and not clean:  # the first half may be of another version: try once from the start
                     clean = True
                     continue
@@ -310,9 +285,9 @@ class Download:
                     "Run this again; if it persists, tell its publisher."
                 )
 
-    def discard(self) -> None:
+    def _discard(self) -> None:
         """Delete the downloaded part."""
-        self.part.unlink(missing_ok=True)
+        self._part.unlink(missing_ok=True)
         self._validator.unlink(missing_ok=True)
 
     def _receive(self, start: int, retries: Retries, bar: Progress) -> int | None:
@@ -330,12 +305,12 @@ class Download:
             if response.status_code == 416:  # the part is as long as the whole file, or longer
                 whole = _whole(response)
                 if whole != start:
-                    self.discard()
+                    self._discard()
                     raise Broken("the host has fewer bytes than were fetched before")
                 return whole
             continues = response.status_code == 206 and start > 0
             if continues and _first(response) != start:
-                self.discard()
+                self._discard()
                 raise Broken("the host sends another range than was asked for")
             if response.headers.get("Content-Encoding", "identity") != "identity" and not self.name.endswith(".gz"):
                 raise SourceError(
@@ -344,13 +319,13 @@ class Download:
             whole = _whole(response)
             self._remember(response)
             missing = (whole or self.size or 0) - (start if continues else 0)
-            if missing > (free := shutil.disk_usage(self.part.parent).free):
+            if missing > (free := shutil.disk_usage(self._part.parent).free):
                 raise SourceError(
-                    f"{self.name} needs {missing:,} bytes more, and {self.part.parent} has {free:,}. "
+                    f"{self.name} needs {missing:,} bytes more, and {self._part.parent} has {free:,}. "
                     "Make room, or set T5PREP_CACHE to another place."
                 )
             bar.restart(bytes=start if continues else 0, total=whole or self.size or 0)
-            with self.part.open("ab" if continues else "wb") as out:
+            with self._part.open("ab" if continues else "wb") as out:
                 self._copy(response, out, retries, bar, first=not continues)
             return whole
 
@@ -369,7 +344,7 @@ class Download:
                 return
             if first and looks_like_a_page(response, chunk, self.name):
                 out.close()
-                self.discard()
+                self._discard()
                 raise SourceError(
                     f"{self.name}: the host sends a web page instead of the data: a sign-in, a form or a notice. "
                     "Open the address in a browser to see it, or download the file there and name it here."
@@ -383,9 +358,9 @@ class Download:
 
     def _start(self) -> int:
         """Return how many downloaded bytes can be continued: only bytes that are known to be of the same version."""
-        if not self.part.exists():
+        if not self._part.exists():
             return 0
-        return self.part.stat().st_size if self.checksum or self._validator.exists() else 0
+        return self._part.stat().st_size if self.checksum or self._validator.exists() else 0
 
     def _remember(self, response: requests.Response) -> None:
         """Save the name of this version (RFC 9110, 13.1.5: a strong ETag, or a date): no other version is continued."""
@@ -401,16 +376,12 @@ class Download:
         published = self.size if self.size is not None else expected
         if published is not None and have != published:
             return f"{have:,} bytes arrived where its publisher says {published:,}", ""
-        checksum = Checksum(self.checksum, size=have)
-        with self.part.open("rb") as arrived:
-            while chunk := arrived.read(CHUNK):
-                checksum.update(chunk)
-        mismatch = checksum.mismatch()
-        return (f"its bytes give {mismatch}, its publisher says {self.checksum}" if mismatch else ""), checksum.sha256
+        sha256, other = digests(self._part, self.checksum)
+        return (f"its bytes give {other}, its publisher says {self.checksum}" if other else ""), sha256
 
     @property
     def _validator(self) -> Path:
-        return self.part.with_suffix(".version")
+        return self._part.with_suffix(".version")
 
 
 def _first(response: requests.Response) -> int | None:
@@ -444,8 +415,8 @@ def root(cache: Path | None) -> Path:
     return Path(cache).expanduser() if cache else cache_folder.root() / "sources"
 
 
-def fetch(key: str, download: Callable[[Path], Fetched], *, cache: Path | None) -> Blob:
-    """Return the bytes of `key` from the cache; if they are not there, call `download` with the path of a part file.
+def fetch(key: str, download: Download, *, cache: Path | None) -> Blob:
+    """Return the bytes of `key` from the cache; if they are not there, `download` them.
 
     `key` must name a version ("zenodo:1/a.zip md5:..."), so that a cached file never becomes outdated.
     Raises SourceError when the cache cannot be written, and what `download` raises.
@@ -458,8 +429,7 @@ def fetch(key: str, download: Callable[[Path], Fetched], *, cache: Path | None) 
             if found := _known(place, name):
                 return found
             part = place / "parts" / f"{name}.part"
-            fetched = download(part)
-            return _keep(place, name, part, fetched)
+            return _keep(place, name, part, download.run(part))
     except OSError as error:
         raise SourceError(
             f"The cache {place} cannot be written ({error.strerror or error}). "
@@ -485,9 +455,9 @@ def _known(place: Path, name: str) -> Blob | None:
         return None
 
 
-def _keep(place: Path, name: str, part: Path, fetched: Fetched) -> Blob:
+def _keep(place: Path, name: str, part: Path, sha256: str) -> Blob:
     """Move a complete part to its place, then write its ref: a reader sees the ref only when the bytes are there."""
-    blob = Blob(place / "blobs" / fetched.sha256, fetched.bytes, fetched.sha256)
+    blob = Blob(place / "blobs" / sha256, part.stat().st_size, sha256)
     with part.open("rb") as arrived:
         os.fsync(arrived.fileno())
     part.chmod(0o444)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from t5prep.errors import SourceError, did_you_mean
 from t5prep.sources import archives, local
-from t5prep.sources.http import STATUSES, Checksum, Download, Refused, Retries, fetch
+from t5prep.sources.http import STATUSES, Download, Refused, Retries, digests, fetch
 from t5prep.sources.opening import hub_endpoint
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
 
@@ -54,11 +54,8 @@ class Listed:
         """Return the SHA-256 (hex) of a local copy, or "" when its bytes are not those that the Hub lists."""
         if path.stat().st_size != self.bytes:
             return ""
-        checksum = Checksum(self.checksum, size=self.bytes)
-        with path.open("rb") as copy:
-            while chunk := copy.read(1 << 20):
-                checksum.update(chunk)
-        return "" if checksum.mismatch() else checksum.sha256
+        sha256, other = digests(path, self.checksum)
+        return "" if other else sha256
 
 
 def resolve(
@@ -133,10 +130,7 @@ def _fetch(
         return Path(cached), sha256
     url = hf_hub_url(place.name, file.name, repo_type="dataset", revision=revision, endpoint=hub_endpoint())
     headers = build_hf_headers(token=token)
-
-    def download(part: Path) -> Any:
-        return Download(lambda: url, part, file.name, file.checksum, file.bytes, headers, progress).run()
-
+    download = Download(lambda: url, file.name, file.checksum, file.bytes, headers, progress)
     try:
         blob = fetch(f"hf:{place.name}/{file.name} {file.checksum or revision}", download, cache=cache)
     except Refused as refused:

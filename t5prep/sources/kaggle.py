@@ -86,10 +86,7 @@ def _fetch(
     checksum = _md5(answer)
     key = f"kaggle:{place.name}@{version}#{place.part} {checksum}"
     size = int(answer.headers["Content-Length"]) if answer.headers.get("Content-Length", "").isdigit() else None
-
-    def download(part: Path) -> Any:
-        return Download(lambda: asked().url, part, arrived, checksum, size, progress=progress).run()
-
+    download = Download(lambda: asked().url, arrived, checksum, size, progress=progress)
     try:
         return fetch(key, download, cache=cache), arrived, checksum
     except Refused as refused:

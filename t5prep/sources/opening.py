@@ -22,6 +22,7 @@ from typing import BinaryIO, cast
 import requests
 
 from t5prep.errors import SourceError
+from t5prep.io.ranges import RangedFile
 from t5prep.sources.archives import limits, open_member, open_member_of_tar
 from t5prep.sources.http import Broken, Refused, Retries, connection_errors, get
 from t5prep.sources.raw import RawFile, quiet_logs
@@ -59,7 +60,7 @@ def hub_endpoint() -> str | None:
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 
-class _Ranges(io.RawIOBase):
+class _Ranges(RangedFile):
     """Read by one request each, sent to the last redirect as long as that signed address works."""
 
     def __init__(self, url: str, headers: dict[str, str], *, what: str, size: int | None):
@@ -67,33 +68,9 @@ class _Ranges(io.RawIOBase):
         self._session = requests.Session()  # one connection for all reads
         self._redirected = ""
         self._whole = b""  # the content of a small file whose host does not serve ranges
-        self._position = 0
-        self._size = self._ask_size() if size is None else size
+        super().__init__(self._ask_size() if size is None else size)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        length = min(len(buffer), self._size - self._position)
-        if length <= 0:
-            return 0
-        data = self._range(self._position, length)
-        buffer[:length] = data
-        self._position += length
-        return length
-
-    def _range(self, start: int, length: int) -> bytes:
+    def range(self, start: int, length: int) -> bytes:
         """Return exactly these bytes. Raises SourceError."""
         retries = Retries(self._what)
         while True:

@@ -39,7 +39,7 @@ def resolve(place: Place, *, url: str, cache: Path | None, include: Sequence[str
             version = etag or (date and f"{date} {answer.headers.get('Content-Length', '')}")
         blob = fetch(
             f"{url} {version or uuid.uuid4().hex}",
-            lambda part: Download(lambda: url, part, name, progress=progress).run(),
+            Download(lambda: url, name, progress=progress),
             cache=cache,
         )
     except http.Refused as refused:
@@ -124,10 +124,7 @@ def _fetch(place: Place, entry: dict[str, Any], *, cache: Path | None, progress:
     size = entry.get("size", entry.get("filesize"))
     # Older records give the bare digest; the records API gives "md5:<digest>".
     checksum = checksum if ":" in checksum or not checksum else f"md5:{checksum}"
-
-    def download(part: Path) -> Any:
-        return Download(lambda: link, part, key, checksum, size, headers=_token(), progress=progress).run()
-
+    download = Download(lambda: link, key, checksum, size, headers=_token(), progress=progress)
     try:
         return fetch(f"zenodo:{place.name}/{key} {checksum}", download, cache=cache), checksum
     except http.Refused as refused:

@@ -12,7 +12,6 @@ programs on one compiler, and are no measurement. Minutes for each line on a few
 import argparse
 import dataclasses
 import datetime
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -22,6 +21,8 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+import tensorflow as tf
 
 from t5prep.plan import compiled
 from t5prep.plan.chips import GIB, Chip, parse
@@ -88,7 +89,7 @@ def row(model: str, program: str, said: Compiled, *, ours: Compiled) -> str:
 
 def heading(*, chip: str, rows: int, lengths: tuple[int, int], optimizer: str) -> list[str]:
     """What was compiled by what, when; and the head of the table."""
-    versions = {**compiled.versions(), "tensorflow": importlib.metadata.version("tensorflow")}
+    versions = {**compiled.versions(), "tensorflow": tf.__version__}
     return [
         f"One {chip} device, {rows} x {lengths[0]} inputs, {rows} x {lengths[1]} targets, bfloat16, {optimizer}, dropout 0.1. "
         "Cycles are the compiler's",

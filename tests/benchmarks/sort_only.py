@@ -1,5 +1,6 @@
 """Let processes that prepare blocks sort them without reading or tokenizing: imported where that is to hold (bench_scale)."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from pipelines import steps
 from t5prep.prepare import placement, spills
 from t5prep.prepare.block_tokenizer import TokenizedBlock
-from t5prep.prepare.sort_blocks import FileRows, SortedBlock
+from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import ENTRY, Columns, Spill
 from t5prep.reading.blocks import Block
 from t5prep.tokens.ragged import Names, Ragged
@@ -25,8 +26,9 @@ def sorted_block(_: Any, block: Block) -> SortedBlock:
     packed = spills.join(columns, entries, np.arange(count))
     data, size = packed.entries.tobytes() + packed.data.tobytes(), len(packed.data)
     spill = Spill(count, {"train": (0, count)}, {"train": size}, data=data)
-    files = [FileRows(block.file.name, count, count, 0, 0)]
-    return SortedBlock(block.file.name, block.first_row, count, spill, {"train": size}, b"", {}, files=files)
+    totals = BlockTotals(read=count, records=Counter(train=count), record_bytes=Counter(train=size))
+    totals.rows.add(block.file.name, read=count, examples=count)
+    return SortedBlock(block.file.name, block.first_row, spill, totals)
 
 
 steps._loaded = lambda _: (lambda block: TokenizedBlock(None, False), sorted_block)  # type: ignore[assignment,return-value]

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +11,8 @@ from pipelines.local import LocalProgress
 from t5prep.dataset.manifest import Shard
 from t5prep.io import progress
 from t5prep.io.progress import Progress
-from t5prep.prepare.record_counts import Counts
-from t5prep.prepare.shards import ShardSpec, WrittenShard
-from t5prep.prepare.sort_blocks import SortedBlock
+from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
+from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
 from t5prep.prepare.spills import Spill
 from t5prep.reading.blocks import Block
 from t5prep.reading.formats import Format
@@ -44,10 +44,13 @@ def test_writing_shards_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stderr", terminal)
     watch = LocalProgress(SimpleNamespace(kept=""), total=10)  # type: ignore[arg-type]
     block = Block(RawFile("a.csv", "a.csv", 10), Format("csv"), ("a",), 1, 40, 0, 10)
-    watch(block, SortedBlock("a.csv", 1, 40, Spill(40, {"train": (0, 40)}, {}), {"train": 4_000_000}, b"", {}))
+    watch(
+        block,
+        SortedBlock("a.csv", 1, Spill(40, {"train": (0, 40)}, {}), BlockTotals(record_bytes=Counter(train=4_000_000))),
+    )
     for number in range(3):
         spec = ShardSpec("train", number, 4, 1_000_000)
-        watch((spec, []), WrittenShard(spec, Shard(spec.name, 10, 9, ""), Counts(records=10), b"", {}, {}))
+        watch((spec, []), WrittenShard(spec, Shard(spec.name, 10, 9, ""), ShardTotals()))
         now[0] += 4
     assert terminal.getvalue().endswith("writing shards   67%  20 rows  2 rows/s  0.2 MB/s  4 s left")
     watch.close()

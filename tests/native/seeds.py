@@ -6,17 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from t5prep.dataset import tfrecord
-
-
-def field(number: int, content: bytes) -> bytes:
-    """A field of a message: bytes."""
-    return tfrecord.varint(number << 3 | 2) + tfrecord.varint(len(content)) + content
+from tests.framing import example, field, varint
 
 
 def piece(text: str, score: float, kind: int = 1) -> bytes:
     """A piece of a SentencePiece model."""
-    return field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + b"\x18" + tfrecord.varint(kind))
+    return field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + b"\x18" + varint(kind))
 
 
 def model(
@@ -38,12 +33,6 @@ def rule(byte: str, becomes: bytes) -> bytes:
     return struct.pack("<I", 1024) + units.tobytes() + becomes + b"\0"
 
 
-def _record(inputs: list[int], labels: list[int]) -> bytes:
-    numbers = [b"".join(tfrecord.varint(number) for number in side) for side in (inputs, labels)]
-    entries = tfrecord.bytes_feature("id", [b"a"]) + tfrecord.int64_feature("input_ids", numbers[0])
-    return tfrecord.example(entries + tfrecord.int64_feature("labels", numbers[1]))
-
-
 def seeds() -> dict[str, list[bytes]]:
     """Return the inputs for each target of fuzz.c. Their first bytes are numbers that it takes."""
     plain = model(piece("▁", -2), piece("a", -3), piece("▁ab", -1), piece("b", -3))
@@ -54,7 +43,7 @@ def seeds() -> dict[str, list[bytes]]:
     rules = model(piece("b", -1), piece("▁", -2), charsmap=rule("a", b"bbb b"))
     spaces = model(piece("▁▁", -1), piece("a", -2), options=b"\x18\x00\x20\x00\x28\x01")
     texts = [b"ab a  b", "a\u00e9 漢字\ufdfa".encode(), b"\xff\xe2\x96\x81a\xf0\x9f", b"own q z" + b"x" * 40]
-    record, frames = _record([5, 300, 70_000, 1], [-100, 2]), b""
+    record, frames = example({"id": [b"a"], "input_ids": [5, 300, 70_000, 1], "labels": [-100, 2]}), b""
     for one in (b"", b"abc", record):
         frames += struct.pack("<Q", len(one)) + bytes(4) + one + bytes(4)
     return {
@@ -64,7 +53,7 @@ def seeds() -> dict[str, list[bytes]]:
         "ENCODE": [*texts, "line 1: café, “x” ﷺ e\u0301".encode(), b"the  of \n and" * 5],
         "DECODE": [
             struct.pack(">4H", *shape) + one
-            for one in (record, _record([], []))
+            for one in (record, example({"id": [b"a"], "input_ids": [], "labels": []}))
             for shape in ((4, 2, 0, 0), (3, 2, 5, 3))
         ],
         "BLOCKS": [struct.pack(">H", 3) + frames, struct.pack(">H", 0)],

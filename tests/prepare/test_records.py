@@ -195,7 +195,7 @@ def written_shards(path, out, choices, tokenizer, *, block_bytes=1 << 20, count=
     frame = records.frame_of_rows(choices, task.task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
     totals, spills = BlockTotals(), [block.spill for block in done]
     for block in done:
-        totals.add(block)
+        totals.merge(block.totals)
     specs = shards.plan_shards(totals.records, totals.record_bytes, shards=count, drawn=True)
     written = [shards.write(spec, spills, files=[path.name], out=out, layout=layout, frame=frame) for spec in specs]
     read = []
@@ -271,9 +271,10 @@ def test_packed_rows_hold_the_same_examples_as_padded_ones(tmp_path, tokenizer):
                 found[id] = inputs.tolist(), labels.tolist()
         assert found == expected
         assert len(packed_shard) < len(plain_shard)
-        assert (item.counts.records, item.counts.examples) == (len(packed_shard), len(plain_shard))
-        assert item.counts.inputs == sum(len(inputs) for inputs, _ in expected.values())
-        assert sum(item.counts.joint.values()) == len(packed_shard)
+        counts = item.totals.splits["train"].counts
+        assert (counts.records, counts.examples) == (len(packed_shard), len(plain_shard))
+        assert counts.inputs == sum(len(inputs) for inputs, _ in expected.values())
+        assert sum(counts.joint.values()) == len(packed_shard)
 
 
 @pytest.mark.parametrize("name", ["text2text", "span_corruption"])
@@ -317,9 +318,9 @@ def check_documents(path, out, tokenizer, *, texts, **choices):
         full = [tokens(record, "input_ids", 0) for record in shard]
         assert all(len(row) == chosen.input_length for row in full[:-1]), "only the last row of a shard may be shorter"
         assert all(len(tokens(record, "labels", -100)) == targets for record in shard[:-1])
-        assert item.counts.records == len(shard)
+        assert item.shard.records == len(shard)
         assert (raw - 1) * len(shard) < sum(len(d) + 1 for d in rebuilt(shard, tokenizer)) + raw
-    assert sum(item.counts.examples for item in written) == len(texts)
+    assert sum(split.counts.examples for item in written for split in item.totals.splits.values()) == len(texts)
 
 
 @pytest.mark.parametrize("input_length", [16, 64, 512])

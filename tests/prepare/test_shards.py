@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,11 @@ import pytest
 from spills import FILES, Row, spill_of
 
 from t5prep.dataset import tfrecord
-from t5prep.dataset.manifest import Shard
 from t5prep.errors import UsageError
 from t5prep.prepare import shards
 from t5prep.prepare.record_counts import Counts
 from t5prep.prepare.records import Frame, PlainRows
-from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
+from t5prep.prepare.shards import Kept, ShardSpec, ShardTotals, SplitTotals, WrittenShard
 from t5prep.prepare.spills import Spill
 
 HALF = 1 << 63
@@ -93,7 +93,7 @@ def test_records_of_all_spills_are_merged_by_position(tmp_path: Path) -> None:
     spills = [spill_of({"train": some(9, 1, 4)}), spill_of({"train": some(2, 8)}), spill_of({"test": some(3)})]
     ids, written = write(tmp_path, spills)
     assert ids == ["r1", "r2", "r4", "r8", "r9"]
-    assert (written.shard.records, written.counts.records) == (5, 5)
+    assert (written.shard.records, written.totals.splits["train"].counts.records) == (5, 5)
     assert written.shard.bytes == (tmp_path / written.shard.name).stat().st_size
 
 
@@ -126,7 +126,8 @@ def test_of_equal_positions_the_smallest_record_stays_whoever_came_first(backwar
     ]
     ids, written = write(tmp_path, spills[::-1] if backwards else spills)
     assert ids == ["same"]
-    assert (written.duplicates, written.reasons) == ({"large": 1}, {"duplicate id": 1})
+    assert written.totals.duplicates == {"large": 1}
+    assert written.totals.splits["train"].reasons == {"duplicate id": 1}
     assert json.loads(written.rejected) == {
         "file": "large", "row": 10, "id": "same", "reason": "duplicate id: kept is small:1",
     }  # fmt: skip
@@ -144,7 +145,7 @@ def test_which_of_two_rows_stays_is_decided_by_the_records_they_would_make(tmp_p
         spec = ShardSpec("train", 0, 1, 100)
         layout = PlainRows(frame, marked=False)
         written = shards.write(spec, spills, files=FILES, out=str(tmp_path / name), layout=layout, frame=frame)
-        kept[name] = dict(written.duplicates)
+        kept[name] = dict(written.totals.duplicates)
     assert kept == {"bare": {"large": 1}, "padded": {"small": 1}}
 
 
@@ -155,23 +156,24 @@ def test_a_split_gives_up_ids_that_an_earlier_split_has(tmp_path: Path) -> None:
     assert json.loads(written.rejected)["reason"] == "duplicate id: the split test has it"
 
 
-def one_written(number: int, *, split: str = "train", shards: int = 3) -> WrittenShard:
-    """Return a shard as it comes from a worker, with a part of the index of its own."""
-    spec = ShardSpec(split, number, shards, 9, (), 64)
-    shard = Shard(spec.name, number, 100 + number, f"{number:064x}")
-    return WrittenShard(
-        spec, shard, Counts(records=number), b"", {"a.csv": 1}, {"duplicate id": 1}, 1, bytes([number % 256] * 4)
-    )
+def one_written(number: int, *, split: str = "train", shards: int = 3) -> ShardTotals:
+    """Return what is counted of one shard, as it comes from a worker, with a part of the index of its own."""
+    kept = {number: Kept(number, 100 + number, bytes([number % 256] * 32), bytes([number % 256] * 4), b"")}
+    own = SplitTotals(split, shards, 64, Counts(records=number), kept, Counter(["duplicate id"]), 1)
+    return ShardTotals({split: own}, Counter(["a.csv"]))
 
 
 def test_shards_come_out_in_order_whoever_counted_them() -> None:
-    parts = [ShardTotals().add(one_written(number)) for number in (2, 0, 1)]
-    parts[1].add(one_written(0, split="test", shards=1))
+    parts = [one_written(number) for number in (2, 0, 1)]
+    parts[1].merge(one_written(0, split="test", shards=1))
     total = ShardTotals().merge(parts[0]).merge(parts[1]).merge(parts[2])
     train = total.splits["train"]
-    assert list(train.shards()) == [one_written(number).shard for number in range(3)]
-    assert [kept.blocks for kept in train.in_order()] == [one_written(number).blocks for number in range(3)]
-    assert list(total.splits["test"].shards()) == [one_written(0, split="test", shards=1).shard]
+    names = [f"train.tfrecord-{number:05d}-of-00003" for number in range(3)]
+    assert [(shard.name, shard.records, shard.sha256[:2]) for shard in train.shards()] == [
+        (name, number, f"{number:02x}") for number, name in enumerate(names)
+    ]
+    assert [kept.blocks for kept in train.in_order()] == [bytes([number] * 4) for number in range(3)]
+    assert [shard.name for shard in total.splits["test"].shards()] == ["test.tfrecord-00000-of-00001"]
     assert (train.counts.records, train.merged, train.reasons["duplicate id"]) == (3, 3, 3)
     assert (train.every, total.duplicates["a.csv"]) == (64, 4)
 
@@ -181,7 +183,7 @@ def test_a_shard_needs_few_bytes_of_the_totals() -> None:
     tracemalloc.start()
     try:
         for number in range(2000):
-            total.add(one_written(number, shards=2000))
+            total.merge(one_written(number, shards=2000))
         assert tracemalloc.get_traced_memory()[0] < 500 * 2000  # 50 MB of 100,000 shards
     finally:
         tracemalloc.stop()

@@ -63,7 +63,7 @@ def test_rows_are_sorted_by_split_and_position() -> None:
         assert block.spill.sizes[split] == own["size"].sum()
         digests = placement.digests(columns.ids[first:last], seed=0)
         assert positions == [tuple(map(int, position)) for position in placement.positions(digests).tolist()]
-    assert (block.rows, block.spill.records, block.blank) == (41, 40, 1)
+    assert (block.totals.read, block.spill.records, block.totals.blank) == (41, 40, 1)
 
 
 def test_the_index_describes_its_row() -> None:
@@ -88,13 +88,17 @@ def test_the_bytes_of_records_are_known_before_they_are_framed(layout: str) -> N
     (part,) = (block.spill.slice("train", 0, END),)
     frame = Frame((8, 4), (0, -100)) if layout == "padded" else Frame()
     assert part is not None
-    assert block.record_bytes == {"train": len(frame(part.columns()).data)}
+    assert block.totals.record_bytes == {"train": len(frame(part.columns()).data)}
 
 
 def test_rows_without_an_example_are_lines_of_json() -> None:
     bad = row(1, id="x", reason="too short: 1 word", inputs=None, labels=None, tokens=7)
     spill = sort([row(0), bad])
-    assert (spill.spill.records, spill.reasons, spill.reason_tokens) == (1, {"too short": 1}, {"too short": 7})
+    assert (spill.spill.records, spill.totals.reasons, spill.totals.reason_tokens) == (
+        1,
+        {"too short": 1},
+        {"too short": 7},
+    )
     assert json.loads(spill.rejected) == {"file": "a.csv", "row": 101, "id": "x", "reason": "too short: 1 word"}
 
 

@@ -161,14 +161,14 @@ def test_an_export_holds_the_best_weights_bit_for_bit(done: trainer.Result, tmp_
 def test_a_saved_model_takes_ids_and_gives_ids(done: trainer.Result, data: str, tmp_path: Path) -> None:
     export.export_saved_model(done.run, out=str(tmp_path / "saved"))
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
-    from t5prep.train.data import eval_batches
+    from t5prep.train.data import eval_batches, opening
 
     best = run.open_model(done.run)
     said = []
-    for batch in eval_batches(data, batch=5, with_ids=True):
+    for batch in eval_batches(opening.open_split(data, split="validation"), batch=5):
         ids = serve(input_ids=batch["input_ids"])["output_ids"].numpy()
         assert best.tokenizer
-        for id, row in zip(batch["id"].numpy(), ids, strict=True):
+        for id, row in zip(batch["id"], ids, strict=True):
             said += [(id.decode(), answer(row, best.tokenizer))] if id else []
     assert done.evaluation
     assert said == [(one["id"], one["prediction"]) for one in done.evaluation.predictions]
@@ -196,14 +196,15 @@ def test_pytorch_predicts_the_same_from_the_export(toys: Path, shape: str, tmp_p
     """From a text to an answer of several tokens, by the exported tokenizer and model on the validation split."""
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("transformers")):
         pytest.skip("torch or transformers is not installed")
-    from t5prep.train.data import eval_batches
+    from t5prep.train.data import eval_batches, opening
 
     data = training.sentences(toys / "sentences")
     long = {"steps": 150, "eval_every": 150, "log_every": 50}
     config = training.config(data, shape, tmp_path / "run", learning_rate=0.02, generate=True, **long)
     done = trainer.train(config)
     export.export_hf(done.run, out=str(tmp_path / "exported"))
-    rows = [row for batch in eval_batches(data, batch=1) for row in batch["input_ids"].numpy().tolist()]
+    read = eval_batches(opening.open_split(data, split="validation"), batch=1)
+    rows = [row for batch in read for row in batch["input_ids"].tolist()]
     words = run.open_model(done.run).tokenizer
     assert words
     (tmp_path / "texts.json").write_text(json.dumps([answer(row, words) for row in rows]))

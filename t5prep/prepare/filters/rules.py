@@ -282,7 +282,7 @@ def _repeated(words: Sequence[str], grams: list[tuple[str, ...]], n: int) -> int
     return characters
 
 
-# So much of a text tells its language; a whole one would take many times as long as tokenizing it.
+# The beginning of a text that tells its language: a whole one would take many times as long as tokenizing it.
 CHARACTERS = 1000
 
 

@@ -17,7 +17,7 @@ from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, Sketch, mix
 # In a band that more rows share than this, each is compared with this many next to it: the work stays linear where a
 # whole corpus is one template. Rows of one cluster share many bands, so that few of its pairs have to be compared.
 WINDOW = 32
-# So many elements are looked up at a time.
+# Elements that are looked up at a time.
 _CHUNK = 1 << 20
 
 
@@ -231,7 +231,7 @@ DROPPED = pa.schema(
 )
 # Instead of a split: a row of an earlier dataset, which repeats nothing here and is kept before all others.
 EARLIER = ""
-# So many clusters are named, the largest first.
+# Clusters that are named, the largest first.
 NAMED = 10
 
 

@@ -4,16 +4,16 @@ Batches are `{input_ids, attention_mask, labels}`, int32 of static shape. They h
 any number of replicas and hosts, and can start at any step: `t5prep.train.data.order` defines the order.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.data import features, tensorflow_rows
-from t5prep.train.data.batches import Host, Reading, read_ahead
-from t5prep.train.data.opening import Opened, open_all, open_split
+from t5prep.train.data.batches import Host, Reading, WholeSplit, read_ahead
+from t5prep.train.data.opening import Opened, open_all, with_index
 from t5prep.train.settings.config import Lengths
 
 __all__ = ["eval_batches", "steps_per_epoch", "train_arrays", "train_batches"]
@@ -75,7 +75,10 @@ def train_batches(
     )
     texts = features.texts(opened[0], ["id"]) if with_ids else None
     finish = features.finisher(opened[0], masks=masks)
-    return _served(tensorflow_rows.batches(reading, finish, start_step=start_step, texts=texts))
+    served = tensorflow_rows.batches(reading, finish, start_step=start_step, texts=texts)
+    options = tf.data.Options()
+    options.deterministic = True
+    return served.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 def train_arrays(
@@ -104,45 +107,19 @@ def train_arrays(
         buckets=buckets,
         masks=False,
     )
-    return tensorflow_rows.explained(read_ahead(reading.arrays, start_step=start_step))
+    return tensorflow_rows.explained(read_ahead(reading.arrays, itertools.count(start_step)))
 
 
-def eval_batches(
-    data: str | Opened,
-    *,
-    split: str = "validation",
-    batch: int,
-    host: int = 0,
-    hosts: int = 1,
-    with_ids: bool = False,
-    with_references: bool = False,
-    tokenizer: str | None = None,
-    limit: int = 0,
-    masks: bool = True,
-) -> tf.data.Dataset:
-    """Return every record of a split once, in the order of its shards, as batches of `batch / hosts` rows.
+def eval_batches(opened: Opened, *, batch: int, limit: int = 0) -> Iterator[dict[str, np.ndarray]]:
+    """Yield every record of a split once, in the order of its shards, as batches of `batch` rows without masks.
 
-    `limit` takes only that many records, the first ones: records lie in random order. The last batches are filled up
-    with rows that the loss ignores: their labels are all -100, their `id` is "". Each host gets a contiguous part.
-    `with_references` adds string[rows, most], "" if a record has fewer (a task with one right answer writes none: then
-    the column is empty); `masks` adds `attention_mask`. Raises DatasetError and UsageError.
+    `limit` takes only that many records, the first ones: records lie in random order. The last batch is filled up with rows
+    that the loss ignores: their labels are all -100, their `id` is b"". There are `id`, bytes[rows], and `references`,
+    bytes[rows, most], b"" if a record has fewer; packed rows have neither. Raises DatasetError.
     """
-    _check_rows(batch, host=host, hosts=hosts)
-    opened = open_split(data, split=split, tokenizer=tokenizer)
-    rows, records = batch // hosts, sum(opened.counts)
-    records = min(limit or records, records)
-    part = -(-records // batch) * rows
-    begin, end = min(host * part, records), min((host + 1) * part, records)
-    filling = tf.data.Dataset.from_tensors(features.blank(opened)).repeat(part - (end - begin))
-    whole = (
-        tensorflow_rows.in_file_order(opened, begin=begin, end=end)
-        .concatenate(filling)
-        .batch(rows, drop_remainder=True)
-    )
-    known = opened.manifest.features
-    text = [name for name, wanted in (("id", with_ids), ("references", with_references)) if wanted and name in known]
-    parse = features.parser([opened], rows=rows, text=text, masks=masks)
-    return _served(whole.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
+    with_index(opened)
+    split = WholeSplit(opened, rows=batch, limit=limit)
+    return tensorflow_rows.explained(read_ahead(split, range(len(split))))
 
 
 def steps_per_epoch(data: str | Sequence[str | Opened], *, split: str = "train", global_batch: int) -> int:
@@ -157,10 +134,3 @@ def _check_rows(batch: int, *, host: int, hosts: int) -> None:
             f"A global batch of {batch} rows cannot be dealt to {hosts} hosts (this is host {host}, counted from 0): "
             "take a batch that the number of hosts divides."
         )
-
-
-def _served(batches: Any) -> tf.data.Dataset:
-    """Return the batches prefetched and in order."""
-    options = tf.data.Options()
-    options.deterministic = True
-    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)

@@ -5,14 +5,14 @@ A bucket has the records that fit into rows of its shape, and a batch in buckets
 
 import collections
 import concurrent.futures
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.tfrecord import Records
-from t5prep.errors import UsageError
+from t5prep.errors import DatasetError, UsageError
 from t5prep.train.data import features, order
 from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.features import RecordDecoder
@@ -337,18 +337,72 @@ def _shares(opened: Sequence[Opened], rates: Sequence[float] | None, rows: int) 
     return shares
 
 
+class WholeSplit:
+    """This run's batches of every record of a split once, in the order of its shards, as numpy arrays.
+
+    The last one is filled up with rows that the loss ignores: only EOS (a softmax needs at least one token), no label.
+    """
+
+    def __init__(self, opened: Opened, *, rows: int, limit: int = 0) -> None:
+        """Take the first `limit` records (0: all): records lie in random order. Raises DatasetError."""
+        self._reader, self._decoder = BlockReader(opened), features.decoder([opened], masks=False)
+        self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.data
+        self._records = min(limit, sum(opened.counts)) or sum(opened.counts)
+        self._fills, self._eos = features.fills_of(opened), opened.manifest.tokenizer.eos_id
+        self._packed = opened.manifest.settings.layout == "packed"
+        self._references = "references" in opened.manifest.features
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return -(-self._records // self._rows)
+
+    def __call__(self, number: int) -> dict[str, np.ndarray]:
+        """Return a batch: ids, int32[rows, length], the `id` of each record, and its `references`. Raises DatasetError."""
+        own = np.arange(number * self._rows, min((number + 1) * self._rows, self._records))
+        blocks = np.searchsorted(self._ends, own, side="right")
+        read = self._reader.records(blocks, own - (self._ends - self._reader.sizes)[blocks])
+        left = self._rows - len(own)
+        first, batch = {"input_ids": self._eos, "input_segment_ids": 1}, {}
+        for name, ids in zip(self._decoder.names, self._decoder(read), strict=True):
+            filling = np.full((left, ids.shape[1]), self._fills.get(name, 0), np.int32)
+            filling[:, 0] = first.get(name, filling[:, 0])
+            batch[name] = np.concatenate([ids, filling]) if left else ids
+        return batch | self._texts(read, left)
+
+    def _texts(self, read: Records, left: int) -> dict[str, np.ndarray]:
+        """Return the ids and references of records as bytes; those of packed records are left out."""
+        if self._packed:
+            return {}
+        try:
+            raw = [tfrecord.raw_features(one, wanted=("id", "references")) for one in read.serialized()]
+            texts = {"id": _texts([one["id"][0] for one in raw] + [b""] * left)}
+        except (IndexError, KeyError, UnicodeDecodeError) as error:
+            raise DatasetError(f"A record of {self._data} cannot be read: t5prep verify {self._data}") from error
+        if self._references:
+            lists = [*(one.get("references", []) for one in raw), *[[]] * left]
+            most = max(map(len, lists))
+            texts["references"] = _texts([own + [b""] * (most - len(own)) for own in lists])
+        return texts
+
+
+def _texts(values: Sequence[Any]) -> np.ndarray:
+    return np.array(values, object)
+
+
 # Batches that are read ahead.
 AHEAD = 8
 
 
-def read_ahead(batch: Callable[[int], dict[str, np.ndarray]], *, start_step: int) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the batches of all steps from `start_step` on, without end; some are made ahead. Raises what `batch` raises."""
+def read_ahead(batch: Callable[[int], dict[str, np.ndarray]], steps: Iterable[int]) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the batches of some steps; a few are made ahead. Raises what `batch` raises."""
     pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="batch")
+    ahead = collections.deque[concurrent.futures.Future[dict[str, np.ndarray]]]()
     try:
-        ahead = collections.deque(pool.submit(batch, start_step + number) for number in range(AHEAD))
-        while True:
-            start_step += 1
-            ahead.append(pool.submit(batch, start_step + AHEAD - 1))
+        for step in steps:
+            ahead.append(pool.submit(batch, step))
+            if len(ahead) > AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
             yield ahead.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -72,31 +72,12 @@ def _aligned(rows: int, length: int) -> np.ndarray:
     return room[begin : begin + rows * length].reshape(rows, length)
 
 
-def parser(datasets: Sequence[Opened], *, rows: int, text: Sequence[str], masks: bool = True) -> Any:
-    """Return a function from `string[rows]` to the batch: int32 of static shape, and the byte features named in `text`.
-
-    `input_ids` and, with `masks`, `attention_mask` (`model.token_mask`) are `int32[rows, input_length]`, `labels`
-    `int32[rows, target_length]` with -100 where there is no target. Packed
-    datasets add segment ids and positions of the same shapes. Byte features are `string[rows]`, or `string[rows, most]`
-    filled up with "" if a record may have several. Rows of datasets of different lengths are padded to the longest.
-    """
-    parse = _parser(datasets, text=text)
-    lengths = _lengths(datasets)
-    finish = finisher(datasets[0], masks=masks)
-
-    def batch(records: Any) -> dict[str, Any]:
-        read = parse(tf.ensure_shape(records, [rows]))
-        ids = {name: tf.ensure_shape(read[name], [rows, length]) for name, length in lengths.items()}
-        return finish(read | ids)
-
-    return batch
-
-
 def decoder(datasets: Sequence[Opened], *, masks: bool = True, bucket: Lengths | None = None) -> RecordDecoder:
-    """Return a reader in C of the features that `parser` reads, without texts.
+    """Return a reader in C of the ids of records.
 
-    Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`. Rows have the lengths of a
-    `bucket` if one is given.
+    `input_ids` have `input_length` places, `labels` `target_length`, with -100 where there is no target. Packed datasets
+    have segment ids and positions too. Rows of datasets of different lengths are padded to the longest, those of a `bucket`
+    to its lengths. Of `masks` it makes the plain ones: those of packed rows and of pairs are left to `finisher`.
     """
     dataset = datasets[0].manifest
     padding, packed = Padding.of_dataset(dataset), dataset.settings.layout == "packed"
@@ -119,7 +100,7 @@ def finisher(opened: Opened, *, masks: bool = True) -> Any:
 
 
 def texts(opened: Opened, names: Sequence[str]) -> Any:
-    """Return a function from `string[n]` to the byte features of these names, as `parser` gives them."""
+    """Return a function from `string[n]` to the byte features of these names: `string[n]`, or `string[n, most]` of several."""
     return _parser([opened], text=names, ids=False)
 
 
@@ -172,20 +153,3 @@ def _parser(datasets: Sequence[Opened], *, text: Sequence[str], ids: bool = True
         return batch
 
     return parse
-
-
-def blank(opened: Opened) -> bytes:
-    """Return a record that the loss ignores: only EOS (a softmax needs at least one token), no label, no id."""
-    dataset = opened.manifest
-    entries = {}
-    for name in sorted(dataset.features):
-        feature = dataset.features[name]
-        if feature.dtype == "bytes":
-            entries[name] = tfrecord.bytes_feature(name, [b""] * (1 if feature.shape in ([1], []) else 0))
-            continue
-        size = feature.shape[0] if feature.shape and feature.shape[0] is not None else 1
-        filler = {"labels": tfrecord.IGNORED_LABEL, "input_ids": dataset.tokenizer.pad_id}.get(name, 0)
-        first = {"input_ids": dataset.tokenizer.eos_id, "input_segment_ids": 1}.get(name, filler)
-        values = [first, *[filler] * (size - 1)]
-        entries[name] = tfrecord.int64_feature(name, b"".join(tfrecord.varint(value) for value in values))
-    return tfrecord.example(b"".join(entries[name] for name in sorted(entries)))

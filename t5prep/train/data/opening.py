@@ -98,10 +98,7 @@ def open_all(data: Sequence[str | Opened], *, split: str, tokenizer: str | None 
 
     Raises DatasetError and UsageError.
     """
-    opened = [open_split(name, split=split, tokenizer=tokenizer) for name in data]
-    for dataset in opened:
-        if not dataset.manifest.index:
-            raise DatasetError(f"{dataset.data} has no index of its records. Prepare it again, into another --out.")
+    opened = [with_index(open_split(name, split=split, tokenizer=tokenizer)) for name in data]
     for other in opened[1:]:
         for what, one, two in (
             ("tokenizer", opened[0].manifest.tokenizer.sha256[:12], other.manifest.tokenizer.sha256[:12]),
@@ -112,6 +109,13 @@ def open_all(data: Sequence[str | Opened], *, split: str, tokenizer: str | None 
                     f"{opened[0].data} and {other.data} cannot be mixed: their {what} is {one} and {two}. "
                     "Prepare both with the same one."
                 )
+    return opened
+
+
+def with_index(opened: Opened) -> Opened:
+    """Return a dataset that has an index of its records. Raises DatasetError if it has none."""
+    if not opened.manifest.index:
+        raise DatasetError(f"{opened.data} has no index of its records. Prepare it again, into another --out.")
     return opened
 
 

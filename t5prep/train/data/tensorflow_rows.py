@@ -11,12 +11,9 @@ import tensorflow as tf
 
 from t5prep.errors import DatasetError
 from t5prep.train.data.batches import Reading
-from t5prep.train.data.opening import Opened
 
 # Batches that are read ahead, and that one call from TensorFlow into Python makes: a call takes as long as 20 rows.
 AHEAD = TOGETHER = 8
-# The read buffer of TFRecordDataset per file, in bytes; its default of 256 kB makes a system call per 200 records.
-_BUFFER = 1 << 20
 _SERIALIZED = "serialized"  # the whole records of a batch, until `texts` has read them
 
 
@@ -82,24 +79,6 @@ def batches(reading: Reading, finish: Callable[[dict[str, Any]], Any], *, start_
 
     several = tf.data.Dataset.counter(dtype=tf.int64).map(read).prefetch(-(-AHEAD // together))
     return several.unbatch().map(with_texts if texts else finish)
-
-
-def in_file_order(opened: Opened, *, begin: int, end: int) -> Any:
-    """Return the records [begin, end) of a split in the order of its shards, each once: `string[]`."""
-    pieces, passed = [], 0
-    for path, count in zip(opened.paths, opened.counts, strict=True):
-        low, high = max(begin - passed, 0), min(end - passed, count)
-        if low < high:
-            pieces.append((path, low, high - low))
-        passed += count
-    if not pieces:
-        return tf.data.Dataset.from_tensor_slices(tf.zeros([0], tf.string))
-    path, skip, take = (tf.constant(column) for column in zip(*pieces, strict=True))
-    slices = tf.data.Dataset.from_tensor_slices((path, tf.cast(skip, tf.int64), tf.cast(take, tf.int64)))
-    # Skipping reads only the headers of records.
-    return slices.flat_map(
-        lambda path, skip, take: tf.data.TFRecordDataset(path, buffer_size=_BUFFER).skip(skip).take(take)
-    )
 
 
 # TensorFlow hands on the traceback of an exception as text; the exception itself is its last line.

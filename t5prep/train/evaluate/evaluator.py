@@ -10,7 +10,7 @@ import enum
 import functools
 import hashlib
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from t5prep.errors import UsageError
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import batches, eval_batches, opening
-from t5prep.train.data.tensorflow_rows import arrays
 from t5prep.train.evaluate import metrics
 from t5prep.train.model.architecture import Config, ModelConfig
 from t5prep.train.model.forward import forward, with_mask
@@ -117,9 +116,8 @@ class Evaluator:
         self._wanted = self._given or of_task or list(metrics.DEFAULT_METRICS)
         has_answers = bool(self._given or of_task)  # a task such as span corruption has none to score
         self.kind = _kind(self._opened, limit=limit, generating=generating and has_answers)
-        read = functools.partial(eval_batches, self._opened, split=split, batch=batch, limit=limit, masks=False)
         padding = Padding.of_dataset(dataset)
-        self._batches: Callable[[], Iterator[Rows]] = lambda: arrays(read(with_ids=True, with_references=True))
+        self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
         order = logits_order(config, self._names, data=self._opened.data)
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
@@ -250,7 +248,7 @@ class ScoredRows:
         self.labels.append(labels)
         self.predicted.append(predicted)
         self.losses += [float(loss) for loss in scored["loss"][mask]]
-        if batch["id"].ndim == 1:
+        if "id" in batch:
             self.ids += [id.decode() for id in batch["id"][mask]]
         texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
         self.references += [[text.decode() for text in own if text] for own in texts]

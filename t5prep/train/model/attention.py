@@ -325,7 +325,8 @@ def relative_bias(
     low = np.array([here[0] if len(here) else limit for here in held], np.int32)
     high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
-    # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix, megabytes, in the program.
+    # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix in the program. With a plain 0
+    # the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module of 10.1 MB instead of 0.7 MB.
     zero = tf.cast(tf.raw_ops.ZerosLike(x=table[0, 0]), tf.int32)
     distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
     one_hot = tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), table.dtype)

@@ -240,20 +240,6 @@ def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str]) ->
         )
 
 
-def open_tokenizer(dataset: Manifest, *, name: str) -> Tokenizer:
-    """Return the tokenizer that a dataset was made with, by `name` or else by the manifest. Raises TokenizerError."""
-    try:
-        opened = loading.load(name or dataset.tokenizer.name)
-    except TokenizerError as error:
-        raise TokenizerError(f"{error} It is the data's tokenizer; say where it lies with --tokenizer.") from error
-    if opened.sha256 != dataset.tokenizer.sha256:
-        raise TokenizerError(
-            f"{opened.name} (SHA-256 {opened.sha256[:12]}…) is not the tokenizer that the data was made with "
-            f"({dataset.tokenizer.sha256[:12]}…). Pass that one with --tokenizer."
-        )
-    return opened
-
-
 def _tokenizer_in(name: str) -> Tokenizer | None:
     """Return a model's own tokenizer, or None if it has only weights: callers that need one raise the error."""
     try:

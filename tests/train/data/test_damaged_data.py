@@ -9,7 +9,7 @@ from toy_dataset import write
 from t5prep.errors import DatasetError, UsageError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train.data import eval_batches, train_batches
+from t5prep.train.data import eval_batches, opening, train_batches
 from t5prep.train.data.tensorflow_rows import arrays
 from t5prep.train.model.architecture import EncoderConfig, ModelConfig, read_config
 
@@ -30,8 +30,10 @@ def test_an_altered_shard_is_a_sentence_that_names_what_finds_it(tmp_path: Path,
 
 def _read(data: str, split: str) -> None:
     """Read some batches of a split."""
-    batches = train_batches(data, global_batch=4, seed=0) if split == "train" else eval_batches(data, batch=4)
-    list(arrays(batches.take(20)))
+    if split == "train":
+        list(arrays(train_batches(data, global_batch=4, seed=0).take(20)))
+    else:
+        list(eval_batches(opening.open_split(data, split=split), batch=4))
 
 
 @pytest.mark.parametrize("value", [10**9, 1 << 40, -1, 0, 1.5, True])

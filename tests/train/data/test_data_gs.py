@@ -16,15 +16,15 @@ COUNTS = [40, 43, 37, 41, 44, 39, 42, 38]
 READ = """
 import json, sys
 from t5prep.io import gcs
-from t5prep.train.data import eval_batches, train_batches
+from t5prep.train.data import eval_batches, opening, train_batches
 from t5prep.errors import T5prepError
 def ids(batches):
-    return [[i.decode() for i in batch["id"].tolist()] for batch in batches.as_numpy_iterator()]
+    return [[i.decode() for i in batch["id"].tolist()] for batch in batches]
 def read(data, eval=None, train=None, steps=0):
     try:
         if eval:
-            return ids(eval_batches(data, with_ids=True, **eval))
-        return ids(train_batches(data, seed=7, with_ids=True, **train).take(steps))
+            return ids(eval_batches(opening.open_split(data, split="validation"), **eval))
+        return ids(train_batches(data, seed=7, with_ids=True, **train).take(steps).as_numpy_iterator())
     except T5prepError as error:
         return str(error)
 print(json.dumps([read(**job) for job in json.loads(sys.argv[1])]))
