@@ -10,8 +10,16 @@ Large packages are imported only when one of these functions is called. `t5prep.
 `t5prep.plan` are also the folders of these names: calling the folder calls its function.
 """
 
-import importlib
+import os
+import signal
 import sys
+
+# Ctrl-C while a command still imports what it needs, or is at its end, ends it without a word. Only where this process is
+# the command: in another program, Ctrl-C is that program's.
+if os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import importlib
 import types
 from typing import TYPE_CHECKING, Any
 

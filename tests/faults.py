@@ -334,7 +334,7 @@ class Harness:
                 made = scenario.found(place, bucket)
                 assert made
                 if (programs := place / "cache" / "programs").exists():  # compiled once for all seeds
-                    shutil.copytree(programs, self.folder / "programs" / scenario.name)
+                    shutil.copytree(programs, self.folder / "programs" / scenario.name, dirs_exist_ok=True)
                 self._golden[scenario.name] = self._without_place(made, place, bucket), ended.calls, requests
         return self._golden[scenario.name]
 

@@ -4,21 +4,14 @@ COMMANDS names the module of each command. Neither this module nor the top of a 
 TensorFlow or transformers, so that `--help` stays fast.
 """
 
-import os
-import signal
-import sys
-
-# Ctrl-C while a command still imports what it needs, or is at its end, ends it without a word. Only where this process is
-# the command: in another program, Ctrl-C is that program's.
-if os.path.basename(sys.argv[0]) == "t5prep" or "t5prep.cli" in sys.orig_argv:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 import atexit
 import dataclasses
 import faulthandler
 import gc
 import importlib
 import io
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 

@@ -128,10 +128,10 @@ def _body(manifest: Manifest) -> Iterator[str]:
     yield "each shard; `t5prep verify` checks them. To read the records: `t5prep.train_batches(FOLDER)`. On the Hub, `table/` has"
     yield "them as texts; elsewhere, `t5prep table FOLDER OUT.parquet` writes them.\n"
     yield "## Source\n"
-    yield f"* Rows: `{place_of(manifest)}`{f', revision `{source.revision}`' if source.revision else ''}"
-    yield f"* Licence: {source.licence or 'not known: ask where the rows are from'}"
+    yield f"* Rows: {code(place_of(manifest))}{f', revision {code(source.revision)}' if source.revision else ''}"
+    yield f"* Licence: {literal(source.licence) or 'not known: ask where the rows are from'}"
     if source.citation:
-        yield f"* Citation: {source.citation}"
+        yield f"* Citation: {literal(source.citation)}"
     yield from _table(
         ("file", "bytes", "SHA-256"), [(f.name, f"{f.bytes:,}", f.sha256) for f in source.files[:_MOST_FILES]]
     )
@@ -153,7 +153,7 @@ def _body(manifest: Manifest) -> Iterator[str]:
         ],
     )
     if manifest.task.classes:
-        yield f"\nClasses: {', '.join(f'`{word}`' for word in manifest.task.classes)}"
+        yield f"\nClasses: {', '.join(map(code, manifest.task.classes))}"
     yield "\n## How it was made\n"
     chosen = [
         spelled(field.name, value)
@@ -161,8 +161,9 @@ def _body(manifest: Manifest) -> Iterator[str]:
         if field.name not in ("task", "options") and (value := getattr(settings, field.name)) != field.default
     ]
     options = [spelled(name, value) for name, value in settings.options.items() if value not in ("", [], None, False)]
-    yield f"`t5prep prepare {settings.task} {' '.join(text for text in [*options, *chosen] if not text.startswith('no '))}`\n"
-    yield f"* Tokenizer: `{Path(manifest.tokenizer.name).name}`, SHA-256 `{manifest.tokenizer.sha256}`"
+    words = ["t5prep prepare", settings.task, *(text for text in [*options, *chosen] if not text.startswith("no "))]
+    yield f"{code(' '.join(words))}\n"
+    yield f"* Tokenizer: {code(Path(manifest.tokenizer.name).name)}, SHA-256 `{manifest.tokenizer.sha256}`"
     cut = manifest.ledger.get("inputs", {})
     if cut.get("rows_cut"):
         yield f"* Cut: {cut['rows_cut']:,} inputs lost {cut['tokens_lost']:,} tokens"
@@ -184,7 +185,7 @@ def _body(manifest: Manifest) -> Iterator[str]:
         near = manifest.near_duplicates
         yield f"\n{near.clusters:,} clusters of texts that are nearly the same; {near.across_splits:,} rows stood in another split."
     for warning in manifest.warnings:
-        yield f"\n> {warning}"
+        yield f"\n> {literal(warning)}"
 
 
 def _bytes(split: Split) -> int:
@@ -197,13 +198,18 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
     yield f"| {' | '.join(names)} |"
     yield f"|{'---|' * len(names)}"
     for row in rows:
-        yield f"| {' | '.join(map(_literal, row))} |"
+        yield f"| {' | '.join(map(literal, row))} |"
 
 
-def _literal(text: str) -> str:
+def code(text: str) -> str:
+    """Return a text that Markdown shows as it is, as code. Between backticks, a text that has some would leave them."""
+    return f"<code>{literal(text)}</code>"
+
+
+def literal(text: str) -> str:
     """Return a text that Markdown shows as it is: names of files and reasons come from strangers.
 
-    >>> _literal("<b>[a](http://x)|`")
+    >>> literal("<b>[a](http://x)|`")
     '&#60;b&#62;&#91;a&#93;(http://x)&#124;&#96;'
     """
     return "".join(

@@ -295,7 +295,19 @@ def loads(text: str | bytes, *, where: str) -> Manifest:
             f"{where} was altered: its digest says {manifest.digest[:12]}…, its content gives {found[:12]}…. "
             "Restore the file, or prepare the dataset again."
         )
+    if (name := next((name for name in _names(manifest) if set(name) & {"/", "\\", "\0"}), None)) is not None:
+        raise DatasetError(
+            f"{where} names {name!r:.80}, which is no name of a file beside it. Prepare the dataset again."
+        )
     return manifest
+
+
+def _names(manifest: Manifest) -> Iterator[str]:
+    """Yield what names files beside the manifest: every split is a part of such names."""
+    for name, split in manifest.splits.items():
+        yield name
+        yield from (shard.name for shard in split.shards)
+    yield from (file.name for file in (manifest.index, manifest.lengths, manifest.rejected_file) if file is not None)
 
 
 def converter() -> cattrs.Converter:

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from t5prep.errors import did_you_mean
+from t5prep.errors import TaskError, did_you_mean
 from t5prep.reading import rows
 from t5prep.reading.rows import Record
 from t5prep.tasks import options as task_options
@@ -25,10 +25,15 @@ class Columns:
     id: Column = ""
 
     def __post_init__(self) -> None:
-        """Raise TypeError for one name where a list of them belongs."""
+        """Raise TypeError for one name where a list of them belongs, and for what is no name."""
         for name in ("inputs", "targets"):
             if isinstance(value := getattr(self, name), str):
                 raise TypeError(f"{name} of Columns is a list of names: write {name}=[{value!r}]")
+            if not isinstance(value, Sequence):
+                raise TypeError(f"{name} of Columns is a {type(value).__name__}, and not a list of names")
+        for column in self.all:
+            if not (_is_texts(_alternatives(column)) and column):
+                raise TypeError(f"a column is {column!r}, and not a name")
 
     @property
     def all(self) -> tuple[Column, ...]:
@@ -58,6 +63,10 @@ class Columns:
     def id_name(self) -> str:
         """Return the first name of the id's column, "" if there is none."""
         return next(iter(names([self.id])), "")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
 
 
 def _alternatives(column: Column) -> tuple[str, ...]:
@@ -225,13 +234,37 @@ class Task:
     never_cut: bool = False
 
     def __post_init__(self) -> None:
-        """Raise TypeError for columns or a function that are something else."""
-        if not isinstance(self.columns, Columns) and not callable(self.columns):
-            raise TypeError(f"columns is a {type(self.columns).__name__}: write columns=Columns(inputs=[...])")
-        if not callable(self.to_example):
-            raise TypeError(
-                f"to_example is a {type(self.to_example).__name__}: name a function of a record and options"
-            )
+        """Raise TypeError for a field that is something else than it should be: the file of a task is anyone's own."""
+        for name, (is_right, how) in _FIELDS.items():
+            if not is_right(value := getattr(self, name)):
+                raise TypeError(f"{name} is a {type(value).__name__}: {how}")
+
+
+def _is_function(value: Any) -> bool:
+    return value is None or callable(value)
+
+
+def _is_length(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+# Field of a Task → whether a value is one of its kind, and what to write.
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "to_example": (callable, "name a function of a record and options"),
+    "columns": (lambda value: isinstance(value, Columns) or callable(value), "write columns=Columns(inputs=[...])"),
+    "template": (_is_function, "name a function of options"),
+    "to_inputs": (_is_function, "name a function of a record and options"),
+    "options": (lambda value: isinstance(value, type) and dataclasses.is_dataclass(value), "name a frozen dataclass"),
+    "corpus": (lambda value: isinstance(value, Corpus), "write corpus=Corpus(...)"),
+    "input_length": (_is_length, "write a whole number from 1 on"),
+    "target_length": (_is_length, "write a whole number from 1 on"),
+    "metrics": (_is_texts, 'write a list of names: metrics=["rouge"]'),
+    "classes": (
+        lambda value: _is_texts(value) or callable(value),
+        "write a list of words, or name a function of options",
+    ),
+    "spans": (_is_function, "name a function of options"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,9 +281,14 @@ class ChosenTask:
 
     @functools.cached_property
     def columns(self) -> Columns:
-        """Return the columns that are read. Raises UsageError for options that name none."""
+        """Return the columns that are read. Raises UsageError for options that name none, TaskError for something else."""
         columns = self.task.columns
-        return columns if isinstance(columns, Columns) else columns(self.options)
+        chosen = columns if isinstance(columns, Columns) else columns(self.options)
+        if not isinstance(chosen, Columns):
+            raise TaskError(
+                f"the task {self.name} fails: its columns are a {type(chosen).__name__}, and not Columns(inputs=[...])."
+            )
+        return chosen
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:

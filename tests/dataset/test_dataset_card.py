@@ -1,5 +1,6 @@
 """The card and the metadata of a dataset say what its manifest says, and go with it to the Hub."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -104,3 +105,21 @@ def test_what_is_no_whole_dataset_is_not_published(data: Path, hub_that_takes: t
     for line in (["--repo", "a/b"], ["--repo", "a/b", "--data", "x", "--model", "y"]):
         result = CliRunner().invoke(main, ["push", *line])
         assert (result.exit_code, "--data FOLDER" in result.output) == (2, True)
+
+
+def test_what_strangers_wrote_is_shown_by_the_card_as_it_stands(data: Path) -> None:
+    """Names of files, licences, labels and warnings are no Markdown, no HTML and no second line."""
+    nasty = "a`<img src=x>`\n# [b](http://c)|.csv"
+    made = manifest.load(data)
+    made = dataclasses.replace(
+        made,
+        source=manifest.Source(f"/home/me/{nasty}", nasty, [manifest.SourceFile(nasty, 1, "")], nasty, nasty),
+        task=dataclasses.replace(made.task, classes=[nasty]),
+        tokenizer=dataclasses.replace(made.tokenizer, name=f"/home/me/{nasty}"),
+        settings=dataclasses.replace(made.settings, filter=(f"words:{nasty}",)),
+        rejected={nasty: 1},
+        warnings=[nasty],
+    )
+    body = card.text(made).split(card.MARK)[1]
+    assert body.count("&#60;img src=x&#62;") == 9
+    assert not {"<img", "](http", "\n# ["} & {part for part in ("<img", "](http", "\n# [") if part in body}

@@ -10,7 +10,9 @@ import pytest
 
 from t5prep.dataset import manifest
 from t5prep.dataset.manifest import Feature, Manifest, Shard, Source, SourceFile, Split, TaskFacts, Tokenizer
+from t5prep.dataset.rejected_rows import RejectedFile
 from t5prep.dataset.settings import Settings
+from t5prep.dataset.shard_files import Index
 from t5prep.errors import DatasetError
 
 SETTINGS = Settings("mine", {"columns": ["a", "b"], "mark": "ă"}, 64, 8, splits={"train": 0.9, "test": 0.1}, limit=7)
@@ -136,3 +138,19 @@ def test_a_field_of_a_later_version_is_passed_over_and_covered_by_the_digest() -
     said["mood"] = "bad"
     with pytest.raises(DatasetError, match="was altered"):
         manifest.loads(json.dumps(said), where="it")
+
+
+@pytest.mark.parametrize("name", ["../train.tfrecord-00000-of-00001", "/etc/passwd", "a\\b", "a\0"])
+@pytest.mark.parametrize("place", ["shard", "split", "index", "rejected"])
+def test_names_that_lead_elsewhere_are_refused(name: str, place: str) -> None:
+    """`push --data` wrote the table of a split named `../../x` two folders above the dataset."""
+    split = MADE.splits["train"]
+    changes: dict[str, Any] = {
+        "shard": {"splits": {"train": dataclasses.replace(split, shards=[Shard(name, 3, 9, "b" * 64)])}},
+        "split": {"splits": {name: split}},
+        "index": {"index": Index(name, 4, "b" * 64, {"train": 1})},
+        "rejected": {"rejected_file": RejectedFile(name, 1, 4, "b" * 64)},
+    }[place]
+    made = dataclasses.replace(MADE, **changes).sealed()
+    with pytest.raises(DatasetError, match="which is no name of a file beside it"):
+        manifest.loads(made.dumps(), where="it")

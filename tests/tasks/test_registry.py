@@ -194,6 +194,14 @@ def test_a_package_that_cannot_be_loaded_is_a_sentence(package: Path) -> None:
         ('Columns(inputs=["words"], id="id")', '["words"]', r"columns is a list: write columns=Columns\(inputs="),
         ('inputs=["words"]', 'inputs="words"', r"inputs of Columns is a list of names: write inputs=\['words'\]"),
         ("Task(to_example,", 'Task("words",', r"to_example is a str"),
+        ('inputs=["words"]', "inputs=[3]", r"a column is 3, and not a name"),
+        ('inputs=["words"]', "inputs=None", r"inputs of Columns is a NoneType, and not a list"),
+        ('metrics=["rouge"]', 'metrics="rouge"', r"metrics is a str: write a list of names"),
+        ("options=Options", "options=3", r"options is a int: name a frozen dataclass"),
+        ("options=Options", "corpus=None", r"corpus is a NoneType: write corpus=Corpus"),
+        ("options=Options", "template=3", r"template is a int: name a function of options"),
+        ("options=Options", "classes=3", r"classes is a int: write a list of words"),
+        ("target_length=16", "target_length=0", r"target_length is a int: write a whole number from 1 on"),
     ],
 )
 def test_a_file_that_ends_the_program_or_gives_something_else(task: Path, old: str, new: str, said: str) -> None:
@@ -202,6 +210,12 @@ def test_a_file_that_ends_the_program_or_gives_something_else(task: Path, old: s
     task.write_text(TASK.replace(old, new))
     with pytest.raises(TaskError, match=said):
         registry.get(str(task))
+
+
+def test_columns_by_options_that_are_none(task: Path) -> None:
+    task.write_text(TASK.replace('Columns(inputs=["words"], id="id")', 'lambda options: ["words"]'))
+    with pytest.raises(TaskError, match=r"the task shout fails: its columns are a list, and not Columns\(inputs="):
+        _ = registry.get(str(task)).choose({}).columns
 
 
 def test_a_task_that_ends_the_program_at_a_row(task: Path, rows: Path, tmp_path: Path) -> None:

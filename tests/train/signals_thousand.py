@@ -1,9 +1,10 @@
 """Real signals at random moments against real processes of `train` and `predict`: none is lost.
 
-    nice python tests/train/signals_thousand.py FOLDER [COUNT]
+    nice python tests/train/signals_thousand.py FOLDER [COUNT [SEED]]
 
-Each process would run for hours. A signal that it gets ends it: within its first moments without a word, later with one
-sentence; a training run may say first that it saves. A process that still runs a minute later has lost the signal.
+Each process would run for hours. A signal that it gets ends it: within its first moments without a word (or with what Python
+says before it has run a line of t5prep), later with one sentence; a training run may say first that it saves. A process that
+still runs minutes later has lost the signal.
 """
 
 import collections
@@ -125,6 +126,8 @@ def once(line: list[str], after: float, number: signal.Signals, *, fresh: bool) 
                 return "lost", file.read().decode(errors="replace")
         file.seek(0)
         said, code = file.read().decode(errors="replace"), os.waitstatus_to_exitcode(ended[1])
+    if ("Traceback" in said or "Exception ignored" in said) and str(HERE.parent / "t5prep") not in said:
+        return "in Python's own start", said  # before the first line of t5prep
     if "Traceback" in said or "Exception ignored" in said:
         return "traceback", said
     if code == -number:
@@ -133,10 +136,10 @@ def once(line: list[str], after: float, number: signal.Signals, *, fresh: bool) 
     return (f"one sentence, exit code {code}" if len(sentences) == 1 else f"no sentence, exit code {code}"), said
 
 
-GOOD = ("without a word", "one sentence, exit code 1")
+GOOD = ("without a word", "one sentence, exit code 1", "in Python's own start")
 
 
-def check(folder: Path, count: int, *, seed: int = 0) -> tuple[collections.Counter[str], list[str]]:
+def check(folder: Path, count: int = 1000, seed: int = 0) -> tuple[collections.Counter[str], list[str]]:
     """Return how so many processes ended, and what those said that lost a signal or did not end with one sentence."""
     if not (folder / "rows.jsonl").exists():
         lay(folder)
@@ -169,6 +172,6 @@ def check(folder: Path, count: int, *, seed: int = 0) -> tuple[collections.Count
 
 
 if __name__ == "__main__":
-    ways, bad = check(Path(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 1000)
+    ways, bad = check(Path(sys.argv[1]), *map(int, sys.argv[2:4]))
     print(dict(ways), *bad, sep="\n\n")
     sys.exit(bool(bad))

@@ -10,10 +10,10 @@ import ipaddress
 import re
 import string
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from t5prep.errors import Reject, UsageError, did_you_mean
+from t5prep.io import paths
 from t5prep.io.installation import install_command
 from t5prep.tasks.options import option
 
@@ -24,7 +24,7 @@ _BROUGHT: dict[str, bytes] = {}
 def read(path: str) -> bytes:
     """Return the content of a file: this machine's, where it has one of that name. Raises OSError."""
     try:
-        return Path(path).read_bytes()
+        return paths.read(path)
     except FileNotFoundError:
         if path in _BROUGHT:
             return _BROUGHT[path]

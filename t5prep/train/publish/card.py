@@ -1,5 +1,6 @@
 """Write the model card in Markdown, with the Hub's header: the model, its data, and its scores."""
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from t5prep.dataset.card import code, literal
 from t5prep.dataset.manifest import Manifest
 from t5prep.train.evaluate.metrics import NUMBERS
 from t5prep.train.model.architecture import CLASS_NAMES, EncoderConfig
@@ -55,10 +57,10 @@ def _what(model: Model) -> str:
     if model.adapter:
         return _adapter(model)
     base = model.state.config.get("model") if model.state else None
-    weights = "random weights" if model.state and model.state.config.get("weights") == "random" else f"`{base}`"
+    weights = "random weights" if model.state and model.state.config.get("weights") == "random" else code(str(base))
     begun = f", trained by t5prep from {weights}" if model.state else ""
     if isinstance(model.config, EncoderConfig):
-        name, classes = CLASS_NAMES[model.config.model_type], ", ".join(f"`{one}`" for one in model.config.classes)
+        name, classes = CLASS_NAMES[model.config.model_type], ", ".join(map(code, model.config.classes))
         return f"""A {name} with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
 
 ```python
@@ -68,7 +70,7 @@ tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
 model = AutoModelForSequenceClassification.from_pretrained("THIS_MODEL")
 ```"""
     if model.config.classes:
-        classes = ", ".join(f"`{one}`" for one in model.config.classes)
+        classes = ", ".join(map(code, model.config.classes))
         return f"""T5's encoder with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
 
 ```python
@@ -96,14 +98,14 @@ def _adapter(model: Model) -> str:
     own = model.adapter
     assert own is not None
     base = base_model(model) or own.base
-    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of `{base}`, a T5, trained by t5prep.
+    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of {code(base)}, a T5, trained by t5prep.
 
 ```python
 from peft import PeftModel
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
-model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained("{base}"), "THIS_MODEL")
+model = PeftModel.from_pretrained(AutoModelForSeq2SeqLM.from_pretrained({json.dumps(base)}), "THIS_MODEL")
 ```"""
 
 
@@ -112,14 +114,14 @@ def _lineage(dataset: Manifest) -> str:
     records = {name: split.records for name, split in dataset.splits.items()}
     rows: dict[str, Any] = {
         "task": chosen.task,
-        "source": f"`{dataset.source.uri}`",
-        "revision": f"`{dataset.source.revision}`",
+        "source": dataset.source.uri,
+        "revision": dataset.source.revision,
         "licence": dataset.source.licence or "not stated",
         "citation": dataset.source.citation or "not stated",
         "records": ", ".join(f"{name} {number:,}" for name, number in records.items()),
         "tokens": f"inputs {chosen.input_length}, targets {chosen.target_length}; truncation {chosen.truncation}",
-        "tokenizer": f"SHA-256 `{dataset.tokenizer.sha256}`",
-        "manifest digest": f"`{dataset.digest}`",
+        "tokenizer": f"SHA-256 {dataset.tokenizer.sha256}",
+        "manifest digest": dataset.digest,
     }
     return _table("dataset", rows)
 
@@ -128,7 +130,7 @@ def _table(first: str, rows: dict[str, Any]) -> str:
     lines = [f"| {first} | |", "|---|---|"]
     for name, value in rows.items():
         shown = f"{value:.4f}" if isinstance(value, float) and 1e-3 <= abs(value) < 1e6 else str(value)
-        lines.append(f"| {name} | {shown.replace('|', '/')} |")
+        lines.append(f"| {literal(name)} | {literal(shown)} |")
     return "\n".join(lines)
 
 

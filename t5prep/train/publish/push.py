@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from t5prep.dataset.card import literal
 from t5prep.errors import UsageError
 from t5prep.io import uploads
 
@@ -55,15 +56,16 @@ def _card(place: Path, name: str) -> str:
             f"{place}/config.json is not the configuration of a model ({error}): make it again."
         ) from error
     header = ModelCardData(library_name="transformers", tags=[kind, "t5prep"]).to_yaml()
-    rows = "\n".join(f"| {key} | {value} |" for key, value in shape.items() if isinstance(value, int | float | str))
+    told = {key: str(value) for key, value in shape.items() if isinstance(value, int | float | str)}
+    rows = "\n".join(f"| {literal(key)} | {literal(value)} |" for key, value in told.items())
     return f"""---
 {header}
 ---
 
 # {name}
 
-A tokenizer, and the shape of a {kind} with {size:,} embeddings. There are no weights here: a model of this shape is still to be
-trained.
+A tokenizer, and the shape of a {literal(kind)} with {size:,} embeddings. There are no weights here: a model of this shape
+is still to be trained.
 
 ```python
 from transformers import AutoConfig, AutoTokenizer
