@@ -43,9 +43,22 @@ def classify(
     model has too few positions.
     """
     dropout = Dropout(config.dropout_rate, dropout_seed)
-    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], dropout=dropout, dtype=dtype)
-    x = run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), dropout=dropout, remat=remat)
+    x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
     return head(weights, config, x, dropout=dropout)[:, None, :]
+
+
+def encode(
+    weights: Weights,
+    config: EncoderConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments and errors as in `classify`."""
+    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], dropout=dropout, dtype=dtype)
+    return run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), dropout=dropout, remat=remat)
 
 
 def check_length(config: EncoderConfig, length: int) -> None:

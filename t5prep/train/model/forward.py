@@ -11,6 +11,7 @@ from t5prep.train.settings.padding import Padding
 
 # What computes an encoder whose layers are in a file of their own.
 CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.classify}
+ENCODERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.encode}
 
 
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
@@ -46,3 +47,14 @@ def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor],
     if config.classes:
         return t5.classify(weights, config, batch, **options)
     return t5.forward(weights, config, batch, **options)
+
+
+def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], *, dtype: tf.DType) -> tf.Tensor:
+    """Return what the encoder makes of each token, without head and decoder: dtype[batch, length, d_model].
+
+    batch: `input_ids` and `attention_mask`. Of the weights only those of `weight_layout.of_encoder` are read.
+    """
+    if isinstance(config, EncoderConfig):
+        run: Callable[..., tf.Tensor] = ENCODERS.get(config.family, encoder.encode)
+        return run(weights, config, batch, dtype=dtype)
+    return t5.encode(weights, config, batch["input_ids"], batch["attention_mask"], dtype=dtype)

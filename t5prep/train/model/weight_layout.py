@@ -49,6 +49,16 @@ def weight_layouts(config: Config) -> dict[str, WeightLayout]:
     return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
 
 
+def of_encoder(config: Config) -> dict[str, WeightLayout]:
+    """Return the variables of a model's encoder alone, without its head, its decoder and its output embeddings.
+
+    >>> list(of_encoder(ModelConfig(classes=("up", "down"))))[:2]
+    ['shared', 'encoder.relative_bias']
+    """
+    others = ("head.", "decoder.", "lm_head")
+    return {name: layout for name, layout in weight_layouts(config).items() if not name.startswith(others)}
+
+
 def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order.
 

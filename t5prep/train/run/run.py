@@ -149,9 +149,10 @@ def begin(
     hosts.wait(f"{out} begun")
 
 
-def open_model(name: str, *, which: str = "best") -> Model:
+def open_model(name: str, *, which: str = "best", encoder: bool = False) -> Model:
     """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
 
+    With `encoder`, a model in Hugging Face layout needs no other weights than its encoder's.
     Raises UsageError, OutputError or TokenizerError.
     """
     if not is_run(name):
@@ -161,7 +162,7 @@ def open_model(name: str, *, which: str = "best") -> Model:
             config, weights, adapter = adapters.read_published(files, base.config, base.weights)
             words = _tokenizer_in(name) or base.tokenizer
             return Model(name, config, weights, words, _manifests_of(files), adapter=adapter)
-        config, weights = load_weights(files)
+        config, weights = load_weights(files, encoder=encoder)
         return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
     path, state = checkpoints.choose(name, which=which)
     own = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
@@ -318,7 +319,7 @@ def held(out: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OutputError(
-                f"{out} is being trained by another process. Wait until it ends, or choose another --out."
+                f"{out} is being written by another process. Wait until it ends, or choose another --out."
             ) from None
         except OSError:
             pass  # a file system without locks
