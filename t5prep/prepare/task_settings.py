@@ -22,8 +22,8 @@ from t5prep.tasks import example_table
 from t5prep.tasks import options as task_options
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.registry import Definition
-from t5prep.tasks.task import ChosenTask
-from t5prep.tokens import span_corruption
+from t5prep.tasks.task import ChosenTask, Mixture, Spans
+from t5prep.tokens import denoisers, span_corruption
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -120,7 +120,7 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
             f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
             "Leave the flag out"
         )
-    if settings.layout != "padded":
+    if settings.layout == "packed" or (settings.layout != "padded" and isinstance(task.spans, Spans)):
         raise UsageError(
             f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded"
         )
@@ -134,6 +134,8 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
 
 def _target_length(task: ChosenTask, input_length: int) -> int:
     """Return how many tokens a target has where the spans of texts are hidden."""
+    if isinstance(task.spans, Mixture):
+        return max(denoisers.lengths(input_length, one)[1] for one in task.spans.denoisers)
     assert task.spans is not None
     return span_corruption.lengths(input_length, **task.spans._asdict())[1]
 
