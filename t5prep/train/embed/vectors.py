@@ -18,6 +18,8 @@ from t5prep.train.model.weight_layout import of_encoder
 from t5prep.train.predict.device import batch_of, check_finite, enough_memory
 from t5prep.train.run.run import Model
 from t5prep.train.runtime.devices import open_layout
+from t5prep.train.runtime.layout import Layout
+from t5prep.train.runtime.programs import Program, rows_program
 from t5prep.train.runtime.rows import on_rows
 from t5prep.train.runtime.state import put_weights
 from t5prep.train.step.step import OF_LAYERS, dtype_of
@@ -75,20 +77,16 @@ class Encoder:
         gpus: bool = False,
         replicas: int = 1,
     ) -> None:
-        config, layouts = opened.config, of_encoder(opened.config)
-        matrices = [name for name, own in layouts.items() if own.transposed and name.startswith(OF_LAYERS)]
-        held = sum((2 if name in matrices else 4) * math.prod(own.shape) for name, own in layouts.items())
-        shard = None if replicas == 1 else 1
+        config, shard = opened.config, None if replicas == 1 else 1
+        held = sum(
+            math.prod(own.shape) * own.dtype.size for own in weight_specs(config, tf.as_dtype(output.dtype)).values()
+        )
         layout = open_layout(tpu=tpu, gpus=gpus, replicas=replicas, shard=shard, weight_bytes=held)
         self.rows = -(-rows // layout.replicas) * layout.replicas
         self._tokenizer, self._pairs = tokenizer, bool(config.classes)
         dtype = dtype_of("auto" if output.dtype == "bfloat16" else output.dtype, platform=layout.platform)
-        self._weights = put_weights(
-            {name: opened.weights[name] for name in layouts},
-            config,
-            layout,
-            dtypes=dict.fromkeys(matrices, dtype.as_numpy_dtype),
-        )
+        dtypes = {name: own.dtype.as_numpy_dtype for name, own in weight_specs(config, dtype).items()}
+        self._weights = put_weights({name: opened.weights[name] for name in dtypes}, config, layout, dtypes=dtypes)
         check_finite(self._weights, layout, name=opened.name)
         run = functools.partial(vectors, config=config, output=output, dtype=dtype)
         self._run = on_rows("embed", run, shape=config, layout=layout, dtype=dtype)
@@ -115,3 +113,25 @@ def vectors(
     if output.normalize:
         x /= tf.maximum(tf.norm(x, axis=-1, keepdims=True), _LEAST_NORM)
     return {"vectors": tf.cast(x, tf.as_dtype(output.dtype))}
+
+
+def weight_specs(config: Config, dtype: tf.DType) -> dict[str, tf.TensorSpec]:
+    """Return the weights that a device holds, by name: the matrices of layers in the dtype of products."""
+    return {
+        name: tf.TensorSpec(own.shape, dtype if own.transposed and name.startswith(OF_LAYERS) else tf.float32)
+        for name, own in of_encoder(config).items()
+    }
+
+
+def program_of(config: Config, output: Output, *, rows: int, length: int, layout: Layout) -> Program:
+    """Return the program that `Encoder` runs on a TPU or GPU, for `rows` of one length over all devices."""
+    dtype = tf.as_dtype(output.dtype)
+    return rows_program(
+        "embed",
+        functools.partial(vectors, config=config, output=output, dtype=dtype),
+        shape=config,
+        layout=layout,
+        batch={name: tf.TensorSpec([rows, length], tf.int32) for name in ("input_ids", "attention_mask")},
+        dtype=dtype,
+        weights=weight_specs(config, dtype),
+    )
