@@ -16,8 +16,8 @@ from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts
 from t5prep.prepare.spills import ENTRY, Columns, Rows
-from t5prep.tasks.task import ChosenTask, Spans, Task
-from t5prep.tokens import denoisers, ragged, span_corruption
+from t5prep.tasks.task import ChosenTask, Masks, Spans, Task
+from t5prep.tokens import denoisers, masking, ragged, span_corruption
 from t5prep.tokens.denoisers import Hidden
 from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
@@ -78,7 +78,9 @@ def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
     if settings.layout == "packed":
         return Frame(lengths, pads, packed=True)
     types = settings.masks and settings.target == "class"
-    return Frame(lengths, pads, (settings.masks, settings.masks and not types), separator if types else -1)
+    return Frame(
+        lengths, pads, (settings.masks, settings.masks and settings.target == "text"), separator if types else -1
+    )
 
 
 def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:
@@ -114,6 +116,9 @@ def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Lay
         corrupt = functools.partial(span_corruption.corrupt, **task.spans._asdict(), **special)
         hide = functools.partial(_in_chunks, length=length, seed=settings.seed, corrupt=corrupt)
         return HiddenSpans(frame, hide, tokenizer.unk_id)
+    if isinstance(task.spans, Masks):
+        mask = masking.Mask(task.spans.rate, tokenizer, inputs_length=settings.input_length, seed=settings.seed)
+        return HiddenSpans(frame, mask, tokenizer.unk_id)
     if task.spans:
         denoise = denoisers.Denoise(
             task.spans.denoisers, tokenizer=tokenizer, inputs_length=settings.input_length, seed=settings.seed

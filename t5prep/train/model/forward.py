@@ -12,6 +12,7 @@ from t5prep.train.settings.padding import Padding
 # What computes an encoder whose layers are in a file of their own.
 CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.classify}
 ENCODERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.encode}
+FILLERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.fill}
 
 
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
@@ -41,6 +42,9 @@ def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor],
 
     batch and options: as for `t5.forward` and `encoder.classify`.
     """
+    if isinstance(config, EncoderConfig) and config.masked:
+        fill: Callable[..., tf.Tensor] = FILLERS.get(config.family, encoder.fill)
+        return fill(weights, config, batch, **options)
     if isinstance(config, EncoderConfig):
         classify: Callable[..., tf.Tensor] = CLASSIFIERS.get(config.family, encoder.classify)
         return classify(weights, config, batch, **options)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t5prep.train.model.attention import Heads, attend, near, rotary_angles
-from t5prep.train.model.encoder import EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER, check_length
+from t5prep.train.model.encoder import EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER, check_length, vocabulary_scores
 from t5prep.train.model.layers import (
     ACTIVATIONS,
     Dropout,
@@ -74,6 +74,22 @@ def encode(
     x = dropout(tf.cast(x, dtype), site=EMBEDDING_SITE)
     x = run_layers(weights, config, x, tokens=batch["attention_mask"], dropout=dropout, remat=remat)
     return norm(x, weights["final_norm"])
+
+
+def fill(
+    weights: Weights,
+    config: ModernBertConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]. Arguments as in `classify`."""
+    x = encode(weights, config, batch, dtype=dtype, dropout=Dropout(config.dropout_rate, dropout_seed), remat=remat)
+    dense = tf.convert_to_tensor(weights["masked.dense"])
+    hidden = ACTIVATIONS[config.head_activation](tf.matmul(tf.cast(x, tf.float32), dense))
+    return vocabulary_scores(weights, _norm(config)(hidden, weights["masked.norm"]))
 
 
 def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
