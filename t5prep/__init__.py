@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from t5prep.plan.interface import plan_lengths as plan_lengths
     from t5prep.plan.interface import plan_sweep as plan_sweep
     from t5prep.report.why import why as why
+    from t5prep.train.api import embed as embed
     from t5prep.train.api import evaluate as evaluate
     from t5prep.train.api import predict as predict
     from t5prep.train.api import train as train
@@ -41,13 +42,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    *("T5prepError", "evaluate", "load", "plan", "plan_lengths", "plan_sweep"),
+    *("T5prepError", "embed", "evaluate", "load", "plan", "plan_lengths", "plan_sweep"),
     *("predict", "prepare", "table", "train", "train_batches", "why"),
 ]
 
 # Public name → the module that defines it.
 _DEFINED_IN = {
     "T5prepError": "t5prep.errors",
+    "embed": "t5prep.train.api",
     "evaluate": "t5prep.train.api",
     "load": "t5prep.dataset.manifest",
     "plan": "t5prep.plan.interface",

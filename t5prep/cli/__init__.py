@@ -28,6 +28,7 @@ COMMANDS = {
     "why": "why",
     **{"tokenizer": "tokenizer", "plan": "plan", "train": "train"},
     **dict.fromkeys(("eval", "predict", "serve"), "predict"),
+    "embed": "embed",
     **dict.fromkeys(("export", "push"), "publish"),
     **dict.fromkeys(("doctor", "cache", "completion"), "doctor"),
 }

@@ -39,6 +39,7 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
     help="A setting of `t5prep train`: remat=true.",
 )
 @click.option("--packed", is_flag=True, help="Rows hold several examples each.")
+@click.option("--embed", is_flag=True, help="What `t5prep embed` runs, instead of a training: the encoder alone.")
 @click.option("--price", type=click.FloatRange(min=0), help="What one chip costs for an hour, in any currency.")
 @click.option("--sweep", is_flag=True, help="A table over every --tpu and --batch.")
 @click.option("--lengths", is_flag=True, help="Which lengths to prepare, or buckets, or packing; needs --data.")
@@ -74,6 +75,8 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         raise errors.UsageError(
             "--html shows answers for one layout, and --lengths compares layouts: leave one of them out."
         )
+    if given["embed"] and (lengths or given["save"] or given["largest"]):
+        raise errors.UsageError("--embed is no training: leave --lengths, --save and --largest out.")
     if lengths and not given["data"]:
         raise errors.UsageError("--lengths plans from a dataset's histogram: say which with --data.")
     tpus, batches = given.pop("tpus"), given.pop("batches")
@@ -85,7 +88,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     if lengths:
         _lengths(**common, **one, as_json=as_json)
         return
-    common |= {name: given[name] for name in ("input_length", "target_length", "packed", "price")}
+    common |= {name: given[name] for name in ("input_length", "target_length", "packed", "price", "embed")}
     if sweep:
         plans = _sweep(**common, tpus=tpus or SWEEP, batches=batches, as_json=as_json)
     else:

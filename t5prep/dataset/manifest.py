@@ -80,8 +80,8 @@ class TaskFacts:
     """The facts about a task that training and evaluation need, so that they need no registry of tasks.
 
     `metrics` are those that its answers are scored by, `classes` the words of a classification in the order of a confusion
-    matrix, and `hides_spans` says that sentinels of an input stand for hidden spans. `file` is the name of the user's own
-    file that defines the task, and `sha256` its checksum; both are "" for an installed task.
+    matrix, and `hides_spans` says that rows are cut out of joined texts, in which spans or tokens are hidden. `file` is the
+    name of the user's own file that defines the task, and `sha256` its checksum; both are "" for an installed task.
     """
 
     metrics: list[str]
@@ -182,6 +182,11 @@ class Manifest:
     def class_names(self) -> list[str]:
         """Return the names of the classes whose numbers are the targets; none where targets are texts."""
         return self.task.classes if self.settings.target == "class" else []
+
+    @property
+    def hides_tokens(self) -> bool:
+        """Check whether the targets are hidden tokens of the inputs, each at its own place, for an encoder."""
+        return self.settings.target == "tokens"
 
     @property
     def marked(self) -> bool:

@@ -41,7 +41,7 @@ static uint8_t *put_varint(uint8_t *at, uint64_t value) {
 /* Write a token id without a branch for its size. Four bytes are written, also where fewer belong to it: what stands before it in the
    record is written over them. */
 static uint8_t *put_id(uint8_t *at, uint32_t id) {
-  if (id > 0x1fffff) return put_varint(at, id);
+  if (id > 0x1fffff) return put_varint(at, (uint64_t)(int64_t)(int32_t)id); /* -100: no target stands at this place */
   uint32_t two = id > 0x7f, three = id > 0x3fff;
   uint32_t bytes = (id & 0x7f) | (id << 1 & 0x7f00) | (id << 2 & 0x7f0000) | two << 7 | three << 15;
   bytes <<= 8 * (3 - two - three);

@@ -93,18 +93,27 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
 def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, int]]:
     """Return the program of a training step, and the bytes of weights (with copies) and of slots on a device.
 
-    asked: `shape`, `settings` and `padding` as dicts, `input_length`, `target_length`, `packed`, `shard`.
+    asked: `shape`, `settings` and `padding` as dicts, `input_length`, `target_length`, `packed`, `shard`. With `embed` the
+    program is that of `t5prep embed`, which has no slots.
     """
+    from t5prep.train.embed import vectors
     from t5prep.train.model.architecture import config_of
     from t5prep.train.runtime.layout import arrange
     from t5prep.train.runtime.programs import step_program
     from t5prep.train.settings.config import TrainConfig
     from t5prep.train.settings.padding import Padding
 
+    shape, settings = config_of(asked["shape"]), TrainConfig(**asked["settings"])
+    layout = arrange(devices, shard=asked["shard"])
+    if asked["embed"]:
+        dtype = "bfloat16" if settings.dtype == "auto" else settings.dtype
+        output = vectors.Output(dtype=dtype)
+        program = vectors.program_of(shape, output, rows=settings.batch, length=asked["input_length"], layout=layout)
+        return program, {"weight_bytes": _on_a_device(program.arguments[0]), "slot_bytes": 0}
     made = step_program(
-        config_of(asked["shape"]),
-        TrainConfig(**asked["settings"]),
-        layout=arrange(devices, shard=asked["shard"]),
+        shape,
+        settings,
+        layout=layout,
         input_length=asked["input_length"],
         target_length=asked["target_length"],
         packed=asked["packed"],

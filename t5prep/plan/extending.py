@@ -110,7 +110,13 @@ def _worthwhile(question: Question) -> bool:
     because a few layers may fit and all may not.
     """
     shape, settings = question.shape, question.settings
-    if not isinstance(shape, ModelConfig) or shape.classes or settings.remat or settings.shard == "auto":
+    if (
+        not isinstance(shape, ModelConfig)
+        or shape.classes
+        or question.embed
+        or settings.remat
+        or settings.shard == "auto"
+    ):
         return False
     layers = _layers(question)
     return min(layers) > FEW and max(layers) > FEW + 1

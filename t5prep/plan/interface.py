@@ -76,6 +76,7 @@ def questions(
     packed: bool = False,
     recipe: str | None,
     settings: Mapping[str, Any] | None,
+    embed: bool = False,
 ) -> tuple[list[Question], planner.Data | None]:
     """Return a question for each TPU with each batch, and what planning needs of the dataset. Raises T5prepError."""
     need_tensorflow()
@@ -89,7 +90,7 @@ def questions(
         packed=packed,
         settings=[configs.read_recipe(recipe) if recipe else {}, settings or {}],
     )
-    return asked, prepared
+    return [dataclasses.replace(one, embed=embed) for one in asked], prepared
 
 
 def recalled(
@@ -171,6 +172,7 @@ def plan(
     largest: bool = False,
     exact: bool = False,
     save: str = "",
+    embed: bool = False,
     watch: Callable[[Plan], None] | None = None,
     say: Say | None = None,
 ) -> Plan:
@@ -197,6 +199,7 @@ def plan(
         largest: Whether to look for the largest batch that fits.
         exact: Whether to compile all layers.
         save: A run's directory: all layers are compiled, and the executable is kept for `t5prep.train(out=save)`.
+        embed: Whether to ask about `t5prep.embed` instead of a training: the encoder alone, on inputs of this length.
         watch: Is called with the Plan each time that it has grown: by the answer, the largest batch, each advice.
         say: Is called with a sentence about what is being compiled.
 
@@ -214,10 +217,12 @@ def plan(
     _check_price(price)
     (question,), prepared = questions(
         model=model, data=data, split=split, tpus=[tpu], batches=[batch] if batch else [], packed=packed,
-        lengths=(input_length, target_length), recipe=recipe, settings=settings,
+        lengths=(input_length, target_length), recipe=recipe, settings=settings, embed=embed,
     )  # fmt: skip
     rows = prepared.split.records if prepared else None
-    grown = stages(question, rows=rows, price=price, search=search, largest=largest, exact=exact, save=save, say=say)
+    grown = stages(
+        question, rows=rows, price=price, search=search and not embed, largest=largest, exact=exact, save=save, say=say
+    )
     for last in grown:
         if watch:
             watch(last)
@@ -238,6 +243,7 @@ def plan_sweep(
     settings: Mapping[str, Any] | None = None,
     price: float | None = None,
     exact: bool = False,
+    embed: bool = False,
     say: Say | None = None,
 ) -> Iterator[Plan]:
     """Yield a Plan for each TPU with each batch, each as soon as it is compiled; nothing is searched.
@@ -257,6 +263,7 @@ def plan_sweep(
         settings: As for `plan`.
         price: As for `plan`.
         exact: As for `plan`.
+        embed: As for `plan`.
         say: As for `plan`.
 
     Returns:
@@ -272,7 +279,7 @@ def plan_sweep(
     _check_price(price)
     asked, prepared = questions(
         model=model, data=data, split=split, tpus=tpus, batches=batches, packed=packed,
-        lengths=(input_length, target_length), recipe=recipe, settings=settings,
+        lengths=(input_length, target_length), recipe=recipe, settings=settings, embed=embed,
     )  # fmt: skip
     for question in asked:
         asking.check(question)

@@ -13,7 +13,7 @@ from t5prep.plan.extending import Ask
 from t5prep.plan.lengths import Choice
 from t5prep.plan.models import shape_of, training_flops
 from t5prep.plan.question import Answer, Question, ask
-from t5prep.train.model.architecture import with_classes
+from t5prep.train.model.architecture import EncoderConfig, filling_masks, with_classes
 from t5prep.train.settings import config as configs
 from t5prep.train.settings.padding import Padding
 
@@ -26,7 +26,7 @@ class Data:
     """A prepared dataset, as far as planning needs it.
 
     `embeddings` is the padded size of its tokenizer's vocabulary; `classes` the names of classes whose numbers are its
-    targets.
+    targets; `masked`: its targets are hidden tokens, for an encoder.
     """
 
     where: str
@@ -36,6 +36,7 @@ class Data:
     embeddings: int
     classes: tuple[str, ...] = ()
     padding: Padding | None = None
+    masked: bool = False
 
 
 def read(data: str, *, split: str) -> Data:
@@ -53,6 +54,7 @@ def read(data: str, *, split: str) -> Data:
         dataset.tokenizer.padded_vocab_size,
         tuple(dataset.class_names),
         Padding.of_dataset(dataset),
+        dataset.hides_tokens,
     )
 
 
@@ -76,6 +78,8 @@ def questions(
         shape = dataclasses.replace(shape, vocab_size=data.embeddings)
     if data and data.classes:
         shape = with_classes(shape, data.classes)
+    if data and data.masked and isinstance(shape, EncoderConfig):
+        shape = filling_masks(shape)
     given = data.lengths if data else LENGTHS
     if shape.classes:
         given = (given[0], 1)  # a class is one target

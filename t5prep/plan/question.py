@@ -17,7 +17,7 @@ from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.models import training_flops
-from t5prep.train.model.architecture import Config
+from t5prep.train.model.architecture import Config, with_classes
 from t5prep.train.model.switches import turned_off
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.settings import config
@@ -37,6 +37,7 @@ class Question:
     """A training that is asked about: `settings.batch` rows a step over all devices of the TPU, in static shapes.
 
     `padding` is that of the dataset; None if it is not known. `memory_alone`: asks what `compiled.planned_memory` says.
+    `embed`: not a training is asked about but what `t5prep embed` runs, the encoder's forward pass.
     """
 
     shape: Config
@@ -47,6 +48,7 @@ class Question:
     packed: bool = False
     padding: Padding | None = None
     memory_alone: bool = False
+    embed: bool = False
 
     @property
     def shard(self) -> int:
@@ -101,9 +103,12 @@ class Answer:
     @property
     def model_flops(self) -> int:
         """Return by formula the FLOPs of the products for a device's share of the batch, without recomputation."""
-        one = training_flops(
-            self.question.shape, input_length=self.question.input_length, target_length=self.question.target_length
-        )
+        question = self.question
+        lengths = {"input_length": question.input_length, "target_length": question.target_length}
+        if question.embed:  # a third: there is no backward pass
+            one = training_flops(with_classes(question.shape, ("",)), **lengths) // 3
+        else:
+            one = training_flops(question.shape, **lengths)
         return one * self.question.rows // self.question.shard
 
     @property
@@ -144,6 +149,7 @@ def ask(question: Question, *, save: str = "") -> Answer:
         "packed": question.packed,
         "padding": _padding(question),
         "shard": question.shard,
+        "embed": question.embed,
     }
     if question.memory_alone:
         said = compiled.planned_memory(step, chip=question.tpu.chip, devices=question.tpu.devices)
@@ -209,6 +215,7 @@ def _computes(question: Question) -> dict[str, Any]:
         "padding": _padding(question),
         "chip": dataclasses.astuple(question.tpu.chip),
         "memory_alone": question.memory_alone,
+        "embed": question.embed,
         "turned_off": turned_off(),
     }
 

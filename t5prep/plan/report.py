@@ -76,14 +76,16 @@ def lines(answer: Answer, *, model: str) -> list[str]:
     """Return the lines of text for the answer to one question."""
     question, compiled, chip = answer.question, answer.compiled, answer.question.tpu.chip
     settings, tpu = question.settings, question.tpu
-    options = [settings.optimizer, "bfloat16" if settings.dtype == "auto" else settings.dtype]
+    options = ["vectors alone" if question.embed else settings.optimizer]
+    options += ["bfloat16" if settings.dtype == "auto" else settings.dtype]
     options += [f"accumulate {settings.accumulate}"] if settings.accumulate > 1 else []
     options += ["remat"] if settings.remat else []
     options += ["packed"] if question.packed else []
     options += [f"lora {settings.lora}"] if settings.lora else []
+    tokens = question.input_length if question.embed else f"{question.input_length} + {question.target_length}"
     text = [
         f"{model} on {tpu.name}: batch {settings.batch}, {question.rows} row{'s'[: question.rows != 1]} on each of "
-        f"{_devices(question)}; {question.input_length} + {question.target_length} tokens; " + ", ".join(options)
+        f"{_devices(question)}; {tokens} tokens; " + ", ".join(options)
     ]
     room = f"{compiled.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
     if not answer.fits:

@@ -5,8 +5,9 @@ spans. A layout takes the rows of a shard in order, in ranges of positions, and 
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from t5prep.dataset import tfrecord
 from t5prep.dataset.settings import Settings
 from t5prep.prepare import record_counts
 from t5prep.prepare.spills import ENTRY, Columns, Rows
-from t5prep.tasks.task import ChosenTask, Spans, Task
-from t5prep.tokens import ragged, span_corruption
+from t5prep.tasks.task import ChosenTask, Masks, Spans, Task
+from t5prep.tokens import denoisers, masking, ragged, span_corruption
+from t5prep.tokens.denoisers import Hidden
 from t5prep.tokens.ragged import Names, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -76,7 +78,9 @@ def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
     if settings.layout == "packed":
         return Frame(lengths, pads, packed=True)
     types = settings.masks and settings.target == "class"
-    return Frame(lengths, pads, (settings.masks, settings.masks and not types), separator if types else -1)
+    return Frame(
+        lengths, pads, (settings.masks, settings.masks and settings.target == "text"), separator if types else -1
+    )
 
 
 def frame_of_rows(settings: Settings, task: Task, *, pad_id: int, separator: int) -> Frame:
@@ -106,9 +110,20 @@ Layout = Callable[[Iterable[Rows]], Iterator[Built]]
 def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Layout:
     """Return the layout of a preparation."""
     frame = frame_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
+    if isinstance(task.spans, Spans):
+        length, _ = span_corruption.lengths(settings.input_length, **task.spans._asdict())
+        special = {"first_sentinel": tokenizer.sentinel(0), "eos_id": tokenizer.eos_id}
+        corrupt = functools.partial(span_corruption.corrupt, **task.spans._asdict(), **special)
+        hide = functools.partial(_in_chunks, length=length, seed=settings.seed, corrupt=corrupt)
+        return HiddenSpans(frame, hide, tokenizer.unk_id)
+    if isinstance(task.spans, Masks):
+        mask = masking.Mask(task.spans.rate, tokenizer, inputs_length=settings.input_length, seed=settings.seed)
+        return HiddenSpans(frame, mask, tokenizer.unk_id)
     if task.spans:
-        special = tokenizer.eos_id, tokenizer.unk_id, tokenizer.sentinel(0)
-        return HiddenSpans(frame, task.spans, settings.input_length, settings.seed, *special)
+        denoise = denoisers.Denoise(
+            task.spans.denoisers, tokenizer=tokenizer, inputs_length=settings.input_length, seed=settings.seed
+        )
+        return HiddenSpans(frame, denoise, tokenizer.unk_id)
     return PackedRows(frame, settings.marked) if frame.packed else PlainRows(frame, settings.marked)
 
 
@@ -158,23 +173,17 @@ class PackedRows:
 
 @dataclasses.dataclass(frozen=True)
 class HiddenSpans:
-    """Join documents, and cut them into rows that are full once spans are hidden (span_corruption.corrupt).
+    """Join documents, and cut them into rows that are full once `hide` has hidden spans in them.
 
     Only the last row of a shard is shorter. A row is named after its first token, and its spans are drawn from that name.
     """
 
     frame: Frame
-    spans: Spans
-    input_length: int
-    seed: int
-    eos_id: int
+    hide: Callable[[Iterable[tuple[Names, Ragged]]], Iterator[Hidden]]
     unk_id: int
-    first_sentinel: int
 
     def __call__(self, ranges: Iterable[Rows]) -> Iterator[Built]:
         """Yield the rows of all ranges, taken as one sequence of tokens."""
-        hide = self.spans._asdict()
-        length, _ = span_corruption.lengths(self.input_length, **hide)
         taken = 0  # documents that no yielded record has counted
 
         def documents() -> Iterator[tuple[Names, Ragged]]:
@@ -183,16 +192,13 @@ class HiddenSpans:
                 taken += len(columns.ids)
                 yield columns.ids, Ragged(columns.inputs.ids.astype(np.int32), columns.inputs.starts)
 
-        for ids, tokens in span_corruption.chunks(documents(), length=length):
-            keys = span_corruption.keys(ids, seed=self.seed)
-            inputs, labels = span_corruption.corrupt(
-                tokens, keys=keys, first_sentinel=self.first_sentinel, eos_id=self.eos_id, **hide
-            )
-            columns = Columns(Names.of(ids), _full(inputs), _full(labels), Names.of([""] * len(ids)))
+        for ids, inputs, labels in self.hide(documents()):
+            columns = Columns(Names.of(ids), inputs, labels, Names.of([""] * len(ids)))
             entries = np.zeros(len(ids), ENTRY)
-            entries["inputs"] = entries["tokens"] = inputs.shape[1]
-            entries["targets"] = entries["target_tokens"] = labels.shape[1]
-            entries["unknown"] = (inputs == self.unk_id).sum(axis=1)
+            entries["inputs"] = entries["tokens"] = inputs.lengths
+            entries["targets"] = entries["target_tokens"] = labels.lengths
+            unknown = np.concatenate([[0], np.cumsum(inputs.ids == self.unk_id)])
+            entries["unknown"] = unknown[inputs.starts[1:]] - unknown[inputs.starts[:-1]]
             counts = record_counts.count(entries, labels=None, marked=False)
             counts, taken = dataclasses.replace(counts, examples=taken), 0
             yield Built(self.frame(columns), counts, _lengths(entries))
@@ -209,9 +215,12 @@ def _lengths(entries: np.ndarray) -> np.ndarray:
     return np.stack([entries["inputs"], entries["targets"]], axis=1).astype(np.uint32)
 
 
-def _full(rows: np.ndarray) -> Ragged:
-    """Return rows of one length as lists."""
-    return Ragged(rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1])
+def _in_chunks(
+    documents: Iterable[tuple[Names, Ragged]], *, length: int, seed: int, corrupt: Callable[..., Any]
+) -> Iterator[Hidden]:
+    """Yield rows of `length` tokens of the documents, with their spans hidden, in order."""
+    for ids, tokens in span_corruption.chunks(documents, length=length):
+        yield Hidden(ids, *map(ragged.full, corrupt(tokens, keys=span_corruption.keys(ids, seed=seed))))
 
 
 def _counts(rows: Rows, marked: bool) -> record_counts.Counts:

@@ -22,8 +22,8 @@ from t5prep.tasks import example_table
 from t5prep.tasks import options as task_options
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.registry import Definition
-from t5prep.tasks.task import ChosenTask
-from t5prep.tokens import span_corruption
+from t5prep.tasks.task import ChosenTask, Masks, Mixture
+from t5prep.tokens import denoisers, masking, span_corruption
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -81,6 +81,16 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
 
     Raises UsageError for settings that classes do not go with.
     """
+    if isinstance(task.spans, Masks):
+        if not tokenizer.is_encoders:
+            raise UsageError(
+                f"{settings.task} is for encoders, and {tokenizer.name} is a T5's tokenizer: take an encoder's, as "
+                "--tokenizer answerdotai/ModernBERT-base, or prepare span_corruption"
+            )
+        masking.check(task.spans.rate, tokenizer)
+        return dataclasses.replace(settings, target="tokens", marker="none")
+    if settings.target == "tokens":
+        raise UsageError(f"--target tokens: {settings.task} has targets of its own. Prepare masked_language instead")
     if settings.target != "class" and not tokenizer.is_encoders:
         return settings
     if not task.classes:
@@ -120,11 +130,13 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
             f"--keep-newlines: {settings.task} hides spans behind {newlines.SENTINEL}, so it cannot stand for a newline. "
             "Leave the flag out"
         )
-    if settings.layout != "padded":
+    if settings.layout == "packed" or (settings.layout != "padded" and not isinstance(task.spans, Mixture)):
         raise UsageError(
             f"--layout {settings.layout}: the rows of {settings.task} are full already. Use --layout padded"
         )
     targets = _target_length(task, settings.input_length)
+    if isinstance(task.spans, Masks) and settings.input_length < 4:
+        raise UsageError(f"--input-length {settings.input_length}: two of them are special tokens. Ask for 4 or more")
     if targets > settings.target_length:
         raise UsageError(
             f"--target-length {settings.target_length}: inputs of {settings.input_length} tokens have targets of {targets}. "
@@ -134,6 +146,10 @@ def _check_spans(settings: Settings, task: ChosenTask) -> None:
 
 def _target_length(task: ChosenTask, input_length: int) -> int:
     """Return how many tokens a target has where the spans of texts are hidden."""
+    if isinstance(task.spans, Masks):
+        return input_length  # a target stands where its token is hidden
+    if isinstance(task.spans, Mixture):
+        return max(denoisers.lengths(input_length, one)[1] for one in task.spans.denoisers)
     assert task.spans is not None
     return span_corruption.lengths(input_length, **task.spans._asdict())[1]
 

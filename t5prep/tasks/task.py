@@ -204,6 +204,29 @@ class Spans(NamedTuple):
     mean_span: float
 
 
+class Denoiser(NamedTuple):
+    """One of several ways to hide spans, and the words before an input that name it.
+
+    `mean_span` 0: one span, the end of the text, and no sentinels.
+    """
+
+    mode: str
+    density: float
+    mean_span: float
+
+
+class Mixture(NamedTuple):
+    """Ways to hide spans, of which each row gets one, all equally likely."""
+
+    denoisers: tuple[Denoiser, ...]
+
+
+class Masks(NamedTuple):
+    """The share of tokens that is hidden, each by itself, for an encoder."""
+
+    rate: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """Describe how one corpus is prepared; only the first two fields are required.
@@ -225,7 +248,7 @@ class Task:
     metrics: tuple[str, ...] = ()
     classes: Sequence[str] | Callable[[Any], Sequence[str]] = ()  # (options): a classification's words, in their order
     # For examples that are plain texts: they are concatenated and cut into rows, with spans hidden as given here.
-    spans: Callable[[Any], Spans] | None = None
+    spans: Callable[[Any], Spans | Mixture | Masks] | None = None
     # Rows with one id are correct answers to one input: one training example each, and one evaluation example with all
     # of them as references.
     several_answers: bool = False
@@ -303,7 +326,7 @@ class ChosenTask:
         return tuple(classes(self.options) if callable(classes) else classes)
 
     @property
-    def spans(self) -> Spans | None:
+    def spans(self) -> Spans | Mixture | Masks | None:
         """Return how spans of texts are hidden; None for a task with targets of its own."""
         return self.task.spans(self.options) if self.task.spans else None
 

@@ -20,7 +20,7 @@ from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Frame, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
-PADS, UNKNOWNS = ("[PAD]", "<pad>"), ("[UNK]", "<unk>")
+PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
 BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
@@ -304,6 +304,8 @@ class EncoderTokenizer(Tokenizer):
         self.pad_id, self.unk_id, self.eos_id = around.pad_id, around.unk_id, self.frame.last[-1]
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
         self._special = around.special
+        # The id of what stands in place of a hidden token; None if the vocabulary has none.
+        self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
         self._by_words = None if by_space is None else WordEncoder(self._encode_whole, keeps_spaces=by_space)
 
     def sentinel(self, number: int) -> int:

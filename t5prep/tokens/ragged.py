@@ -56,6 +56,11 @@ class Frame(NamedTuple):
         return np.where(texts > 0, ends + len(self.between) * (texts - 1), 0)
 
 
+def full(rows: np.ndarray) -> Ragged:
+    """Return rows of one length, [n, length], as one Ragged."""
+    return Ragged(rows.ravel(), np.arange(len(rows) + 1) * rows.shape[1])
+
+
 def of(lists: list[np.ndarray]) -> Ragged:
     """Return lists of ids as one Ragged.
 

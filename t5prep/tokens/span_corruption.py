@@ -41,10 +41,13 @@ def spans(length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN
     return hidden, min(max(round(hidden / mean_span), 1), length - hidden)
 
 
-def lengths(inputs_length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN) -> tuple[int, int]:
+def lengths(
+    inputs_length: int, *, density: float = DENSITY, mean_span: float = MEAN_SPAN, fewer: bool = False
+) -> tuple[int, int]:
     """Return how many raw tokens fill inputs of `inputs_length`, and the length of the targets; both include EOS.
 
-    Raises UsageError when not even two tokens fit, or when there are more spans than sentinels.
+    Raises UsageError when not even two tokens fit, or when there are more spans than sentinels; with `fewer`, there are then
+    only as many tokens as the sentinels are enough for.
 
     >>> lengths(512)
     (568, 114)
@@ -66,6 +69,8 @@ def lengths(inputs_length: int, *, density: float = DENSITY, mean_span: float = 
         raw += 1
     if density == 0.5 and sides(raw)[1] > inputs_length:
         raw -= 1  # as in T5: with half of the tokens hidden, targets must fit the length of the inputs too
+    while fewer and spans(raw, density=density, mean_span=mean_span)[1] > SENTINELS:
+        raw -= 1
     count = spans(raw, density=density, mean_span=mean_span)[1]
     if count > SENTINELS:
         raise UsageError(

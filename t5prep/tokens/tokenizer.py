@@ -44,6 +44,7 @@ class Tokenizer:
     """
 
     file_name = "spiece.model"  # what the file with `model` is called beside a trained model
+    mask_id: int | None = None  # of an encoder's tokenizer alone
     is_encoders = False  # True for the tokenizers of BERT and the like (`encoder_tokenizer`)
 
     def __init__(self, model: bytes, *, name: str) -> None:

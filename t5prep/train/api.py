@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -14,6 +14,7 @@ from t5prep.train.settings import config as configs
 from t5prep.train.settings.config import TrainConfig
 
 if TYPE_CHECKING:
+    from t5prep.train.embed.embedding import Embedded
     from t5prep.train.evaluate.evaluator import Wrong
     from t5prep.train.predict.predictions import Predictions
     from t5prep.train.trainer import Result
@@ -272,12 +273,8 @@ def predict(
     from t5prep.train.predict.predictions import Predictions, Reading
 
     with contextlib.ExitStack() as stack:
-        source: Any = str(rows)
-        if hasattr(rows, "read"):
-            source = stack.enter_context(memory.piped(cast(BinaryIO, rows), name=STDIN))
-        elif not isinstance(rows, str | Path):
-            given = memory.written(rows, name=f"{STDIN}.jsonl", text_column=INPUT)
-            source, as_text = stack.enter_context(given)
+        source, texts = stack.enter_context(_source_of(rows))
+        as_text = texts if texts is not None else as_text
         predictions = Predictions(
             model,
             source,
@@ -293,3 +290,108 @@ def predict(
         )
         weakref.finalize(predictions, stack.pop_all().close)  # a temporary file lives as long as it is read
     return predictions
+
+
+def embed(
+    model: str,
+    rows: str | Path | BinaryIO | Iterable[str] | Iterable[Mapping[str, Any]],
+    *,
+    out: str,
+    column: str = "",
+    pooling: str = "none",
+    normalize: bool = False,
+    dtype: str = "bfloat16",
+    length: int = 0,
+    padded: bool = False,
+    batch: int = 16,
+    shard_rows: int = 0,
+    task: str = "",
+    format: str = "",
+    encoding: str = "utf-8",
+    records: str = "",
+    limit: int | None = None,
+    checkpoint: str = "best",
+    tokenizer: str = "",
+    trust_code: bool = False,
+    tpu: str | None = None,
+    gpus: bool = False,
+    replicas: int = 1,
+    watch: Callable[[int, int], None] | None = None,
+) -> "Embedded":
+    """Write what an encoder makes of texts: a vector for each token, or for each text, in files that a trainer reads.
+
+    The same call goes on where a killed one stopped: files that are there and unaltered are not computed again.
+
+    Args:
+        model: A run, a Hugging Face directory, or a Hub name: a T5 (its encoder alone is read) or another encoder.
+        rows: A source as `t5prep.prepare` reads it, an open binary file, or rows or texts in memory, as for `t5prep.predict`.
+        out: A directory or gs:// prefix for `vectors-*.safetensors` and `manifest.json`.
+        column: The column with the texts, which are used unchanged; "" for what the task of the model's run reads, or
+            `input` if there is none. An empty text is embedded, too.
+        pooling: "none" for a vector of each token, "mean" for their mean, "first" for the first token's.
+        normalize: Whether to divide the vector of a text by its length.
+        dtype: "bfloat16" or "float32", of the vectors. On a TPU or GPU, products are in it.
+        length: The most tokens of a text; 0 for the length of the run's data, or 512. Longer ones are cut.
+        padded: Whether texts are padded to `length`, and the vectors of padding kept.
+        batch: Rows in one batch, over all devices.
+        shard_rows: Rows of a file; 0 for 1,024, or 16,384 with pooling.
+        task: For a model that was trained on several tasks: the task of these rows.
+        format: "csv", "tsv", "jsonl", "parquet" or "text", where the source's name does not say it.
+        encoding: Of text files.
+        records: Where JSON documents have their rows, such as "data[].items[]".
+        limit: Embed only this many rows.
+        checkpoint: Of a run: "best", "last", or a step's number.
+        tokenizer: The tokenizer, to replace the model's own.
+        trust_code: Whether to execute the Python file of a task that came with the model, though this user has never run it.
+        tpu: On a TPU: its name, or "local" on a TPU VM.
+        gpus: Whether to use all GPUs of this machine.
+        replicas: Logical CPU devices, for tests.
+        watch: Is called with the rows and the characters of each file, when it is there.
+
+    Returns:
+        Embedded: the folder, how many rows, texts, tokens and files it has, and how many files were there already.
+
+    Raises:
+        T5prepError: In one sentence: a model, source or column is missing, or `out` has vectors of another model.
+
+    Example:
+        made = t5prep.embed("runs/sample", ["How do I sort a list?"], out="vectors/sample", column="input", pooling="mean")
+        print(made.texts, made.width)
+    """
+    need_tensorflow()
+    from t5prep.train.embed.embedding import Embedding
+    from t5prep.train.embed.vectors import Output
+    from t5prep.train.predict.predictions import Reading
+
+    output = Output(pooling, normalize, dtype, padded)
+    with _source_of(rows) as (source, texts):
+        embedding = Embedding(
+            model,
+            source,
+            which=checkpoint,
+            reading=Reading(task, False, format, encoding, records, limit),
+            column=column or (INPUT if texts else ""),
+            output=output,
+            length=length,
+            batch=batch,
+            rows=shard_rows,
+            tokenizer=tokenizer,
+            trust_code=trust_code,
+            tpu=tpu,
+            gpus=gpus,
+            replicas=replicas,
+        )
+        return embedding.write(out, watch=watch)
+
+
+@contextlib.contextmanager
+def _source_of(rows: Any) -> Iterator[tuple[Any, bool | None]]:
+    """Yield rows as a source, and whether all are texts; None for what is no rows in memory. Raises UsageError."""
+    if hasattr(rows, "read"):
+        with memory.piped(cast(BinaryIO, rows), name=STDIN) as source:
+            yield source, None
+    elif isinstance(rows, str | Path):
+        yield str(rows), None
+    else:
+        with memory.written(rows, name=f"{STDIN}.jsonl", text_column=INPUT) as given:
+            yield given

@@ -169,7 +169,9 @@ def first_weights(
         say(
             f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
         )
-    shape, initial, own_tokenizer = run.start_from(config, ids=tokenizer.size, classes=manifests[0].class_names)
+    shape, initial, own_tokenizer = run.start_from(
+        config, ids=tokenizer.size, classes=manifests[0].class_names, masked=manifests[0].hides_tokens
+    )
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(
             f"{config.data[0]} was tokenized by {tokenizer.name}, and {config.model} has another tokenizer. "

@@ -277,7 +277,7 @@ def test_packed_rows_hold_the_same_examples_as_padded_ones(tmp_path, tokenizer):
         assert sum(counts.joint.values()) == len(packed_shard)
 
 
-@pytest.mark.parametrize("name", ["text2text", "span_corruption"])
+@pytest.mark.parametrize("name", ["text2text", "span_corruption", "ul2"])
 def test_the_same_bytes_whatever_the_blocks(name, tmp_path, tokenizer):
     path = questions(tmp_path / "rows.jsonl")
     choices = (

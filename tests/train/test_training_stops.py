@@ -72,7 +72,7 @@ def test_a_second_process_does_not_train_into_the_same_run(
     config = training.config(data, whole, toys / "held")
     with (
         run.held(config.out),
-        pytest.raises(OutputError, match="held is being trained by another process"),
+        pytest.raises(OutputError, match="held is being written by another process"),
     ):
         trainer.train(config)
     assert not Path(config.out).exists()

@@ -22,7 +22,7 @@ from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import batches, eval_batches, opening
 from t5prep.train.evaluate import metrics
-from t5prep.train.model.architecture import Config, ModelConfig
+from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
 from t5prep.train.model.forward import forward, with_mask
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict.device import answers_on_rows, uniform
@@ -118,6 +118,11 @@ class Evaluator:
         self.kind = _kind(self._opened, limit=limit, generating=generating and has_answers)
         padding = Padding.of_dataset(dataset)
         self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
+        if dataset.hides_tokens != (isinstance(config, EncoderConfig) and config.masked):
+            has, not_ = ("has", "does not fill masks") if dataset.hides_tokens else ("has no", "fills masks")
+            raise UsageError(
+                f"{self._opened.data} {has} hidden tokens as targets, and the model {not_}: name a dataset that it was trained for."
+            )
         order = logits_order(config, self._names, data=self._opened.data)
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)

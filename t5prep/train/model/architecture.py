@@ -271,7 +271,8 @@ class EncoderConfig:
     """The numbers that define an encoder's weights and computation; the defaults are BERT base's.
 
     `embedding_size` may be smaller than `d_model` (ALBERT, ELECTRA); 0 means that both are equal. `segments`: kinds of
-    texts in a pair that have embeddings of their own. `classes`: the names of the classes, in the order of the logits.
+    texts in a pair that have embeddings of their own. `classes`: the names of the classes, in the order of the logits; with
+    `masked` there are none, and the head scores the whole vocabulary at each position, as in pre-training.
     """
 
     vocab_size: int = 30522
@@ -288,6 +289,7 @@ class EncoderConfig:
     pad_token_id: int = 0
     model_type: str = "bert"
     classes: tuple[str, ...] = ("LABEL_0", "LABEL_1")
+    masked: bool = False
     lora_rank: int = 0  # of adapters beside the matrices (`lora`); 0: none
     lora_alpha: float = 0.0
 
@@ -300,6 +302,18 @@ class EncoderConfig:
     def prefix(self) -> str:
         """Return what the names of tensors of the pretrained model begin with."""
         return f"{self.family}."
+
+    @property
+    def head_entries(self) -> dict[str, Any]:
+        """Return the entries of a `config.json` by which `transformers` knows the head."""
+        name = CLASS_NAMES[self.model_type]
+        if self.masked:
+            return {"architectures": [f"{name}ForMaskedLM"], "tie_word_embeddings": True}
+        return {
+            "architectures": [f"{name}ForSequenceClassification"],
+            **class_entries(self.classes),
+            "problem_type": "single_label_classification",
+        }
 
     @property
     def wide_matrices(self) -> int:
@@ -364,13 +378,11 @@ class EncoderConfig:
         attention = "attention_dropout" if self.model_type == "distilbert" else "attention_probs_dropout_prob"
         head = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
         return {
-            "architectures": [f"{CLASS_NAMES[self.model_type]}ForSequenceClassification"],
             "model_type": self.model_type,
             **own,
             attention: self.dropout_rate,
             head.get(self.model_type, "classifier_dropout"): self.dropout_rate,
-            **class_entries(self.classes),
-            "problem_type": "single_label_classification",
+            **self.head_entries,
         }
 
 
@@ -413,8 +425,13 @@ def read_config(content: bytes, *, where: object) -> Config:
 def with_classes(config: Config, classes: Sequence[str]) -> Config:
     """Return the config of a model with these classes; of a T5 that writes texts, the config of its encoder."""
     if isinstance(config, EncoderConfig):
-        return dataclasses.replace(config, classes=tuple(classes))
+        return dataclasses.replace(config, classes=tuple(classes), masked=False)
     return config.with_classes(classes)
+
+
+def filling_masks(config: EncoderConfig) -> EncoderConfig:
+    """Return the config of an encoder with the head of pre-training, which scores the vocabulary at each position."""
+    return dataclasses.replace(config, classes=(), masked=True)
 
 
 def config_of(fields: Mapping[str, Any]) -> Config:

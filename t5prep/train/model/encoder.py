@@ -43,9 +43,22 @@ def classify(
     model has too few positions.
     """
     dropout = Dropout(config.dropout_rate, dropout_seed)
-    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], dropout=dropout, dtype=dtype)
-    x = run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), dropout=dropout, remat=remat)
+    x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
     return head(weights, config, x, dropout=dropout)[:, None, :]
+
+
+def encode(
+    weights: Weights,
+    config: EncoderConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments and errors as in `classify`."""
+    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], dropout=dropout, dtype=dtype)
+    return run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), dropout=dropout, remat=remat)
 
 
 def check_length(config: EncoderConfig, length: int) -> None:
@@ -150,3 +163,31 @@ def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Drop
     )
     hidden = ACTIVATIONS[_OF_HEAD[config.family]](tf.matmul(first, dense) + dense_bias)
     return (tf.matmul(dropout(hidden, site=HEAD_SITE + 1), last) + last_bias)[:, 0]
+
+
+def fill(
+    weights: Weights,
+    config: EncoderConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]. Arguments as in `classify`."""
+    x = encode(weights, config, batch, dtype=dtype, dropout=Dropout(config.dropout_rate, dropout_seed), remat=remat)
+    dense, bias, scale, norm_bias = (
+        tf.convert_to_tensor(weights[f"masked.{name}"]) for name in ("dense", "dense_bias", "norm", "norm_bias")
+    )
+    activation = "gelu" if config.family in ("roberta", "electra") else config.activation
+    hidden = ACTIVATIONS[activation](tf.matmul(tf.cast(x, tf.float32), dense) + bias)
+    return vocabulary_scores(weights, layer_norm(hidden, scale, norm_bias, epsilon=config.layer_norm_epsilon))
+
+
+def vocabulary_scores(weights: Weights, hidden: tf.Tensor) -> tf.Tensor:
+    """Return the scores of the vocabulary, float32[..., vocab_size], by the table of the embeddings."""
+    # As one matrix: the gradient of the table would else be computed for each row of the batch, and then added up.
+    flat = tf.reshape(hidden, [-1, hidden.shape[-1]])
+    scores = tf.matmul(flat, tf.convert_to_tensor(weights["embeddings.word"]), transpose_b=True)
+    scores += tf.convert_to_tensor(weights["masked.bias"])
+    return tf.reshape(scores, [*hidden.shape[:-1], scores.shape[-1]])

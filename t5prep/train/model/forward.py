@@ -11,6 +11,8 @@ from t5prep.train.settings.padding import Padding
 
 # What computes an encoder whose layers are in a file of their own.
 CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.classify}
+ENCODERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.encode}
+FILLERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.fill}
 
 
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
@@ -40,9 +42,23 @@ def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor],
 
     batch and options: as for `t5.forward` and `encoder.classify`.
     """
+    if isinstance(config, EncoderConfig) and config.masked:
+        fill: Callable[..., tf.Tensor] = FILLERS.get(config.family, encoder.fill)
+        return fill(weights, config, batch, **options)
     if isinstance(config, EncoderConfig):
         classify: Callable[..., tf.Tensor] = CLASSIFIERS.get(config.family, encoder.classify)
         return classify(weights, config, batch, **options)
     if config.classes:
         return t5.classify(weights, config, batch, **options)
     return t5.forward(weights, config, batch, **options)
+
+
+def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], *, dtype: tf.DType) -> tf.Tensor:
+    """Return what the encoder makes of each token, without head and decoder: dtype[batch, length, d_model].
+
+    batch: `input_ids` and `attention_mask`. Of the weights only those of `weight_layout.of_encoder` are read.
+    """
+    if isinstance(config, EncoderConfig):
+        run: Callable[..., tf.Tensor] = ENCODERS.get(config.family, encoder.encode)
+        return run(weights, config, batch, dtype=dtype)
+    return t5.encode(weights, config, batch["input_ids"], batch["attention_mask"], dtype=dtype)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, EncoderConfig, check_usual, class_entries, classes_of
+from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, EncoderConfig, check_usual, classes_of
 from t5prep.train.model.weight_layout import STDDEV, WeightLayout
 
 # Field → its name in a config.json.
@@ -117,13 +117,11 @@ class ModernBertConfig(EncoderConfig):
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
         dropouts = ("embedding_dropout", "attention_dropout", "classifier_dropout")
         return {
-            "architectures": ["ModernBertForSequenceClassification"],
             "model_type": self.model_type,
             **{name: getattr(self, field) for field, name in NAMES.items()},
             **dict.fromkeys(dropouts, self.dropout_rate),
             **dict(USUAL),
-            **class_entries(self.classes),
-            "problem_type": "single_label_classification",
+            **self.head_entries,
         }
 
 
@@ -177,6 +175,11 @@ def layouts(config: ModernBertConfig) -> dict[str, WeightLayout]:
     norms("layers.attention_norms", [f"model.layers.{number}.attn_norm.weight" for number in range(1, layers)])
     norms("layers.feed_forward_norms", [f"model.layers.{number}.mlp_norm.weight" for number in range(layers)])
     made["final_norm"] = WeightLayout((width,), 0, None, ("model.final_norm.weight",))
+    if config.masked:
+        matrix("masked.dense", "head.dense", (width, width), STDDEV)
+        made["masked.norm"] = WeightLayout((width,), 0, None, ("head.norm.weight",))
+        made["masked.bias"] = WeightLayout((config.vocab_size,), 0, 0.0, ("decoder.bias",))
+        return made
     matrix("head.dense", "head.dense", (width, width), late)
     made["head.norm"] = WeightLayout((width,), 0, None, ("head.norm.weight",))
     matrix("head.classifier", "classifier", (width, len(config.classes)), width**-0.5)

@@ -5,13 +5,13 @@ as in `encoder`.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from t5prep.train.model.attention import Heads, attend, near, rotary_angles
-from t5prep.train.model.encoder import EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER, check_length
+from t5prep.train.model.encoder import EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER, check_length, vocabulary_scores
 from t5prep.train.model.layers import (
     ACTIVATIONS,
     Dropout,
@@ -47,20 +47,53 @@ def classify(
     remat: bool = False,
 ) -> tf.Tensor:
     """Return the logits of the classes: float32[batch, 1, classes]. Arguments and errors are those of `encoder.classify`."""
-    ids, tokens = batch["input_ids"], batch["attention_mask"]
-    check_length(config, ids.shape[1])
-    norm = functools.partial(layer_norm, bias=None, epsilon=config.layer_norm_epsilon)
-    dropout = Dropout(config.dropout_rate, dropout_seed)
-    x = norm(tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids), weights["embeddings.norm"])
-    x = dropout(tf.cast(x, dtype), site=EMBEDDING_SITE)
-    x = run_layers(weights, config, x, tokens=tokens, dropout=dropout, remat=remat)
-    x = norm(x, weights["final_norm"])
+    tokens, dropout = batch["attention_mask"], Dropout(config.dropout_rate, dropout_seed)
+    x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
     x = mean_of_tokens(x, tokens)[:, None] if config.pooling == "mean" else tf.cast(x[:, :1], tf.float32)
     dense, last, last_bias = (
         tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("dense", "classifier", "classifier_bias")
     )
-    hidden = norm(ACTIVATIONS[config.head_activation](tf.matmul(x, dense)), weights["head.norm"])
+    hidden = _norm(config)(ACTIVATIONS[config.head_activation](tf.matmul(x, dense)), weights["head.norm"])
     return tf.matmul(dropout(hidden, site=HEAD_SITE), last) + last_bias
+
+
+def encode(
+    weights: Weights,
+    config: ModernBertConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments and errors as in `classify`."""
+    ids = batch["input_ids"]
+    check_length(config, ids.shape[1])
+    norm = _norm(config)
+    x = norm(tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids), weights["embeddings.norm"])
+    x = dropout(tf.cast(x, dtype), site=EMBEDDING_SITE)
+    x = run_layers(weights, config, x, tokens=batch["attention_mask"], dropout=dropout, remat=remat)
+    return norm(x, weights["final_norm"])
+
+
+def fill(
+    weights: Weights,
+    config: ModernBertConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]. Arguments as in `classify`."""
+    x = encode(weights, config, batch, dtype=dtype, dropout=Dropout(config.dropout_rate, dropout_seed), remat=remat)
+    dense = tf.convert_to_tensor(weights["masked.dense"])
+    hidden = ACTIVATIONS[config.head_activation](tf.matmul(tf.cast(x, tf.float32), dense))
+    return vocabulary_scores(weights, _norm(config)(hidden, weights["masked.norm"]))
+
+
+def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    return functools.partial(layer_norm, bias=None, epsilon=config.layer_norm_epsilon)
 
 
 def run_layers(

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from t5prep.train.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
 
+# What the names of a head's variables begin with: one for classes, or the one that fills masks.
+OF_HEADS = ("head.", "masked.")
 # What the tensors' names of an encoder with a head begin with.
 IN_CLASSIFIER = "transformer."
 
@@ -47,6 +49,16 @@ def weight_layouts(config: Config) -> dict[str, WeightLayout]:
         made: dict[str, WeightLayout] = family_module(config.model_type).layouts(config)
         return made
     return encoder_layouts(config) if isinstance(config, EncoderConfig) else t5_layouts(config)
+
+
+def of_encoder(config: Config) -> dict[str, WeightLayout]:
+    """Return the variables of a model's encoder alone, without its head, its decoder and its output embeddings.
+
+    >>> list(of_encoder(ModelConfig(classes=("up", "down"))))[:2]
+    ['shared', 'encoder.relative_bias']
+    """
+    others = (*OF_HEADS, "decoder.", "lm_head")
+    return {name: layout for name, layout in weight_layouts(config).items() if not name.startswith(others)}
 
 
 def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
@@ -166,6 +178,14 @@ HEADS = {
     "roberta": ("classifier.dense", "classifier.out_proj"),
     "electra": ("classifier.dense", "classifier.out_proj"),
 }
+# The dense layer, the norm and the bias of the head that fills masks; its last matrix is the embeddings.
+MASKED_HEADS = {
+    "bert": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions"),
+    "albert": ("predictions.dense", "predictions.LayerNorm", "predictions"),
+    "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
+    "roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head"),
+    "electra": ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"),
+}
 
 
 def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
@@ -215,6 +235,13 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
     biases("layers.wide_bias", in_layers(names.feed_forward[0]), hidden, stack=(layers,))
     biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
     norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2))
+    if config.masked:
+        dense, norm, last = MASKED_HEADS[prefix]
+        matrix("masked.dense", dense, width, narrow)
+        biases("masked.dense_bias", (dense,), narrow)
+        norms("masked.norm", (norm,), narrow)
+        biases("masked.bias", (last,), config.vocab_size)
+        return layouts
     for name, tensor, columns in zip(("dense", "classifier"), HEADS[prefix], (width, len(config.classes)), strict=True):
         matrix(f"head.{name}", tensor, width, columns)
         biases(f"head.{name}_bias", (tensor,), columns)

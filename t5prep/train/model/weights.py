@@ -15,8 +15,16 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.model.architecture import CLASS_NAMES, Config, EncoderConfig, ModelConfig, read_config, with_classes
-from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout, weight_layouts
+from t5prep.train.model.architecture import (
+    CLASS_NAMES,
+    Config,
+    EncoderConfig,
+    ModelConfig,
+    filling_masks,
+    read_config,
+    with_classes,
+)
+from t5prep.train.model.weight_layout import IN_CLASSIFIER, OF_HEADS, WeightLayout, of_encoder, weight_layouts
 from t5prep.train.published import choosing, orbax_file, safetensors_file
 from t5prep.train.published.stored import Index, LazyArray, Stored
 
@@ -32,7 +40,7 @@ def classifier_tensors(config: EncoderConfig, tensors: Mapping[str, Stored], *, 
     """
     bare = not any(name.startswith(config.prefix) for name in tensors)
     layouts = weight_layouts(config)
-    head = {tensor for name, layout in layouts.items() if name.startswith("head.") for tensor in layout.tensors}
+    head = {tensor for name, layout in layouts.items() if name.startswith(OF_HEADS) for tensor in layout.tensors}
     found = {}
     for name, stored in tensors.items():
         for old, new in OLD_NAMES.items():
@@ -72,25 +80,35 @@ def load_config(model: str | Path | ModelFiles) -> Config:
     return read_config(files.read("config.json"), where=f"{files.name}/config.json")
 
 
-def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, Array]]:
+def load_weights(
+    model: str | Path | ModelFiles, *, encoder: bool = False, masked: bool = False
+) -> tuple[Config, dict[str, Array]]:
     """Return a model's config and its weights, float32, in our layout (`weight_layout`).
 
     Values are read when a part of a weight is taken, one tensor after the other, so that a host which takes its part
     holds no more than this part and one tensor. Of a T5, the file settles whether the embeddings are tied: they are
-    when it has no `lm_head.weight`. An encoder without a classification head gets a random one. Raises UsageError when
+    when it has no `lm_head.weight`. An encoder without a classification head gets a random one; with `masked` its head is the
+    one that fills masks. With `encoder`, of any model only its encoder's weights are looked for. Raises UsageError when
     there are no weights, or they are not a model of that config.
     """
     files = _files(model)
     config = load_config(files)
     tensors = choosing.tensors(files)
+    if encoder:
+        layouts = of_encoder(config)
+        if isinstance(config, EncoderConfig):
+            tensors = classifier_tensors(config, tensors, model=files.name)
+            return config, {name: _stacked(own, tensors, files.name) for name, own in layouts.items()}
+        return config, _of_one_stack(config, layouts, tensors, files.name)
     if isinstance(config, EncoderConfig):
+        config = filling_masks(config) if masked else config
         tensors = classifier_tensors(config, tensors, model=files.name)
         layouts = weight_layouts(config)
         fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
         read = {name: _stacked(layouts[name], tensors, files.name) for name in layouts.keys() - fresh.keys()}
         return config, {**read, **draw(fresh, seed=0)}
     if config.classes:
-        return config, _of_classifier(config, tensors, files.name)
+        return config, _of_one_stack(config, weight_layouts(config), tensors, files.name)
     shared = next((alias for alias in EMBEDDING_ALIASES if alias in tensors), None)
     if shared is None and "lm_head.weight" in tensors:
         shared, tied = "lm_head.weight", True
@@ -116,23 +134,27 @@ def for_classes(
 ) -> tuple[Config, dict[str, Array]]:
     """Return a model with these classes; if it had another number of them, its last matrix begins anew.
 
-    A T5 that writes texts gives its encoder.
+    A T5 that writes texts gives its encoder, and so does a model that fills masks.
     """
     changed = with_classes(config, classes)
     layouts = weight_layouts(changed)
     kept = {name: weights[name] for name in layouts if name in weights}
     if len(classes) != len(config.classes):
-        kept |= draw({name: layouts[name] for name in ("head.classifier", "head.classifier_bias")}, seed=seed)
+        last = ("head.classifier", "head.classifier_bias")
+        kept |= draw({name: own for name, own in layouts.items() if name in last or name not in kept}, seed=seed)
     return changed, kept
 
 
-def _of_classifier(config: ModelConfig, tensors: Mapping[str, Stored], model: str) -> dict[str, Array]:
-    """Return the weights of a T5's encoder with a head. Raises UsageError if it lacks any."""
-    layouts = weight_layouts(config)
-    shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{IN_CLASSIFIER}{alias}") in tensors), None)
-    found = {**tensors, **({f"{IN_CLASSIFIER}shared.weight": tensors[shared]} if shared else {})}
+def _of_one_stack(
+    config: ModelConfig, layouts: Mapping[str, WeightLayout], tensors: Mapping[str, Stored], model: str
+) -> dict[str, Array]:
+    """Return the weights of a T5's encoder, alone or with a head. Raises UsageError if it lacks any."""
+    inside = IN_CLASSIFIER if config.classes else ""
+    shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{inside}{alias}") in tensors), None)
+    found = {**tensors, **({f"{inside}shared.weight": tensors[shared]} if shared else {})}
     if missing := sorted({tensor for layout in layouts.values() for tensor in layout.tensors} - found.keys()):
-        raise UsageError(f'"{model}" lacks {missing[0]}: pass the whole model that t5prep exported.')
+        what = "the whole model that t5prep exported" if config.classes else "a T5, or its encoder (T5EncoderModel)"
+        raise UsageError(f'"{model}" lacks {missing[0]}: pass {what}.')
     return {name: _stacked(layout, found, model) for name, layout in layouts.items()}
 
 

@@ -1,8 +1,9 @@
 """Run a model on the devices for prediction: token ids of inputs in, token ids and scores of answers out."""
 
+import contextlib
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -51,14 +52,7 @@ class Device:
                 f"--beams {generation.beams}: the model has {opened.config.vocab_size:,} tokens, at most {most:,} beams."
             )
         self._weights = put_weights(opened.weights, opened.config, layout)
-        for name, weight in self._weights.items():
-            # Of a CPU's own memory, numpy needs no compilation. Each value is looked at: XLA's minimum passes over a NaN.
-            finite = np.isfinite(np.asarray(weight)) if layout.platform == "cpu" else jnp.isfinite(weight)
-            if not finite.all():
-                raise UsageError(
-                    f"{opened.name} has values that are not numbers (NaN, infinity) in {name}, so it has no answers. Take another "
-                    "checkpoint (--checkpoint), or export the model again."
-                )
+        check_finite(self._weights, layout, name=opened.name)
         dtype = dtype_of("auto", platform=layout.platform)
         self._pairs = bool(opened.config.classes)
         if isinstance(opened.config, EncoderConfig) or opened.config.classes:
@@ -72,27 +66,52 @@ class Device:
 
         inputs: at most `rows` of int32[<= length]. The batch that the device gets is always [rows, length].
         """
-        ids = np.full([self.rows, length], self._tokenizer.pad_id, np.int32)
-        mask = np.zeros([self.rows, length], np.int32)
-        for row in range(self.rows):
-            own = inputs[row] if row < len(inputs) else np.array([self._tokenizer.eos_id])
-            ids[row, : len(own)], mask[row, : len(own)] = own, 1
-            if self._pairs:  # as in the batches of training: 2 for the second text of a pair
-                mask[row, 1 : len(own)] += np.cumsum(own == self._tokenizer.eos_id)[:-1] > 0
-        batch = {"input_ids": ids, "attention_mask": mask}
+        batch = batch_of(inputs, [self.rows, length], tokenizer=self._tokenizer, pairs=self._pairs)
         if self._generation.sample:
-            batch["uniform"] = uniform(ids, self._generation, pad_id=self._tokenizer.pad_id)
-        try:
+            batch["uniform"] = uniform(batch["input_ids"], self._generation, pad_id=self._tokenizer.pad_id)
+        with enough_memory(self.rows, beams=self._generation.beams):
             answer = {name: np.asarray(value) for name, value in self._answers(self._weights, batch).items()}
-        except jax.errors.JaxRuntimeError as error:
-            if "out of memory" not in str(error).lower() and "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            beams = f" with {self._generation.beams} beams each" if self._generation.beams > 1 else ""
-            raise UsageError(
-                f"The devices have too little memory for {self.rows} rows at a time{beams}: take a smaller --batch"
-                f"{' or fewer --beams' if beams else ''}."
-            ) from error
         return answer["ids"][: len(inputs)], answer["scores"][: len(inputs)]
+
+
+def check_finite(weights: Mapping[str, Any], layout: Layout, *, name: str) -> None:
+    """Raise UsageError if weights on the devices, of the model `name`, are not numbers."""
+    for variable, weight in weights.items():
+        # Of a CPU's own memory, numpy needs no compilation. Each value is looked at: XLA's minimum passes over a NaN.
+        finite = np.isfinite(np.asarray(weight)) if layout.platform == "cpu" else jnp.isfinite(weight)
+        if not finite.all():
+            raise UsageError(
+                f"{name} has values that are not numbers (NaN, infinity) in {variable}, so it has no answers. Take another "
+                "checkpoint (--checkpoint), or export the model again."
+            )
+
+
+def batch_of(
+    inputs: Sequence[np.ndarray], shape: Sequence[int], *, tokenizer: Tokenizer, pairs: bool
+) -> dict[str, np.ndarray]:
+    """Return inputs, int32[<= length] each, as a batch of `shape`, [rows, length]; rows that are left over hold EOS alone."""
+    ids, mask = np.full(shape, tokenizer.pad_id, np.int32), np.zeros(shape, np.int32)
+    for row in range(len(ids)):
+        own = inputs[row] if row < len(inputs) else np.array([tokenizer.eos_id])
+        ids[row, : len(own)], mask[row, : len(own)] = own, 1
+        if pairs:  # as in the batches of training: 2 for the second text of a pair
+            mask[row, 1 : len(own)] += np.cumsum(own == tokenizer.eos_id)[:-1] > 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@contextlib.contextmanager
+def enough_memory(rows: int, *, beams: int = 1) -> Iterator[None]:
+    """Raise UsageError if the devices have too little memory for what runs in this block on some rows at a time."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "out of memory" not in str(error).lower() and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        with_beams = f" with {beams} beams each" if beams > 1 else ""
+        raise UsageError(
+            f"The devices have too little memory for {rows} rows at a time{with_beams}: take a smaller --batch"
+            f"{' or fewer --beams' if with_beams else ''}."
+        ) from error
 
 
 def _classes(

@@ -15,6 +15,7 @@ from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.featurizer import OneInput
 from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.train.model.architecture import EncoderConfig
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import long_texts
 from t5prep.train.predict.device import Device
@@ -83,6 +84,11 @@ class Predictor:
         tpu: str | None = None,
         gpus: bool = False,
     ) -> None:
+        if isinstance(opened.config, EncoderConfig) and opened.config.masked:
+            raise UsageError(
+                f"{opened.name} fills masks, and has no answers: train it on classes (--model {opened.name}), or write its "
+                "vectors with t5prep embed."
+            )
         if batch < 1:
             raise UsageError(f"batch is {batch}, and must be at least 1.")
         if long not in ("", *LONG):

@@ -1,6 +1,7 @@
 """Turn raw rows into inputs of the task that a run was trained on: the one file where training uses the tasks."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -141,17 +142,21 @@ def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> reg
     return registry.from_code(own.code, file=facts.file)
 
 
-def as_they_stand() -> Asking:
-    """Return how rows are used unchanged as inputs: lines of text, or a table's column `input` (text or fields)."""
-    return Asking(to_inputs=_as_it_stands, columns=(INPUT,), id_column="id", line_column=INPUT, format="text")
+def as_they_stand(column: str = INPUT, *, empty: bool = False) -> Asking:
+    """Return how rows are used unchanged as inputs: lines of text, or a column of a table (text or fields).
+
+    `empty`: a text without any letters is an input, too.
+    """
+    make = functools.partial(_as_it_stands, column=column, empty=empty)
+    return Asking(to_inputs=make, columns=(column,), id_column="id", line_column=column, format="text")
 
 
-def _as_it_stands(record: Record) -> Example:
-    given = record[INPUT]
+def _as_it_stands(record: Record, *, column: str, empty: bool) -> Example:
+    given = record[column]
     fields = [given] if isinstance(given, str) else given
     if not isinstance(fields, list | tuple) or not all(isinstance(field, str) for field in fields):
-        raise Reject(f"no text: {INPUT} is a text or a list of texts")
-    if not any(field.strip() for field in fields):
+        raise Reject(f"no text: {column} is a text or a list of texts")
+    if not empty and not any(field.strip() for field in fields):
         raise Reject("empty input")
     between: list[Part] = [part for field in fields for part in (EOS, field)]
     return Example(id=None, inputs=tuple(between[1:]), targets="")
@@ -190,8 +195,8 @@ class Rows:
                 f"{wanted}, in a table (--format csv or jsonl). --as-text says that this is meant."
             )
             self._asking = as_they_stand()
-        elif not asking.name and first and not lines and INPUT not in names:
-            raise SourceError(f"{self._files[0].name} has no column {task_columns.missing((INPUT,), names)}")
+        elif not asking.name and first and not self._fits(names, lines=lines):
+            raise SourceError(f"{self._files[0].name} has no column {task_columns.missing(asking.columns, names)}")
         self.columns = (self._asking.line_column,) if lines else names
 
     @property

@@ -59,6 +59,15 @@ def _what(model: Model) -> str:
     base = model.state.config.get("model") if model.state else None
     weights = "random weights" if model.state and model.state.config.get("weights") == "random" else code(str(base))
     begun = f", trained by t5prep from {weights}" if model.state else ""
+    if isinstance(model.config, EncoderConfig) and model.config.masked:
+        return f"""A {CLASS_NAMES[model.config.model_type]} that fills masks ({model.config.num_layers} layers){begun}.
+
+```python
+from transformers import pipeline
+
+fill = pipeline("fill-mask", "THIS_MODEL")
+print(fill(f"a text with a {{fill.tokenizer.mask_token}}"))
+```"""
     if isinstance(model.config, EncoderConfig):
         name, classes = CLASS_NAMES[model.config.model_type], ", ".join(map(code, model.config.classes))
         return f"""A {name} with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
@@ -153,7 +162,7 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
     tasks = sorted({dataset.settings.task for dataset in model.manifests})
     data = ModelCardData(
         library_name="peft" if model.adapter else "transformers",
-        pipeline_tag=CLASS_TASK if model.config.classes else "text-generation",
+        pipeline_tag=_task(model),
         base_model=base or None,
         license=licence or LICENCES.get(base.partition("/")[0]),
         datasets=datasets(model) or None,
@@ -164,6 +173,13 @@ def header(model: Model, *, name: str, licence: str = "") -> str:
         ignore_metadata_errors=False,
     )
     return f"---\n{data.to_yaml()}\n---"
+
+
+def _task(model: Model) -> str:
+    """Return the Hub's name of what a model does."""
+    if isinstance(model.config, EncoderConfig) and model.config.masked:
+        return "fill-mask"
+    return CLASS_TASK if model.config.classes else "text-generation"
 
 
 def _kind(model: Model) -> str:

@@ -1,6 +1,8 @@
 """Read and write `.safetensors` files: a header in JSON, then values (github.com/huggingface/safetensors, README)."""
 
 import json
+import math
+import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -10,6 +12,9 @@ import numpy as np
 from t5prep.train.published.stored import Stored, UnreadableError, in_file, narrowed, size_of
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+# The bytes of a value of each dtype that is written.
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "U8": 1}
+NO_METADATA: Mapping[str, str] = types.MappingProxyType({})
 # The format's own limit of the header's bytes, which rejects a wrong length.
 MOST_HEADER_BYTES = 100_000_000
 ALIGNMENT = 8  # of the first value, in bytes
@@ -39,18 +44,24 @@ def write(
 
     So at most one tensor is in memory twice.
     """
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    begin = 0
-    for name, shape in shapes.items():
-        end = begin + size_of(dtype, shape)
-        short = next(short for short, long in DTYPES.items() if long == dtype)
-        header[name] = {"dtype": short, "shape": list(shape), "data_offsets": [begin, end]}
-        begin = end
-    content = json.dumps(header, separators=(",", ":")).encode()
-    content += b" " * (-len(content) % ALIGNMENT)
-    file.write(len(content).to_bytes(8, "little") + content)
+    size_of(dtype, ())  # refuses what is not written
+    short = next(short for short, long in DTYPES.items() if long == dtype)
+    file.write(header({name: (short, shape) for name, shape in shapes.items()}))
     for name in shapes:
         file.write(np.ascontiguousarray(narrowed(values(name), dtype)).data)
+
+
+def header(tensors: Mapping[str, tuple[str, Sequence[int]]], metadata: Mapping[str, str] = NO_METADATA) -> bytes:
+    """Return how a file begins whose tensors follow in this order: name → dtype, by the format's names, and shape."""
+    entries: dict[str, object] = {"__metadata__": {"format": "pt", **metadata}}
+    begin = 0
+    for name, (dtype, shape) in tensors.items():
+        end = begin + BYTES[dtype] * math.prod(shape)
+        entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+        begin = end
+    content = json.dumps(entries, separators=(",", ":")).encode()
+    content += b" " * (-len(content) % ALIGNMENT)
+    return len(content).to_bytes(8, "little") + content
 
 
 def _tensor(path: Path, entry: dict, values: int) -> Stored:

@@ -29,7 +29,7 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
-from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, read_config, with_classes
+from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, filling_masks, read_config, with_classes
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import Array, for_classes, load_config, load_weights, random_weights
 from t5prep.train.published import peft_file
@@ -149,9 +149,11 @@ def begin(
     hosts.wait(f"{out} begun")
 
 
-def open_model(name: str, *, which: str = "best") -> Model:
+def open_model(name: str, *, which: str = "best", encoder: bool = False, masked: bool = False) -> Model:
     """Open a run's `best` or `last` checkpoint (or that of a step's number), or a model in Hugging Face layout.
 
+    With `encoder`, a model in Hugging Face layout needs no other weights than its encoder's; with `masked`, or where its
+    manifests say that it was trained so, an encoder's head is the one that fills masks.
     Raises UsageError, OutputError or TokenizerError.
     """
     if not is_run(name):
@@ -161,8 +163,10 @@ def open_model(name: str, *, which: str = "best") -> Model:
             config, weights, adapter = adapters.read_published(files, base.config, base.weights)
             words = _tokenizer_in(name) or base.tokenizer
             return Model(name, config, weights, words, _manifests_of(files), adapter=adapter)
-        config, weights = load_weights(files)
-        return Model(name, config, weights, _tokenizer_in(name), _manifests_of(files))
+        manifests = _manifests_of(files)
+        masked = masked or any(one.hides_tokens for one in manifests)
+        config, weights = load_weights(files, encoder=encoder, masked=masked)
+        return Model(name, config, weights, _tokenizer_in(name), manifests)
     path, state = checkpoints.choose(name, which=which)
     own = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
     vocabulary = f"{name}/{own}"
@@ -172,6 +176,8 @@ def open_model(name: str, *, which: str = "best") -> Model:
         config, weights, adapter = adapters.read(path, state, *_base_of(name, state))
         return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name, manifests))
     config = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
+    if isinstance(config, EncoderConfig) and any(one.hides_tokens for one in manifests):
+        config = filling_masks(config)
     if isinstance(config, ModelConfig):
         # As for model.safetensors, the tensors show what a T5 1.1 config cannot: one embedding matrix, or two.
         tied = not checkpoint_tensors.has_weight(path, "lm_head")
@@ -196,40 +202,47 @@ def weight_bytes(model: Model) -> int:
 
 
 def start_from(
-    config: TrainConfig, *, ids: int, classes: Sequence[str] = ()
+    config: TrainConfig, *, ids: int, classes: Sequence[str] = (), masked: bool = False
 ) -> tuple[Config, dict[str, Array], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
 
     `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
     gets them, in a multiple of 128. `classes` are those of a dataset whose targets are their numbers: a T5 gives its
-    encoder, and the model's last matrix begins anew if it has another number of them. Raises UsageError.
+    encoder, and the model's last matrix begins anew if it has another number of them. `masked`: the data has hidden tokens
+    for an encoder. Raises UsageError.
     """
     if config.weights == "random":
-        tiny = TINY_ENCODER if classes else TINY
+        tiny = TINY_ENCODER if classes or masked else TINY
         shape: Config = tiny if config.model == "tiny" else load_config(config.model)
-        _check_target(config, shape, classes)
+        if isinstance(shape, EncoderConfig) and masked:
+            shape = filling_masks(shape)
+        _check_target(config, shape, classes, masked=masked)
         shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
         if classes:
             shape = with_classes(shape, classes)
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
-    model = open_model(config.model)
+    model = open_model(config.model, masked=masked)
     if model.config.vocab_size < ids:
         raise UsageError(
             f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
             f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
         )
-    _check_target(config, model.config, classes)
+    _check_target(config, model.config, classes, masked=masked)
     if classes:
         return *for_classes(model.config, model.weights, classes, seed=config.seed), model.tokenizer
     return model.config, model.weights, model.tokenizer
 
 
-def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str]) -> None:
-    """Raise UsageError if a model tells classes apart and the data has texts, or with adapters for a classifier."""
+def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str], *, masked: bool) -> None:
+    """Raise UsageError if a model tells classes apart and the data has texts, or with adapters for an encoder."""
     name = asked.model
-    if (classes or config.classes) and asked.lora:
+    if masked and not isinstance(config, EncoderConfig):
+        raise UsageError(
+            f"{name} is a T5, and the data has hidden tokens for an encoder: take an encoder, or prepare span_corruption"
+        )
+    if (classes or config.classes or masked) and asked.lora:
         raise UsageError(
             f"lora is {asked.lora}, and adapters are for T5s that write texts: train all weights of {name}, --set lora=0"
         )
@@ -304,7 +317,7 @@ def held(out: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OutputError(
-                f"{out} is being trained by another process. Wait until it ends, or choose another --out."
+                f"{out} is being written by another process. Wait until it ends, or choose another --out."
             ) from None
         except OSError:
             pass  # a file system without locks

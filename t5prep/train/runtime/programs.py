@@ -128,24 +128,28 @@ def rows_program(
     layout: Layout,
     batch: Mapping[str, tf.TensorSpec],
     dtype: tf.DType = tf.float32,
+    weights: Mapping[str, tf.TensorSpec] | None = None,
 ) -> Program:
     """Return `function(weights, batch)`, a dict of results whose first axis is the batch's rows, as a program.
 
     Each replica computes its own rows; every device has all results. dtype: that of the function's products.
+    `weights`: those that the function takes; None: all, in float32.
     """
-    weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
+    if weights is None:
+        weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
     own = {
         name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
         for name, spec in batch.items()
     }
-    computed = lower(lambda w, rows: function(merged(w, shape), rows), weights, own, dtype=dtype)
+    computed = lower(lambda w, rows: function(merged(w, shape), rows), dict(weights), own, dtype=dtype)
     run = _function(computed, layout)
     if layout.replicas > 1:
         whole, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(
             run, mesh=layout.mesh, in_specs=(whole, rows), out_specs=rows, axis_names={ROWS}, check_vma=False
         )
-    arguments = (_placed(weights, layout.weights(shape)), _placed(dict(batch), layout.by_rows))
+    shardings = {own: sharding for own, sharding in layout.weights(shape).items() if own in weights}
+    arguments = (_placed(dict(weights), shardings), _placed(dict(batch), layout.by_rows))
     return Program(name, layout, run, arguments, layout.everywhere)
 
 

@@ -40,7 +40,10 @@ def on_rows(
         with compiling:  # threads that call at the same time wait for one compilation
             if key not in compiled:
                 specs = {column: tf.TensorSpec(rows.shape, tf.as_dtype(rows.dtype)) for column, rows in batch.items()}
-                program = rows_program(name, function, shape=shape, layout=layout, batch=specs, dtype=dtype)
+                given = {own: tf.TensorSpec(held.shape, tf.as_dtype(held.dtype)) for own, held in weights.items()}
+                program = rows_program(
+                    name, function, shape=shape, layout=layout, batch=specs, dtype=dtype, weights=given
+                )
                 compiled[key] = compile_program(program, place=place)
         results: dict[str, Any] = compiled[key](dict(weights), put_whole_rows(batch, layout))
         return results

@@ -1,5 +1,6 @@
 """Place what a run holds on its devices: weights, optimizer slots, and the number of steps made."""
 
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from t5prep.train.model.lora import variable_layouts
 from t5prep.train.runtime.layout import Layout
 
 Index = tuple[slice, ...]
+NO_DTYPES: Mapping[str, Any] = types.MappingProxyType({})
 Read = Callable[[Index], np.ndarray]  # returns the slice of one tensor that a device holds
 
 
@@ -45,15 +47,20 @@ def place(read: Read, shape: tuple[int, ...], sharding: Any) -> Any:
     return jax.make_array_from_single_device_arrays(shape, sharding, [placed[device] for device in indices])
 
 
-def put_weights(weights: Mapping[str, Any], shape: Config, layout: Layout) -> dict[str, Any]:
-    """Return weights of a model on the devices. `weights`: by name, arrays or objects whose slices are arrays."""
+def put_weights(
+    weights: Mapping[str, Any], shape: Config, layout: Layout, *, dtypes: Mapping[str, Any] = NO_DTYPES
+) -> dict[str, Any]:
+    """Return weights of a model on the devices. `weights`: by name, arrays or objects whose slices are arrays.
+
+    `dtypes`: of those that are not kept in float32.
+    """
     shardings, layouts = layout.weights(shape), variable_layouts(shape)
 
-    def reader(whole: Any) -> Read:
-        return lambda index: np.asarray(whole[index], np.float32)
+    def reader(whole: Any, dtype: Any) -> Read:
+        return lambda index: np.asarray(whole[index], np.float32).astype(dtype, copy=False)
 
     return {
-        name: place(reader(weights[name]), own.shape, shardings[name])
+        name: place(reader(weights[name], dtypes.get(name, np.float32)), own.shape, shardings[name])
         for name, own in layouts.items()
         if name in weights
     }

@@ -16,7 +16,8 @@ from t5prep.train.step.step import schedule_of
 
 def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
-    if any(dataset.class_names != manifests[0].class_names for dataset in manifests):
+    of_first = (manifests[0].class_names, manifests[0].hides_tokens)
+    if any((dataset.class_names, dataset.hides_tokens) != of_first for dataset in manifests):
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
     if not evaluated:

@@ -61,7 +61,7 @@ def test_a_run_is_held_until_the_process_that_trains_it_ends(tmp_path: Path) -> 
     with run.held(str(out)):
         (out / "train.json").write_text("{}")
         with (
-            pytest.raises(OutputError, match=r"one is being trained by another process\. Wait until it ends, or"),
+            pytest.raises(OutputError, match=r"one is being written by another process\. Wait until it ends, or"),
             run.held(str(out)),
         ):
             pass

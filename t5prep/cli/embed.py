@@ -1,0 +1,90 @@
+"""Define `t5prep embed`, which writes what an encoder makes of texts."""
+
+import contextlib
+import dataclasses
+import sys
+from typing import Any
+
+import click
+
+from t5prep.cli import _model_options, _output
+from t5prep.io.progress import Progress, number_of
+
+
+@click.command("embed")
+@click.argument("model")
+@click.argument("data", default="-")
+@click.option("--out", required=True, help="A directory or gs:// prefix; a killed run goes on there.")
+@click.option("--column", default="", help="The column with the texts  [default: as the run's task reads, or input].")
+@click.option(
+    "--pooling",
+    default="none",
+    show_default=True,
+    type=click.Choice(["none", "mean", "first"]),
+    help="A vector for each token, or one a text: the mean, or the first token's.",
+)
+@click.option("--normalize", is_flag=True, help="Divide the vector of a text by its length.")
+@click.option(
+    "--dtype",
+    default="bfloat16",
+    show_default=True,
+    type=click.Choice(["bfloat16", "float32"]),
+    help="Of the vectors; of products too, where the device has them.",
+)
+@click.option(
+    "--length", default=0, type=click.IntRange(min=0), help="The most tokens of a text  [default: the run's, or 512]."
+)
+@click.option("--padded", is_flag=True, help="Pad texts to --length, and keep the vectors of padding, with a mask.")
+@click.option("--batch", default=16, show_default=True, type=click.IntRange(min=1), help="Rows at a time.")
+@click.option(
+    "--shard-rows",
+    default=0,
+    type=click.IntRange(min=0),
+    help="Rows of a file  [default: 1024; with --pooling mean or first 16384].",
+)
+@click.option("--task", default="", help="Of a run on several tasks: which one the rows are for.")
+@click.option("--format", default="", help="csv, tsv, jsonl, parquet or text, where the name does not say it.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Of text files.")
+@click.option("--records", default="", help="Where JSON documents have their rows, as in data[].items[].")
+@click.option("--limit", type=click.IntRange(min=1), help="Embed only this many rows.")
+@_model_options.trust_code
+@_model_options.which
+@_model_options.tokenizer
+@_model_options.options
+@_output.as_json
+def embed_command(model: str, data: str, which: str, as_json: bool, **given: Any) -> None:
+    """Write what the encoder of MODEL makes of the texts of DATA: a table, lines of text, any source that `prepare` reads.
+
+    The files are safetensors of some rows each, with a manifest that has the SHA-256 of each one: what a trainer of images
+    or videos reads in place of a T5. Given again, the command computes only what is missing or altered.
+
+    \b
+    Example:
+      t5prep embed google/t5-v1_1-xxl captions.csv --column caption --length 226 --out vectors/captions --tpu
+      t5prep embed runs/sample sample: --pooling mean --normalize --out vectors/sample
+    """
+    import t5prep
+    from t5prep.errors import UsageError
+
+    if data == "-" and sys.stdin is None:
+        raise UsageError("Standard input is closed, so no rows can be read from it. Name a file of them.")
+    with contextlib.closing(Progress("embedded")) as progress:
+
+        def watch(rows: int, characters: int) -> None:
+            progress.add(bytes=characters, rows=rows)
+
+        rows = sys.stdin.buffer if data == "-" else data
+        made = t5prep.embed(model, rows, checkpoint=which, watch=watch, **given)
+    if as_json:
+        _output.print_json(dataclasses.asdict(made))
+        return
+    if made.missing:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in made.missing.items())
+        _output.say(f"{sum(made.missing.values()):,} of {made.rows:,} rows have no text: {reasons}.")
+    if made.cut:
+        _output.say(f"{number_of(made.cut, 'text')} longer than the length, cut. Allow more with --length.")
+    kept = f" ({made.kept:,} of them were there)" if made.kept else ""
+    _output.say(
+        f"{made.out}: {number_of(made.texts, 'text')}, {number_of(made.tokens, 'token')}, vectors of {made.width:,} values, "
+        f"in {number_of(made.files, 'file')}{kept}"
+    )

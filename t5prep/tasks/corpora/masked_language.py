@@ -1,0 +1,35 @@
+"""Plain text → text with hidden tokens, the pre-training of encoders: documents end to end, in rows that are always full.
+
+Source   Any text, as for span_corruption. The tokenizer is an encoder's, which has a [MASK] or <mask>.
+Example  [CLS] the film is gorgeous and sad [SEP] → [CLS] the [MASK] is gorgeous and happy [SEP], with the targets film and sad
+Paper    Devlin et al. 2019: 15 % of the tokens are hidden; of these 80 % become the mask, 10 % another token, 10 % stay.
+         RoBERTa hides as many, ModernBERT 30 % (--rate 0.3), both other tokens in each epoch. Here a row has the same ones
+         in each epoch; prepare with several --seed, and mix the datasets, to have others.
+"""
+
+import dataclasses
+
+from t5prep.tasks.corpora import span_corruption
+from t5prep.tasks.options import option
+from t5prep.tasks.task import Corpus, Masks
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The columns of the text and its id, and how many tokens are hidden."""
+
+    text_column: str = option("text", "the column with the text")
+    id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
+    rate: float = option(0.15, "the share of tokens that is hidden")
+
+
+TASK = dataclasses.replace(
+    span_corruption.TASK,
+    options=Options,
+    corpus=Corpus(
+        format="text",
+        citation="Devlin et al. 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
+    ),
+    target_length=512,
+    spans=lambda options: Masks(options.rate),
+)

@@ -1,0 +1,47 @@
+"""Plain text → text with spans hidden in seven ways, UL2's pretraining: documents end to end, one way for each row.
+
+Source   Any text, as for span_corruption.
+Example  [NLU] Thank you <extra_id_0> me to your party <extra_id_1> week. → <extra_id_0> for inviting <extra_id_1> last
+         [S2S] Thank you for inviting me to your → party last week.
+Paper    Tay et al. 2022, table 1: R-denoisers (spans of 3 or 8 tokens, 15 % hidden), X-denoisers (3 or 8 with 50 %; 64 with
+         15 or 50 %), and an S-denoiser, which hides the last quarter. Rows are dealt equally, as by the code in its
+         appendix, which draws the place where an S-denoiser cuts. The words for the modes are those of google/ul2.
+
+The 100 sentinels are too few for 512 tokens of which half are hidden by threes: such rows have 402 tokens and their mode.
+"""
+
+import dataclasses
+
+from t5prep.tasks.corpora import span_corruption
+from t5prep.tasks.options import option
+from t5prep.tasks.task import Corpus, Denoiser, Mixture
+
+R, X, S = "[NLU]", "[NLG]", "[S2S]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The columns of the text and its id."""
+
+    text_column: str = option("text", "the column with the text")
+    id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
+
+
+DENOISERS = Mixture(
+    (
+        Denoiser(R, 0.15, 3.0),
+        Denoiser(R, 0.15, 8.0),
+        Denoiser(X, 0.5, 3.0),
+        Denoiser(X, 0.5, 8.0),
+        Denoiser(X, 0.15, 64.0),
+        Denoiser(X, 0.5, 64.0),
+        Denoiser(S, 0.25, 0.0),
+    )
+)
+TASK = dataclasses.replace(
+    span_corruption.TASK,
+    options=Options,
+    corpus=Corpus(format="text", citation="Tay et al. 2022, UL2: Unifying Language Learning Paradigms"),
+    target_length=512,
+    spans=lambda options: DENOISERS,
+)

@@ -1,0 +1,131 @@
+"""Hide spans in several ways, of which each row gets one: UL2's mixture of denoisers (Tay et al. 2022).
+
+A denoiser hides short spans or long ones, few tokens or half of them, by `span_corruption`; or it hides the end of the
+text, which the model continues: then no sentinels are needed. Words before an input, its mode, say which one it is.
+
+    tokens   Thank you for inviting me to your party last week
+    inputs   [NLU] Thank you <extra_id_0> me to your party <extra_id_1> week </s>   targets as those of span corruption
+    inputs   [S2S] Thank you for inviting me to your </s>                           targets   party last week </s>
+
+A row is full for the denoiser that it gets. Which one that is depends on the row's name and the seed alone, as the spans do,
+so the rows are the same whatever the batches, blocks or workers are.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from t5prep.errors import UsageError
+from t5prep.tasks.task import Denoiser
+from t5prep.tokens import ragged, span_corruption
+from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+
+class Hidden(NamedTuple):
+    """Some rows with hidden tokens: their names, their inputs and their targets."""
+
+    ids: list[str]
+    inputs: Ragged
+    labels: Ragged
+
+
+def lengths(inputs_length: int, denoiser: Denoiser, *, before: int = 0) -> tuple[int, int]:
+    """Return how many raw tokens fill inputs of `inputs_length`, `before` of which are the mode, and the length of targets.
+
+    Where there are fewer sentinels than spans, there are fewer raw tokens. Raises UsageError if the inputs are too short.
+
+    >>> lengths(512, Denoiser("[S2S]", 0.25, 0)), lengths(512, Denoiser("[NLG]", 0.5, 3.0))
+    ((681, 171), (602, 402))
+    """
+    room = inputs_length - before
+    if denoiser.mean_span:
+        hide = {"density": denoiser.density, "mean_span": denoiser.mean_span}
+        return span_corruption.lengths(room, **hide, fewer=True)
+    if room < 2:
+        raise UsageError(f"inputs of {inputs_length} tokens are too short to corrupt; ask for {before + 2} or more.")
+    raw = int((room - 1) / (1 - denoiser.density))
+    while raw + 1 - _end(raw + 1, denoiser) < room:
+        raw += 1
+    while raw - _end(raw, denoiser) >= room:
+        raw -= 1
+    return raw, _end(raw, denoiser) + 1
+
+
+def _end(length: int, denoiser: Denoiser) -> int:
+    """Return how many of `length` tokens are hidden as the end of a text."""
+    return max(1, round(length * denoiser.density))
+
+
+class Denoise:
+    """Cut documents, laid end to end, into rows, and hide spans in each row by the denoiser that is drawn for it."""
+
+    def __init__(self, denoisers: Sequence[Denoiser], *, tokenizer: Tokenizer, inputs_length: int, seed: int) -> None:
+        self._denoisers, self._seed = denoisers, seed
+        self._special = {"first_sentinel": tokenizer.sentinel(0), "eos_id": tokenizer.eos_id}
+        self._modes = [np.array(tokenizer.encode(one.mode), np.int32) for one in denoisers]
+        modes = zip(denoisers, self._modes, strict=True)
+        self._lengths = [lengths(inputs_length, one, before=len(mode))[0] for one, mode in modes]
+
+    def __call__(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[Hidden]:
+        """Yield some rows after the other, in order."""
+        ids: list[str] = []
+        rows: list[NDArray[np.int32]] = []
+        for id, tokens in self._rows(documents):
+            ids.append(id)
+            rows.append(tokens)
+            if len(ids) == span_corruption.ROWS:
+                yield self._hidden(ids, rows)
+                ids, rows = [], []
+        if ids:
+            yield self._hidden(ids, rows)
+
+    def number_of(self, id: str) -> int:
+        """Return the number of the denoiser of a row."""
+        key = hashlib.blake2b(id.encode(), digest_size=8, key=str(self._seed).encode(), person=b"denoiser").digest()
+        return int.from_bytes(key, "little") % len(self._denoisers)
+
+    def _rows(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[tuple[str, NDArray[np.int32]]]:
+        """Yield the name and the tokens of each row; the last one holds the rest."""
+        rest, name = np.zeros(0, np.int32), ""  # tokens that do not fill a row yet, and the name of the first of them
+        for names, (ids, starts) in documents:
+            tokens, ahead, at = np.concatenate([rest, ids]), len(rest), 0
+            while at < len(tokens):
+                if at >= ahead:
+                    document = int(np.searchsorted(starts[1:], at - ahead, side="right"))
+                    name = f"{names[document]}@{at - ahead - int(starts[document])}"
+                length = self._lengths[self.number_of(name)]
+                if at + length > len(tokens):
+                    break
+                yield name, tokens[at : at + length]
+                at += length
+            rest = tokens[at:]
+        if len(rest):
+            yield name, rest
+
+    def _hidden(self, ids: list[str], rows: Sequence[NDArray[np.int32]]) -> Hidden:
+        """Return rows with their spans hidden; those of one denoiser and one length are corrupted at once."""
+        alike: dict[tuple[int, int], list[int]] = {}
+        for at, (id, row) in enumerate(zip(ids, rows, strict=True)):
+            alike.setdefault((self.number_of(id), len(row)), []).append(at)
+        inputs, labels = [rows[0]] * len(ids), [rows[0]] * len(ids)
+        for (number, _), places in alike.items():
+            own = self._corrupted(number, np.stack([rows[at] for at in places]), [ids[at] for at in places])
+            for at, input, label in zip(places, *own, strict=True):
+                inputs[at], labels[at] = np.concatenate([self._modes[number], input]), label
+        return Hidden(ids, ragged.of(inputs), ragged.of(labels))
+
+    def _corrupted(
+        self, number: int, tokens: NDArray[np.int32], ids: list[str]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        denoiser = self._denoisers[number]
+        if denoiser.mean_span:
+            keys = span_corruption.keys(ids, seed=self._seed)
+            hide = {"density": denoiser.density, "mean_span": denoiser.mean_span}
+            return span_corruption.corrupt(tokens, keys=keys, **hide, **self._special)
+        ends = np.full((len(tokens), 1), self._special["eos_id"], np.int32)
+        kept = tokens.shape[1] - _end(tokens.shape[1], denoiser)
+        return np.hstack([tokens[:, :kept], ends]), np.hstack([tokens[:, kept:], ends])

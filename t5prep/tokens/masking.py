@@ -1,0 +1,83 @@
+"""Hide single tokens, the pre-training of encoders (Devlin et al. 2019, section 3.1): the targets are the hidden tokens.
+
+Of the tokens that are hidden, 80 % become the mask, 10 % a token drawn from the vocabulary, and 10 % stay. A target stands at the
+place of its token; all other places have none (-100).
+
+    tokens   the film is gorgeous and sad
+    inputs   [CLS] the [MASK] is gorgeous and happy [SEP]
+    targets    ·    ·   film   ·     ·      ·   sad    ·
+
+Documents, each with its last token (`[SEP]`), are laid end to end and cut into rows of one length, so that every row is full, as
+for span corruption. All rows of a length hide the same number of tokens, drawn by SplitMix64 (Steele et al. 2014) from a key
+for each row: the same on every machine.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from t5prep.errors import TokenizerError, UsageError
+from t5prep.tokens import ragged, span_corruption
+from t5prep.tokens.denoisers import Hidden
+from t5prep.tokens.ragged import Ragged
+from t5prep.tokens.tokenizer import Tokenizer
+
+RATE = 0.15  # Devlin et al. 2019; ModernBERT has 0.3 (Warner et al. 2024, section 2.2.1)
+NO_TARGET = -100  # as PyTorch's cross-entropy ignores it, and `dataset.tfrecord` writes it
+# Of ten hidden tokens, how many become the mask, and how many the mask or another token.
+MASKED, CHANGED = 8, 9
+
+
+def check(rate: float, tokenizer: Tokenizer) -> None:
+    """Raise UsageError or TokenizerError if tokens cannot be hidden so."""
+    if not 0 < rate < 1:
+        raise UsageError(f"a rate of {rate} hides nothing, or everything: it lies between 0 and 1. BERT has 0.15")
+    if tokenizer.mask_id is None:
+        raise TokenizerError(f"{tokenizer.name} has no [MASK] or <mask>: take a tokenizer that has one.")
+
+
+class Mask:
+    """Cut documents, laid end to end, into rows, and hide tokens in each row, by its name and the seed alone."""
+
+    def __init__(self, rate: float, tokenizer: Tokenizer, *, inputs_length: int, seed: int) -> None:
+        assert tokenizer.mask_id is not None
+        self._rate, self._seed, self._mask_id = rate, seed, tokenizer.mask_id
+        self._first, self._last = (np.array(ids, np.int32) for ids in (tokenizer.frame.first, tokenizer.frame.last))
+        self._eos_id, self._ids = tokenizer.eos_id, tokenizer.size
+        self._length = inputs_length - len(self._first) - len(self._last)
+
+    def __call__(self, documents: Iterable[tuple[Sequence[str], Ragged]]) -> Iterator[Hidden]:
+        """Yield some rows after the other, in order."""
+        for ids, tokens in span_corruption.chunks(documents, length=self._length):
+            inputs, labels = self.hide(tokens, span_corruption.keys(ids, seed=self._seed))
+            edge = np.full((len(tokens), 1), NO_TARGET, np.int32)
+            first, last = (np.tile(own, (len(tokens), 1)) for own in (self._first, self._last))
+            inputs = np.hstack([first, inputs, last])
+            labels = np.hstack([edge.repeat(first.shape[1], 1), labels, edge.repeat(last.shape[1], 1)])
+            yield Hidden(ids, ragged.full(inputs), ragged.full(labels))
+
+    def hide(self, tokens: NDArray[np.int32], keys: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return rows with hidden tokens and their targets: int32[n, length] each. The ends of documents are not hidden."""
+        length = tokens.shape[1]
+        order, way, other = (_draw(keys, length, part) for part in range(3))
+        may = tokens != self._eos_id
+        order[~may] = np.iinfo(np.uint64).max
+        count = max(1, round(length * self._rate))
+        chosen = np.zeros(tokens.shape, bool)
+        np.put_along_axis(chosen, np.argsort(order, axis=1, kind="stable")[:, :count], True, axis=1)
+        chosen &= may
+        way %= np.uint64(10)
+        inputs = np.where(chosen & (way < MASKED), np.int32(self._mask_id), tokens)
+        drawn = (other % np.uint64(self._ids)).astype(np.int32)
+        inputs = np.where(chosen & (way >= MASKED) & (way < CHANGED), drawn, inputs)
+        return inputs, np.where(chosen, tokens, np.int32(NO_TARGET))
+
+
+def _draw(keys: NDArray[np.uint64], count: int, part: int) -> NDArray[np.uint64]:
+    """Return `count` 64-bit numbers for each key, uint64[n, count]; each `part` has numbers of its own."""
+    places = np.arange(part * count + 1, (part + 1) * count + 1, dtype=np.uint64)
+    state = keys[:, None] + places * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))

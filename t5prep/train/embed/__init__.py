@@ -1,0 +1,1 @@
+"""Texts and an encoder → files of vectors."""

@@ -1,0 +1,267 @@
+"""Make vectors of all texts of a source, in order, in files of some rows each: what `t5prep.embed` runs.
+
+A file depends on its own rows alone, and on the choices: so it is the same whether a run was killed before it or not.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t5prep import __version__, sources
+from t5prep.dataset import targets
+from t5prep.errors import Reject, UsageError
+from t5prep.io import atomic_files, gcs, signals
+from t5prep.sources import Resolved
+from t5prep.tokens import loading
+from t5prep.train.embed.shards import Folder, name_of
+from t5prep.train.embed.vectors import Encoder, Output
+from t5prep.train.model.weight_layout import of_encoder
+from t5prep.train.predict import rows as rows_of
+from t5prep.train.predict.predictions import Reading
+from t5prep.train.predict.predictor import WINDOW, bucket
+from t5prep.train.predict.rows import Question, Rows
+from t5prep.train.run import run
+from t5prep.train.runtime import hosts
+
+# Rows of a file, of vectors of tokens and of vectors of texts.
+ROWS, ROWS_OF_TEXTS = 1024, 16384
+# The most bytes of vectors that are computed before they are written; at least one batch is.
+_WINDOW_BYTES = 256 << 20
+_DTYPES = {"bfloat16": "BF16", "float32": "F32"}  # by their names in safetensors
+Watch = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """The result of `t5prep.embed`: the folder, its rows, texts, tokens and files, and how many files were there already.
+
+    `cut` are the texts that were longer than the length, `missing` the rows without a text, by reason.
+    """
+
+    out: str
+    rows: int
+    texts: int
+    tokens: int
+    cut: int
+    width: int
+    files: int
+    kept: int
+    missing: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """One row as it goes to the device: its ids, or the reason why it has none."""
+
+    id: str
+    ids: np.ndarray | None
+    reason: str = ""
+    cut: bool = False
+
+
+class Embedding:
+    """Embed the texts of a source with a model, which is opened here; the devices are opened when a file needs them.
+
+    `length` is the most tokens of a text (0: as the model's data), `batch` the rows at a time, `rows` those of a file (0:
+    by pooling). Raises T5prepError.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        source: str | Resolved,
+        *,
+        which: str = "best",
+        reading: Reading,
+        column: str = "",
+        output: Output,
+        length: int = 0,
+        batch: int = 16,
+        rows: int = 0,
+        tokenizer: str = "",
+        trust_code: bool = False,
+        **devices: Any,
+    ) -> None:
+        for name, number, least in (("batch", batch, 1), ("length", length, 0), ("shard-rows", rows, 0)):
+            if number < least:
+                raise UsageError(f"--{name} is {number}, and must be at least {max(least, 1)}.")
+        self.source = sources.resolve(source) if isinstance(source, str) else source
+        self._named = isinstance(source, str)
+        opened = run.open_model(model, which=which, encoder=True)
+        manifest = rows_of.choose(opened.manifests, name=reading.task)
+        asking = rows_of.as_they_stand(column or rows_of.INPUT, empty=True)
+        if manifest and not column:
+            asking = rows_of.asking_of(opened, manifest, trust_code=trust_code)
+        self.rows = Rows(self.source, asking, kind=reading.format, encoding=reading.encoding, records=reading.records)
+        self._opened, self._reading, self._column = opened, reading, column
+        self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
+        chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
+        self.length = length or chosen.input_length
+        chosen = dataclasses.replace(chosen, input_length=self.length)
+        self._featurize = targets.featurizer_of(chosen, self._words, classes=opened.config.classes)
+        self.output, self._batch = output, batch
+        self.width = opened.config.d_model
+        self.rows_of_file = rows or (ROWS if output.pooling == "none" else ROWS_OF_TEXTS)
+        self._devices = devices
+
+    @functools.cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self._opened, self.output, rows=self._batch, tokenizer=self._words, **self._devices)
+
+    def write(self, out: str, *, watch: Watch | None = None) -> Embedded:
+        """Write all vectors, or what is missing of them; `watch` is told the rows and bytes of text of each file.
+
+        Raises OutputError.
+        """
+        hosts.check_places(out)
+        with run.held(out), contextlib.ExitStack() as stack:
+            if not gcs.is_gs(out):
+                atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
+            if hosts.given_processes() > 1 or self._devices.get("tpu"):
+                _ = self._encoder  # joins the other hosts
+                stack.enter_context(hosts.together())
+            folder = Folder(out, identity=self.identity(), writes=hosts.writes())
+            shards: list[dict[str, Any]] = []
+            kept = 0
+            questions = itertools.islice(iter(self.rows), self._reading.limit)
+            for number in itertools.count():
+                some = list(itertools.islice(questions, self.rows_of_file))
+                if not some:
+                    break
+                found = folder.finished(name_of(number))
+                kept += found is not None
+                shards.append(found or self._write_one(folder, name_of(number), some))
+                if watch:
+                    watch(len(some), sum(len(one.text) for one in some))
+            missing: collections.Counter[str] = collections.Counter()
+            for one in shards:
+                missing.update(one["missing"])
+            totals = {name: sum(one[name] for one in shards) for name in ("rows", "texts", "tokens", "cut")}
+            names = {"model_name": self._opened.name, "tokenizer_name": self._words.name}
+            folder.finish(shards, created_by=f"t5prep {__version__}", **names, **totals, missing=dict(missing))
+        return Embedded(out, **totals, width=self.width, files=len(shards), kept=kept, missing=dict(missing))
+
+    def _write_one(self, folder: Folder, name: str, questions: Sequence[Question]) -> dict[str, Any]:
+        """Compute the vectors of the rows of a file, and write it; return what is known of it."""
+        asked = self._ask(questions)
+        there = [one for one in asked if one.ids is not None]
+        lengths = np.array([len(one.ids) for one in there if one.ids is not None], np.int64)
+        tokens, count, dtype = int(lengths.sum()), len(there), _DTYPES[self.output.dtype]
+        vectors = itertools.chain.from_iterable(self._windows([one.ids for one in there if one.ids is not None]))
+        values: Iterator[np.ndarray]
+        if self.output.pooling != "none":
+            tensors, values = {"vectors": (dtype, (count, self.width))}, vectors
+        elif self.output.padded:
+            mask = (np.arange(self.length) < lengths[:, None]).astype(np.uint8)
+            tensors = {"vectors": (dtype, (count, self.length, self.width)), "mask": ("U8", mask.shape)}
+            values = itertools.chain(vectors, [mask])
+        else:
+            starts = np.concatenate([[0], np.cumsum(lengths)])
+            tensors = {"starts": ("I64", starts.shape), "vectors": (dtype, (tokens, self.width))}
+            values = itertools.chain([starts], vectors)
+        missing = [(one.id, one.reason) for one in asked if one.ids is None]
+        reasons = collections.Counter(reason.partition(":")[0] for _, reason in missing)
+        metadata = {"ids": _dumped([one.id for one in there]), "missing": _dumped(missing)}
+        known = {"rows": len(asked), "texts": count, "tokens": tokens, "cut": sum(one.cut for one in there)}
+        return folder.write(
+            name, tensors=tensors, metadata=metadata, values=values, known={**known, "missing": dict(reasons)}
+        )
+
+    def _ask(self, questions: Sequence[Question]) -> list[_Text]:
+        """Return the texts tokenized; a text without any letters has the tokens that a model expects around each text."""
+        encoded = iter(self._featurize.inputs_of([one.example for one in questions if one.example]))
+        asked = []
+        for one in questions:
+            features = next(encoded) if one.example else Reject(one.reason)
+            if not isinstance(features, Reject):
+                asked.append(_Text(one.id, features.ids, cut=features.tokens > self.length))
+            elif one.example and not one.text.strip():
+                frame = self._words.frame
+                asked.append(_Text(one.id, np.array([*frame.first, *frame.last], np.int32)))
+            else:
+                asked.append(_Text(one.id, None, str(features)))
+        return asked
+
+    def _windows(self, inputs: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+        """Yield the vectors of some texts after the other, in order; the next ones are begun before these are awaited."""
+        row = self.width * self.output.numpy_dtype.itemsize
+        row *= self.length if self.output.pooling == "none" else 1
+        batches = max(1, min(WINDOW, _WINDOW_BYTES // (row * self._batch)))
+        before = None
+        for first in range(0, len(inputs), batches * self._encoder.rows):
+            signals.check()
+            begun = self._begin(inputs[first : first + batches * self._encoder.rows])
+            if before:
+                yield self._end(before)
+            before = begun
+        if before:
+            yield self._end(before)
+
+    def _begin(self, inputs: Sequence[np.ndarray]) -> list[tuple[list[int], list[int], Any]]:
+        """Start the work on some texts; return the places, the lengths and the begun work of each batch."""
+        order = sorted(range(len(inputs)), key=lambda at: len(inputs[at]), reverse=True)
+        begun = []
+        for first in range(0, len(order), self._encoder.rows):
+            some = order[first : first + self._encoder.rows]
+            own = [inputs[at] for at in some]
+            length = self.length if self.output.padded else bucket(len(own[0]), limit=self.length)
+            begun.append((some, [len(one) for one in own], self._encoder.begin(own, length)))
+        return begun
+
+    def _end(self, begun: Sequence[tuple[list[int], list[int], Any]]) -> list[np.ndarray]:
+        """Return the vectors of each text: those of its tokens, with padding if that is asked for, or its one."""
+        found: dict[int, np.ndarray] = {}
+        for places, lengths, work in begun:
+            vectors = self._encoder.vectors_of(work)
+            for at, length, own in zip(places, lengths, vectors, strict=False):
+                found[at] = own[:length] if self.output.pooling == "none" and not self.output.padded else own
+        return [found[at] for at in range(len(found))]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the bytes of the files depend on."""
+        opened, words = self._opened, self._words
+        files = [[file.name, file.bytes, sources.sha256(file)] for file in self.source.files]
+        return {
+            "model": {"type": opened.config.model_type, "weights": _fingerprint(opened)},
+            "tokenizer": words.sha256,
+            "source": {
+                "uri": self.source.uri if self._named else "",
+                "revision": self.source.revision,
+                "files": files,
+                "column": self._column,
+                **dataclasses.asdict(self._reading),
+            },
+            **dataclasses.asdict(self.output),
+            "width": self.width,
+            "length": self.length,
+            "batch": self._batch,
+            "shard_rows": self.rows_of_file,
+        }
+
+
+def _fingerprint(opened: run.Model) -> str:
+    """Return a digest of a part of each weight of the encoder, by which two models are told apart.
+
+    Of each tensor one row is read, as its file has it: reading all of a T5-XXL takes minutes.
+    """
+    digest = hashlib.sha256(repr(opened.config).encode())
+    for name, layout in of_encoder(opened.config).items():
+        first, whole = slice(0, 1), slice(None)
+        stack = (whole,) * layout.stacked_axes
+        own = len(layout.shape) - layout.stacked_axes
+        part = (whole,) * own if own == 1 else (whole, first) if layout.transposed else (first, whole)
+        digest.update(name.encode() + np.ascontiguousarray(opened.weights[name][(*stack, *part)], "<f4").tobytes())
+    return digest.hexdigest()
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
