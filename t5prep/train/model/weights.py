@@ -15,7 +15,16 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
-from t5prep.train.model.architecture import CLASS_NAMES, Config, EncoderConfig, ModelConfig, read_config, with_classes
+from t5prep.train.model.architecture import (
+    CLASS_NAMES,
+    FAMILIES,
+    Config,
+    EncoderConfig,
+    ModelConfig,
+    family_module,
+    read_config,
+    with_classes,
+)
 from t5prep.train.model.weight_layout import IN_CLASSIFIER, WeightLayout, weight_layouts
 from t5prep.train.published import choosing, orbax_file, safetensors_file
 from t5prep.train.published.stored import Index, LazyArray, Stored
@@ -89,6 +98,8 @@ def load_weights(model: str | Path | ModelFiles) -> tuple[Config, dict[str, Arra
         fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
         read = {name: _stacked(layouts[name], tensors, files.name) for name in layouts.keys() - fresh.keys()}
         return config, {**read, **draw(fresh, seed=0)}
+    if config.model_type in FAMILIES:
+        return config, _of_family(config, family_module(config.model_type).named(config, tensors), files.name)
     if config.classes:
         return config, _of_classifier(config, tensors, files.name)
     shared = next((alias for alias in EMBEDDING_ALIASES if alias in tensors), None)
@@ -134,6 +145,17 @@ def _of_classifier(config: ModelConfig, tensors: Mapping[str, Stored], model: st
     if missing := sorted({tensor for layout in layouts.values() for tensor in layout.tensors} - found.keys()):
         raise UsageError(f'"{model}" lacks {missing[0]}: pass the whole model that t5prep exported.')
     return {name: _stacked(layout, found, model) for name, layout in layouts.items()}
+
+
+def _of_family(config: ModelConfig, tensors: Mapping[str, Stored], model: str) -> dict[str, Array]:
+    """Return the weights of a model of a family that writes texts. Raises UsageError if it lacks one, or has another."""
+    layouts = weight_layouts(config)
+    wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
+    for what, names in (("lacks", wanted - tensors.keys()), ("has the unknown", tensors.keys() - wanted)):
+        if names:
+            kind = f"{config.title} that writes texts"
+            raise UsageError(f'"{model}" {what} {min(names)}: pass a whole checkpoint of a {kind}.')
+    return {name: _stacked(layout, tensors, model) for name, layout in layouts.items()}
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:
