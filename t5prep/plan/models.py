@@ -173,15 +173,7 @@ def training_flops(config: Config, *, input_length: int, target_length: int) -> 
     """
     if isinstance(config, EncoderConfig):
         return encoder_flops(config, input_length=input_length)
-    d, inner = config.d_model, config.inner_dim
-    feed_forward = (3 if config.gated else 2) * d * config.d_ff
-    encoder = input_length * (4 * d * inner + feed_forward + 2 * input_length * inner)
-    if config.classes:
-        return 3 * 2 * config.num_layers * encoder
-    cross = input_length * 2 * d * inner + target_length * (2 * d * inner + 2 * input_length * inner)
-    decoder = target_length * (4 * d * inner + feed_forward + 2 * target_length * inner) + cross
-    logits = target_length * d * config.vocab_size
-    return 3 * 2 * (config.num_layers * encoder + config.num_decoder_layers * decoder + logits)
+    return 3 * 2 * config.products(input_length=input_length, target_length=target_length)
 
 
 def _on_the_hub(model: str) -> Config | None:

@@ -11,14 +11,15 @@ With `classes`, the model is T5's encoder alone, with one matrix from the mean o
 
 BERT, DistilBERT, RoBERTa (XLM-RoBERTa and CamemBERT are the same), ALBERT and ELECTRA's discriminator are one
 architecture: layers whose norms stand after the residual sums. They differ in names, in how positions and widths of
-embeddings are counted, and in the head. An encoder of another architecture has a file of its own (`FAMILIES`).
+embeddings are counted, and in the head. A model of another architecture has a file of its own (`FAMILIES`), with a
+config that is a `ModelConfig` if it writes texts and an `EncoderConfig` otherwise.
 """
 
 import dataclasses
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from t5prep.errors import UsageError, did_you_mean
 
@@ -77,13 +78,13 @@ class ModelConfig:
     relative_attention_max_distance: int = 128
     dropout_rate: float = 0.1  # Raffel et al. 2020, section 3.1.1
     layer_norm_epsilon: float = 1e-6
-    feed_forward_proj: Literal["relu", "gated-gelu", "gated-silu"] = "relu"
+    feed_forward_proj: str = "relu"  # one of FEED_FORWARDS
     tie_word_embeddings: bool = True
     scale_decoder_outputs: bool = True
     pad_token_id: int = 0
     eos_token_id: int = 1
     decoder_start_token_id: int = 0
-    model_type: Literal["t5", "mt5", "umt5"] = "t5"
+    model_type: str = "t5"
     classes: tuple[str, ...] = ()
     lora_rank: int = 0  # 0: no adapters
     lora_alpha: float = 0.0
@@ -99,6 +100,27 @@ class ModelConfig:
     def gated(self) -> bool:
         """Check whether the feed-forward layer multiplies two projections (T5 1.1) or has one (T5 1.0)."""
         return self.feed_forward_proj != "relu"
+
+    @property
+    def title(self) -> str:
+        """Return what kind of model it is, in words."""
+        return f"T5 (`{self.feed_forward_proj}`)"
+
+    @property
+    def split_sizes(self) -> dict[str, int]:
+        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, the width of feed-forward."""
+        return {"vocabulary": self.vocab_size, "heads": self.num_heads, "width": self.d_ff}
+
+    def products(self, *, input_length: int, target_length: int) -> int:
+        """Return the multiplications of matrix products in one row's forward pass."""
+        d, inner = self.d_model, self.inner_dim
+        feed_forward = (3 if self.gated else 2) * d * self.d_ff
+        encoder = input_length * (4 * d * inner + feed_forward + 2 * input_length * inner)
+        if self.classes:
+            return self.num_layers * encoder
+        cross = input_length * 2 * d * inner + target_length * (2 * d * inner + 2 * input_length * inner)
+        decoder = target_length * (4 * d * inner + feed_forward + 2 * target_length * inner) + cross
+        return self.num_layers * encoder + self.num_decoder_layers * decoder + target_length * d * self.vocab_size
 
     def computed(self, stack: str) -> int:
         """Return how many layers of the "encoder" or "decoder" are computed; 0: all."""
@@ -235,9 +257,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
 }
-# Encoders of another kind: type → the module with its `Config` and its `layouts`. `forward` has what computes it.
-FAMILIES = {"modernbert": "t5prep.train.model.modernbert"}
-ENCODER_TYPES = (*DEFAULTS, *FAMILIES)
+# Models of another kind: type → the module with its `Config` and its `layouts`. `forward` has what computes it. That of a
+# model that writes texts also has `named`, which finds its tensors in a checkpoint.
+FAMILIES = {
+    "modernbert": "t5prep.train.model.modernbert",
+    "t5gemma": "t5prep.train.model.t5gemma",
+    "t5gemma2": "t5prep.train.model.t5gemma",
+}
+TYPES = (*T5_TYPES, *DEFAULTS, *FAMILIES)
 CLASS_NAMES = {
     "albert": "Albert",
     "bert": "Bert",
@@ -320,6 +347,11 @@ class EncoderConfig:
         """Return how many matrices a feed-forward part has before the last one."""
         return 1
 
+    @property
+    def split_sizes(self) -> dict[str, int]:
+        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, the width of feed-forward."""
+        return {"vocabulary": self.vocab_size, "heads": self.num_heads, "width": self.d_ff}
+
     def attended_keys(self, layer: int, length: int) -> int:
         """Return how many of `length` tokens each one attends to in a layer."""
         return length
@@ -401,10 +433,10 @@ def read_config(content: bytes, *, where: object) -> Config:
     try:
         entries = json.loads(content)
         model_type = str(entries["model_type"])
-        if model_type not in (*T5_TYPES, *ENCODER_TYPES):
+        if model_type not in TYPES:
             raise UsageError(
-                f'The model is of type "{model_type}", and only {", ".join((*T5_TYPES, *ENCODER_TYPES))} can be trained: choose one of'
-                f" those.{did_you_mean(model_type, (*T5_TYPES, *ENCODER_TYPES))}"
+                f'The model is of type "{model_type}", and only {", ".join(TYPES)} can be trained: choose one of'
+                f" those.{did_you_mean(model_type, TYPES)}"
             )
         config: Config = _class_of(model_type).from_json(entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ZeroDivisionError) as error:
@@ -447,6 +479,6 @@ def family_module(model_type: str) -> Any:
 
 def _class_of(model_type: str) -> type[ModelConfig] | type[EncoderConfig]:
     if model_type in FAMILIES:
-        own: type[EncoderConfig] = family_module(model_type).Config
+        own: type[ModelConfig] | type[EncoderConfig] = family_module(model_type).Config
         return own
-    return EncoderConfig if model_type in ENCODER_TYPES else ModelConfig
+    return ModelConfig if model_type in T5_TYPES else EncoderConfig

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t5prep.train.model.layers import array_of, column_sums, row_sums, unfilled
+from t5prep.train.model.layers import array_of, column_sums, rms_norm, row_sums, unfilled
 
 LANES = 128  # numbers in a row of a TPU's register
 # From this many scores of one row on, attention is computed for a few rows at a time (`attend_by_rows`).
@@ -61,14 +61,36 @@ class Heads:
             return tf.einsum("bol,oi->bli", joined, matrix)
         return tf.matmul(tf.reshape(attended, [attended.shape[0], attended.shape[1], inner]), matrix)
 
-    def rotated(self, x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor) -> tf.Tensor:
-        """Return queries or keys of one length with the halves of each vector rotated by `rotary_angles` of its position."""
-        if self.keys_last:
-            axis, cosines, sines = 2, tf.transpose(cosines), tf.transpose(sines)
-        else:
-            axis, cosines, sines = 3, cosines[:, None, :], sines[:, None, :]
-        first, second = tf.split(tf.cast(x, tf.float32), 2, axis=axis)
-        return tf.cast(tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis), x.dtype)
+    def rotated(self, x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor, *, queries: bool = False) -> tf.Tensor:
+        """Return keys, or `queries`, with the halves of each vector rotated by `rotary_angles` of its position.
+
+        The angles are of each position, [length, width / 2], or of each position of each row, [batch, length, width / 2].
+        """
+        if self.queries_last if queries else self.keys_last:
+            cosines, sines = (tf.linalg.matrix_transpose(one)[..., None, :, :] for one in (cosines, sines))
+            return rotate(x, cosines, sines, axis=2)
+        return rotate(x, cosines[..., None, :], sines[..., None, :], axis=3)
+
+    def normed(self, x: tf.Tensor, scale: tf.Tensor, *, epsilon: float, queries: bool = False) -> tf.Tensor:
+        """Return keys, or `queries`, with each vector divided by its root mean square and scaled: [d_kv]."""
+        if self.queries_last if queries else self.keys_last:
+            last = rms_norm(tf.linalg.matrix_transpose(x), scale, epsilon=epsilon)
+            return tf.linalg.matrix_transpose(last)
+        return rms_norm(x, scale, epsilon=epsilon)
+
+    def grouped_keys(self, x: tf.Tensor, matrix: tf.Tensor, *, number: int) -> tf.Tensor:
+        """Return the keys or values of fewer heads than the queries have, like `keys`: [d_model, number * d_kv]."""
+        return dataclasses.replace(self, number=number).keys(x, matrix)
+
+    def for_queries(self, x: tf.Tensor) -> tf.Tensor:
+        """Return `grouped_keys`, repeated for the heads of queries that share each of them (Ainslie et al. 2023)."""
+        axis = 1 if self.keys_last else 2
+        times = self.number // x.shape[axis]
+        if times == 1:
+            return x
+        shape = [*x.shape[: axis + 1], times, *x.shape[axis + 1 :]]
+        whole = tf.broadcast_to(tf.expand_dims(x, axis + 1), shape)
+        return tf.reshape(whole, [*x.shape[:axis], self.number, *x.shape[axis + 1 :]])
 
     def shape_of_keys(self, batch: int, keys: int) -> list[int]:
         """Return the shape of one number for each key of each head, which broadcasts over the values.
@@ -108,7 +130,13 @@ TURN = 2
 
 
 def attend_by_rows(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor, mask: tf.Tensor, dropped: tf.Tensor | None
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    *biases: tf.Tensor,
+    mask: tf.Tensor,
+    dropped: tf.Tensor | None,
+    cap: float = 0.0,
 ) -> list[tf.Tensor]:
     """Compute the same as `attention.attend_together`, a few rows at a time, with [batch, length, heads, d_kv]."""
 
@@ -116,14 +144,14 @@ def attend_by_rows(
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *biases: tf.Tensor) -> tuple[list[tf.Tensor], Any]:
         if dropped is not None:
             value *= dropped
-        attended, highest, sums = _forward(query, key, value, biases, mask)
+        attended, highest, sums = _forward(query, key, value, biases, mask, cap)
 
         def gradient(upstream: tf.Tensor, *of_biases: tf.Tensor) -> tuple[tf.Tensor, ...]:
             # As in `attend_together`, divide the upstream gradient and not the exponentials of the scores.
             wide = tf.cast(upstream, tf.float32) * _inverse(sums)
             common = tf.transpose(tf.reduce_sum(wide * tf.cast(attended, tf.float32), axis=-1), [0, 2, 1])
             drops = None if dropped is None else dropped[..., 0]
-            loop = _Backward(biases, mask, tf.cast(wide, query.dtype), highest, common, drops)
+            loop = _Backward(biases, mask, tf.cast(wide, query.dtype), highest, common, drops, cap)
             sums_of_biases, (of_query, of_key, of_value) = loop.run(query, key, value, of_biases)
             return of_query, of_key, of_value, *sums_of_biases
 
@@ -133,18 +161,18 @@ def attend_by_rows(
 
 
 def _forward(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor, cap: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return what `_attend` returns for all rows, computed for `MOST` scores at a time."""
     rows, scores_of_row = query.shape[0], query.shape[1] * key.shape[1] * query.shape[2]
     together = max(n for n in range(1, rows + 1) if rows % n == 0 and (n == 1 or n * scores_of_row <= MOST))
     if together == rows:
-        return _attend(query, key, value, biases, mask)
+        return _attend(query, key, value, biases, mask, cap)
     queries, keys, values = (_blocks(x, together) for x in (query, key, value))
     masks = _blocks(mask, together) if mask.shape[0] > 1 else mask[None]
 
     def turn(n: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
-        own = _attend(queries[n], keys[n], values[n], biases, masks[n] if mask.shape[0] > 1 else mask)
+        own = _attend(queries[n], keys[n], values[n], biases, masks[n] if mask.shape[0] > 1 else mask, cap)
         return n + 1, *(array.write(n, x) for array, x in zip(arrays, own, strict=True))
 
     shape = [together, query.shape[2], query.shape[1]]
@@ -156,10 +184,10 @@ def _forward(
 
 
 def _attend(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor
+    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor, cap: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return the attended values, and of each query's scores the highest and the sum of the exponentials."""
-    own = _scores(query, key, biases, mask)
+    own = _scores(query, key, biases, mask, cap)
     highest = tf.reduce_max(own, axis=-1)
     raised = tf.exp(own - highest[..., None])
     sums = row_sums(raised)
@@ -167,9 +195,9 @@ def _attend(
     return tf.cast(attended, query.dtype), highest, sums
 
 
-def _scores(query: tf.Tensor, key: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+def _scores(query: tf.Tensor, key: tf.Tensor, biases: Sequence[tf.Tensor], mask: tf.Tensor, cap: float) -> tf.Tensor:
     """Return the scores, float32[..., heads, queries, keys]."""
-    products = product("...qhd,...khd->...hqk", query, key)
+    products = capped(product("...qhd,...khd->...hqk", query, key), cap)
     return tf.where(mask, products + biases[0] if biases else products, MASKED)
 
 
@@ -197,6 +225,7 @@ class _Backward:
     highest: tf.Tensor
     common: tf.Tensor
     dropped: tf.Tensor | None
+    cap: float
 
     def run(
         self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, of_biases: Sequence[tf.Tensor]
@@ -236,8 +265,11 @@ class _Backward:
         dropped: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, ...]:
         """Return the gradients of one row's scores, query, key and value; the arguments are of that row."""
-        raised = tf.exp(_scores(query, key, self.biases, mask) - highest[..., None])
+        scores = _scores(query, key, self.biases, mask, self.cap)
+        raised = tf.exp(scores - highest[..., None])
         of_scores = raised * (product("qhd,khd->hqk", upstream, value) - common[..., None])
+        if self.cap:  # such models have no biases; where the mask forbids, the gradient is 0 already
+            of_scores *= 1.0 - tf.square(tf.maximum(scores, -self.cap) / self.cap)
         of_key = tf.cast(product("hqk,qhd->khd", of_scores, query), query.dtype)
         of_query = tf.cast(product("hqk,khd->qhd", of_scores, key), query.dtype)
         of_value = tf.cast(product("hqk,qhd->khd", raised, upstream), query.dtype)
@@ -255,27 +287,40 @@ def product(equation: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     return tf.einsum(equation, tf.cast(left, tf.float32), tf.cast(right, tf.float32))
 
 
-def rotary_angles(length: int, width: int, *, theta: float) -> tuple[tf.Tensor, tf.Tensor]:
+def capped(scores: tf.Tensor, cap: float) -> tf.Tensor:
+    """Return scores pressed between -cap and cap: cap * tanh(scores / cap) (Gemma 2, section 2); as they are for a cap of 0."""
+    return cap * tf.tanh(scores / cap) if cap else scores
+
+
+def rotate(x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor, *, axis: int) -> tf.Tensor:
+    """Return vectors along an axis whose halves are the two coordinates of points that are rotated."""
+    first, second = tf.split(tf.cast(x, tf.float32), 2, axis=axis)
+    return tf.cast(tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis), x.dtype)
+
+
+def rotary_angles(length: int, width: int, *, theta: float, factor: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the cosines and sines, float32[length, width / 2], by which rotary positions turn vectors of `width` (Su et al. 2021).
 
-    The angles are rounded as those of `transformers`: up to position 8,191 cosines differ by up to 4e-4 from exact ones.
+    factor: positions are divided by it (Chen et al. 2023, position interpolation). The angles are rounded as those of
+    `transformers`: up to position 8,191 cosines differ by up to 4e-4 from exact ones.
 
     >>> [round(float(one[1, 1]), 3) for one in rotary_angles(2, 4, theta=10_000.0)]
     [1.0, 0.01]
     """
     steps = np.float32(1.0) / np.float32(theta) ** (np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
-    angles = np.arange(length, dtype=np.float32)[:, None] * steps
+    angles = np.arange(length, dtype=np.float32)[:, None] * (steps / np.float32(factor))
     return tf.constant(np.cos(angles)), tf.constant(np.sin(angles))
 
 
-def near(tokens: tf.Tensor, reach: int) -> tf.Tensor:
-    """Return bool[1, 1, length, length]: which keys are at most `reach` positions away from each query.
+def near(tokens: tf.Tensor, before: int, after: int) -> tf.Tensor:
+    """Return bool[1, 1, length, length]: which keys are at most so many positions before and after each query.
 
     tokens: any int32[batch, length] of the batch, of which only the shape matters.
     """
     # A zero that TensorFlow does not compute while it lowers: it would store the whole matrix in the program.
     places = tf.range(tokens.shape[1]) + tf.raw_ops.ZerosLike(x=tokens[0, 0])
-    return (tf.abs(places[None, :] - places[:, None]) <= reach)[None, None]
+    distances = places[None, :] - places[:, None]
+    return ((distances >= -before) & (distances <= after))[None, None]
 
 
 def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
@@ -348,12 +393,14 @@ def attend(
     bias: tf.Tensor | None,
     mask: tf.Tensor,
     dropped: tf.Tensor | None = None,
+    cap: float = 0.0,
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
     """Return softmax(query key + bias) value over the keys that the mask allows, in the order of axes of `heads`.
 
     query, key, value: of `heads.queries` and `heads.keys`; bias: float32[heads, queries, keys], or None; mask: bool, broadcastable to
     [batch, heads, queries, keys]; dropped: the dropout mask by which values are multiplied, in the shape of
-    `heads.shape_of_keys`, or None. Float32 inside; the result has the queries' dtype.
+    `heads.shape_of_keys`, or None; cap: `capped` scores, of attention without a bias. Float32 inside; the result has the
+    queries' dtype.
 
     Return the bias too, as the next layer's input: then the gradients of all layers' biases are added up in one place.
 
@@ -363,7 +410,7 @@ def attend(
     """
     biases = [] if bias is None else [bias]
     run = attend_by_rows if heads.by_rows else functools.partial(attend_together, heads)
-    attended, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped)
+    attended, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped, cap=cap)
     return attended, biases[0] if biases else None
 
 
@@ -375,6 +422,7 @@ def attend_together(
     *biases: tf.Tensor,
     mask: tf.Tensor,
     dropped: tf.Tensor | None,
+    cap: float = 0.0,
 ) -> list[tf.Tensor]:
     """Compute attention for all rows of the batch at once; return its result, in the queries' order, and any bias."""
     q, k = ("bhdq" if heads.queries_last else "bqhd"), ("bhdk" if heads.keys_last else "bkhd")
@@ -384,7 +432,7 @@ def attend_together(
         dtype = query.dtype
         if dropped is not None:
             value *= dropped
-        scores = product(f"{q},{k}->bhqk", query, key)
+        scores = capped(product(f"{q},{k}->bhqk", query, key), cap)
         scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
         raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
         sums = row_sums(tf.cast(raised, tf.float32))
@@ -396,7 +444,10 @@ def attend_together(
             common = heads.sum_of_queries(scaled * tf.cast(attended, tf.float32))[..., None]
             scaled = tf.cast(scaled, dtype)
             of_raised = product(f"{q},{k}->bhqk", scaled, value)
-            of_scores = tf.cast(tf.cast(raised, tf.float32) * (of_raised - common), dtype)
+            of_scores = tf.cast(raised, tf.float32) * (of_raised - common)
+            if cap:  # the products are computed again: of them only the exponentials of the capped ones are kept
+                of_scores *= 1.0 - tf.square(tf.tanh(product(f"{q},{k}->bhqk", query, key) / cap))
+            of_scores = tf.cast(of_scores, dtype)
             of_value = tf.einsum(f"bhqk,{q}->{k}", raised, scaled)
             return (
                 tf.einsum(f"bhqk,{k}->{q}", of_scores, key),

@@ -15,7 +15,7 @@ beams bring the cache into their order with `reorder_cache`.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -30,6 +30,7 @@ from t5prep.train.model.t5 import (
     before_logits,
     embed,
     encode,
+    forward,
     key_mask,
     output_table,
     stacked_weights,
@@ -114,8 +115,18 @@ def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Te
     return first if tokens is None else tf.gather(tokens, first, batch_dims=1)
 
 
+class Writer(NamedTuple):
+    """What computes a model that writes texts: `forward` and `encode` as in `t5`, and the other three as here."""
+
+    forward: Callable[..., tf.Tensor]
+    encode: Callable[..., tf.Tensor]
+    decoder_layers: Callable[..., list[LayerWeights]]
+    init_cache: Callable[..., "Cache"]
+    decode_step: Callable[..., tuple[tf.Tensor, "Cache"]]
+
+
 class Cache(NamedTuple):
-    """Each decoder layer's keys and values of targets and of the input: dtype[batch, heads, length, d_kv].
+    """Each decoder layer's keys and values of targets and of the input: dtype[batch, heads of keys, length, d_kv].
 
     In this order a step multiplies them where they are: in the order of the projections, [batch, length, heads, d_kv],
     a compiler copies each of them at every step.
@@ -233,6 +244,7 @@ class Decoder:
 
     def __init__(
         self,
+        writer: Writer,
         weights: Weights,
         config: ModelConfig,
         input_ids: tf.Tensor,
@@ -242,19 +254,19 @@ class Decoder:
         beams: int,
         dtype: tf.DType,
     ) -> None:
-        self.weights, self.config = weights, config
+        self.writer, self.weights, self.config = writer, weights, config
         self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
-        encoded = tf.repeat(encode(weights, config, input_ids, attention_mask, dtype=dtype), beams, axis=0)
+        encoded = tf.repeat(writer.encode(weights, config, input_ids, attention_mask, dtype=dtype), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
-        self.layers = decoder_layers(weights, config, dtype=dtype)
-        self.cache = init_cache(self.layers, config, encoded, length=max_length)
+        self.layers = writer.decoder_layers(weights, config, dtype=dtype)
+        self.cache = writer.init_cache(self.layers, config, encoded, length=max_length)
 
     def __call__(self, tokens: tf.Tensor, cache: Cache, at: tf.Tensor) -> tuple[tf.Tensor, Cache]:
         """Return the logits after `tokens`, float32[vocab_size, batch * beams], and the cache with these tokens in it.
 
         tokens: int32[batch, beams], all at position `at`.
         """
-        return decode_step(
+        return self.writer.decode_step(
             self.weights,
             self.layers,
             self.config,
@@ -263,3 +275,6 @@ class Decoder:
             position=at,
             attention_mask=self.attention_mask,
         )
+
+
+T5 = Writer(forward, encode, decoder_layers, init_cache, decode_step)

@@ -5,14 +5,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model import encoder, modernbert_layers, t5
-from t5prep.train.model.architecture import Config, EncoderConfig
+from t5prep.train.model import decoding, encoder, modernbert_layers, t5, t5gemma_layers
+from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.train.model.decoding import Writer
 from t5prep.train.settings.padding import Padding
 
 # What computes an encoder whose layers are in a file of their own.
 CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.classify}
 ENCODERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.encode}
 FILLERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.fill}
+# What computes a model that writes texts and is no T5.
+WRITERS: dict[str, Writer] = dict.fromkeys(("t5gemma", "t5gemma2"), t5gemma_layers.WRITER)
 
 
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
@@ -50,7 +53,7 @@ def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor],
         return classify(weights, config, batch, **options)
     if config.classes:
         return t5.classify(weights, config, batch, **options)
-    return t5.forward(weights, config, batch, **options)
+    return writer_of(config).forward(weights, config, batch, **options)
 
 
 def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], *, dtype: tf.DType) -> tf.Tensor:
@@ -61,4 +64,9 @@ def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], 
     if isinstance(config, EncoderConfig):
         run: Callable[..., tf.Tensor] = ENCODERS.get(config.family, encoder.encode)
         return run(weights, config, batch, dtype=dtype)
-    return t5.encode(weights, config, batch["input_ids"], batch["attention_mask"], dtype=dtype)
+    return writer_of(config).encode(weights, config, batch["input_ids"], batch["attention_mask"], dtype=dtype)
+
+
+def writer_of(config: ModelConfig) -> Writer:
+    """Return what computes a model that writes texts."""
+    return WRITERS.get(config.model_type, decoding.T5)

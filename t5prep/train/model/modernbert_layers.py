@@ -103,7 +103,10 @@ def run_layers(
     length, width, layers = x.shape[1], config.d_model // config.num_heads, range(config.num_layers)
     mask = key_mask(tokens)
     full = Reach(mask, *rotary_angles(length, width, theta=config.global_theta))
-    sliding = Reach(mask & near(tokens, config.window // 2), *rotary_angles(length, width, theta=config.local_theta))
+    sliding = Reach(
+        mask & near(tokens, config.window // 2, config.window // 2),
+        *rotary_angles(length, width, theta=config.local_theta),
+    )
     run = functools.partial(run_layer, config=config, dropout=dropout)
     own = [{name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in _MATRICES} for number in layers]
     for name, first in (("feed_forward_norm", 0), ("attention_norm", 1)):

@@ -24,7 +24,7 @@ IN_CLASSIFIER = "transformer."
 class WeightLayout:
     """One variable: its shape, how many leading axes stack weights (the rest is one weight), and its tensors.
 
-    `stddev` is None for the scales of norms, which begin as ones. `tensors` are the Hugging Face names of the slices in
+    `stddev` is None for the scales of norms that begin as ones. `tensors` are the Hugging Face names of the slices in
     the order of the stacked axes; `transposed` is true if PyTorch stores [out, in]. A tensor may hold `parts` weights of
     one shape, one after the other along PyTorch's first axis (queries, keys and values): this variable is number `part`.
     """
@@ -40,7 +40,7 @@ class WeightLayout:
     @property
     def decays(self) -> bool:
         """Check whether weight decay applies: not to norms, nor to biases."""
-        return self.stddev is not None and "bias" not in self.tensors[0]
+        return self.stddev is not None and not any(part in self.tensors[0] for part in ("bias", "norm"))
 
 
 def weight_layouts(config: Config) -> dict[str, WeightLayout]:

@@ -17,9 +17,11 @@ from t5prep.io import atomic_files, model_files
 from t5prep.io.model_files import ModelFiles
 from t5prep.train.model.architecture import (
     CLASS_NAMES,
+    FAMILIES,
     Config,
     EncoderConfig,
     ModelConfig,
+    family_module,
     filling_masks,
     read_config,
     with_classes,
@@ -94,6 +96,10 @@ def load_weights(
     files = _files(model)
     config = load_config(files)
     tensors = choosing.tensors(files)
+    if isinstance(config, ModelConfig) and config.model_type in FAMILIES:
+        named = family_module(config.model_type).named(config, tensors)
+        whole = _of_family(config, named, files.name)
+        return config, {name: whole[name] for name in of_encoder(config)} if encoder else whole
     if encoder:
         layouts = of_encoder(config)
         if isinstance(config, EncoderConfig):
@@ -156,6 +162,17 @@ def _of_one_stack(
         what = "the whole model that t5prep exported" if config.classes else "a T5, or its encoder (T5EncoderModel)"
         raise UsageError(f'"{model}" lacks {missing[0]}: pass {what}.')
     return {name: _stacked(layout, found, model) for name, layout in layouts.items()}
+
+
+def _of_family(config: ModelConfig, tensors: Mapping[str, Stored], model: str) -> dict[str, Array]:
+    """Return the weights of a model of a family that writes texts. Raises UsageError if it lacks one, or has another."""
+    layouts = weight_layouts(config)
+    wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
+    for what, names in (("lacks", wanted - tensors.keys()), ("has the unknown", tensors.keys() - wanted)):
+        if names:
+            kind = f"{config.title} that writes texts"
+            raise UsageError(f'"{model}" {what} {min(names)}: pass a whole checkpoint of a {kind}.')
+    return {name: _stacked(layout, tensors, model) for name, layout in layouts.items()}
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from t5prep.dataset.card import code, literal
 from t5prep.dataset.manifest import Manifest
 from t5prep.train.evaluate.metrics import NUMBERS
-from t5prep.train.model.architecture import CLASS_NAMES, EncoderConfig
+from t5prep.train.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
 from t5prep.train.run.run import Model
 
 _TOLD = [
@@ -93,7 +93,8 @@ tokens = texts.attention_mask.unsqueeze(-1)
 with torch.no_grad():
     logits = (model(**texts).logits * tokens).sum(dim=1) / tokens.sum(dim=1)  # the mean over a text's tokens
 ```"""
-    return f"""A T5 (`{model.config.feed_forward_proj}`, {model.config.num_layers} + {model.config.num_decoder_layers} layers){begun}.
+    layers = f"{model.config.num_layers} + {model.config.num_decoder_layers} layers"
+    return f"""A {model.config.title} of {layers}{begun}.
 
 ```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -183,7 +184,7 @@ def _task(model: Model) -> str:
 
 
 def _kind(model: Model) -> str:
-    return model.config.model_type if isinstance(model.config, EncoderConfig) else "t5"
+    return "t5" if model.config.model_type in T5_TYPES else model.config.model_type
 
 
 def base_model(model: Model) -> str:

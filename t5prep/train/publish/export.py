@@ -127,7 +127,8 @@ def export_saved_model(
     with atomic_files.whole_directory(Path(out)) as place:
         tf.saved_model.save(module, str(place), signatures=serving)
         if opened.tokenizer:
-            atomic_files.write_whole(place / "assets" / huggingface_files.MODEL_NAME, opened.tokenizer.model)
+            named = "tokenizer.json" if isinstance(opened.tokenizer, EncoderTokenizer) else huggingface_files.MODEL_NAME
+            atomic_files.write_whole(place / "assets" / named, opened.tokenizer.model)
     return opened.name
 
 
@@ -164,6 +165,10 @@ class TextSignature(tf.Module):
             release = tf.__version__.rpartition(".")[0]
             command = f'{python()} -m pip install --no-deps "tensorflow-text=={release}.*"'
             raise UsageError(f"--text needs tensorflow_text, whose own requirement is a second TensorFlow: {command}")
+        if isinstance(tokenizer, EncoderTokenizer):
+            raise UsageError(
+                f"--text: {tokenizer.name} is a tokenizer.json, and tensorflow_text has no such model: leave it out."
+            )
         if tokenizer.is_bytes:
             raise UsageError(
                 f"--text: {tokenizer.name} has a token for each byte, and tensorflow_text has no such model."

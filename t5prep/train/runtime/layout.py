@@ -164,7 +164,7 @@ def split_axis(name: str, config: Config, shard: int) -> int | None:
     what, axis = SPLIT.get(matrix.rpartition(".")[2], ("", None))
     if matrix != name and name.endswith(A) != (matrix.rpartition(".")[2] in SPLIT_BY_INPUT):
         return None
-    size = {"vocabulary": config.vocab_size, "heads": config.num_heads, "width": config.d_ff}.get(what, 1)
+    size = config.split_sizes.get(what, 1)
     return axis if shard > 1 and size % shard == 0 else None
 
 

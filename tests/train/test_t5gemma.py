@@ -1,0 +1,267 @@
+"""T5Gemma and the text half of T5Gemma 2: the logits, gradients, training steps and answers of PyTorch, from and to its files."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch_t5gemma import DECAY, LENGTH, MODELS, RATE, STEPS
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+import tensorflow as tf
+from safetensors import safe_open
+
+from t5prep.errors import UsageError
+from t5prep.train.model import attention
+from t5prep.train.model.architecture import config_of, read_config
+from t5prep.train.model.forward import forward
+from t5prep.train.model.search import generate
+from t5prep.train.model.t5gemma import T5GemmaConfig
+from t5prep.train.model.weight_layout import weight_layouts
+from t5prep.train.model.weights import load_config, load_weights, random_weights, save_weights
+from t5prep.train.publish.export import export_hf
+from t5prep.train.step.optimizer import AdamW
+from t5prep.train.step.step import StepOptions, TrainStep
+
+PROGRAM = Path(__file__).parents[1] / "torch_t5gemma.py"
+NO_TORCH = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    subprocess.run([sys.executable, str(PROGRAM), str(folder)], check=True, capture_output=True, env=dict(os.environ))
+    return folder
+
+
+@pytest.fixture(params=MODELS)
+def model(published, request):
+    return published / request.param
+
+
+def reference(model):
+    kept = np.load(model / "reference.npz")
+    return kept, {name: tf.constant(kept[name]) for name in ("input_ids", "attention_mask", "labels")}
+
+
+def assert_same_logits(found, kept):
+    """Of targets alone: transformers masks the padding behind them as keys, also for the padding itself."""
+    is_target = kept["labels"] >= 0
+    np.testing.assert_allclose(np.asarray(found)[is_target], kept["logits"][is_target], atol=1e-4)
+
+
+def small(name, **changed):
+    config = read_config(json.dumps(MODELS[name]).encode(), where="config.json")
+    return dataclasses.replace(config, **changed)
+
+
+def batch_of(*, rows=2, inputs=20, targets=12, seed=0):
+    drawn = np.random.default_rng(seed)
+    ids, labels = drawn.integers(3, 96, (rows, inputs)), drawn.integers(3, 96, (rows, targets))
+    batch = {"input_ids": ids, "attention_mask": np.ones_like(ids), "labels": labels}
+    return {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+
+
+@NO_TORCH
+@pytest.mark.slow
+def test_logits_are_those_of_pytorch(model):
+    kept, batch = reference(model)
+    config, weights = load_weights(model)
+    for remat in (False, True):
+        assert_same_logits(forward(weights, config, batch, remat=remat), kept)
+
+
+@NO_TORCH
+@pytest.mark.slow
+def test_gradients_and_training_steps_are_those_of_pytorch(model, tmp_path):
+    kept, batch = reference(model)
+    config, weights = load_weights(model)
+    step = TrainStep(config, AdamW(weight_decay=DECAY), StepOptions(dropout=False))
+    weights = {name: tf.constant(value) for name, value in weights.items()}
+    slots = {
+        name: {slot: tf.zeros(shape) for slot, shape in step.optimizer.slot_shapes(layout).items()}
+        for name, layout in weight_layouts(config).items()
+    }
+
+    @tf.function(jit_compile=True)
+    def train(weights, slots, number):
+        gradients, sums = step.gradients(weights, batch, number)
+        means = {name: tf.cast(gradient, tf.float32) / sums.targets for name, gradient in gradients.items()}
+        return means, step.update(weights, slots, gradients, sums, number, tf.constant(RATE))
+
+    for number in range(STEPS):
+        gradients, (weights, slots, metrics, _) = train(weights, slots, tf.constant(number))
+        np.testing.assert_allclose(metrics["loss"], kept["losses"][number], atol=1e-4)
+        if number:
+            continue
+        save_weights(tmp_path, config, gradients)
+        with safe_open(tmp_path / "model.safetensors", "np") as file:
+            names = [*file.keys()]
+            assert {f"gradient/{name}" for name in names} == {one for one in kept if one.startswith("gradient/")}
+            for name in names:
+                wanted = kept[f"gradient/{name}"]
+                np.testing.assert_allclose(file.get_tensor(name), wanted, atol=1e-4 * max(1.0, np.abs(wanted).max()))
+
+
+@NO_TORCH
+@pytest.mark.slow
+@pytest.mark.parametrize("beams", [1, 3])
+def test_answers_are_those_of_pytorch(model, beams):
+    kept, batch = reference(model)
+    config, weights = load_weights(model)
+    found = generate(weights, config, batch["input_ids"], batch["attention_mask"], max_length=LENGTH, beams=beams)
+    wanted = kept[f"beams {beams}"]
+    np.testing.assert_array_equal(found[:, : wanted.shape[1]], wanted)
+
+
+@NO_TORCH
+@pytest.mark.slow
+def test_the_published_layout_is_read(model):
+    """bfloat16 in two files, the vision tower beside it, and the names of transformers 5.0."""
+    (config, whole), (again, read) = load_weights(model), load_weights(model / "published")
+    assert again == config
+    assert whole.keys() == read.keys()
+    for name in whole:
+        np.testing.assert_array_equal(read[name], tf.cast(tf.cast(whole[name], tf.bfloat16), tf.float32))
+
+
+# What transformers makes of exported models: the logits of each one's batch, and the names that it misses or does not know.
+LOADED = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import torch
+from transformers import AutoModelForSeq2SeqLM
+said = {}
+for name in sys.argv[2:]:
+    place = Path(sys.argv[1]) / name
+    model, loaded = AutoModelForSeq2SeqLM.from_pretrained(
+        place / "exported", output_loading_info=True, attn_implementation="eager"
+    )
+    kept = np.load(place / "reference.npz")
+    batch = {one: torch.tensor(kept[one]).long() for one in ("input_ids", "attention_mask", "labels")}
+    with torch.no_grad():
+        logits = model.eval()(**batch).logits.tolist()
+    names = [sorted(loaded[kind]) for kind in ("missing_keys", "unexpected_keys")]
+    said[name] = {"logits": logits, "names": names, "class": type(model).__name__}
+print(json.dumps(said))
+"""
+
+
+@NO_TORCH
+@pytest.mark.slow
+def test_transformers_loads_what_is_exported_with_the_same_logits(published):
+    for name in MODELS:
+        export_hf(str(published / name), out=str(published / name / "exported"))
+    command = [sys.executable, "-c", LOADED, str(published), *MODELS]
+    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    for name, kind in (("t5gemma", "T5Gemma"), ("t5gemma2", "T5Gemma2")):
+        assert said[name]["class"] == f"{kind}ForConditionalGeneration"
+        missing, unknown = said[name]["names"]
+        assert [one for one in missing if "vision_tower" not in one and "multi_modal_projector" not in one] == []
+        assert unknown == []
+        assert_same_logits(said[name]["logits"], reference(published / name)[0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_config_is_read_back_as_it_was_written(name, tmp_path):
+    config = small(name)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    assert load_config(tmp_path) == config
+    assert config_of(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_packed_rows_have_the_logits_of_their_examples(name):
+    config = small(name)
+    weights = random_weights(config, seed=1)
+    one, other = batch_of(rows=1, seed=1), batch_of(rows=1, inputs=13, targets=9, seed=2)
+    packed = {part: tf.concat([one[part], other[part]], axis=1) for part in one}
+    for part, segments in (("input_ids", "input_segment_ids"), ("labels", "label_segment_ids")):
+        packed[segments] = tf.constant([[1] * one[part].shape[1] + [2] * other[part].shape[1]])
+    found = forward(weights, config, packed)
+    np.testing.assert_allclose(found[:, :12], forward(weights, config, one), atol=1e-5)
+    np.testing.assert_allclose(found[:, 12:], forward(weights, config, other), atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_attention_by_rows_is_that_of_all_rows(name, monkeypatch):
+    config = small(name, num_layers=1, num_decoder_layers=1)
+    weights, batch = random_weights(config, seed=1), batch_of()
+
+    def gradients():
+        weighed = {key: tf.constant(value * 3) for key, value in weights.items()}
+        with tf.GradientTape() as tape:
+            tape.watch(weighed)
+            logits = forward(weighed, config, batch)
+            total = tf.reduce_sum(tf.square(logits))
+        return [logits, *map(tf.convert_to_tensor, tape.gradient(total, list(weighed.values())))]
+
+    together = tf.function(gradients, jit_compile=True)()
+    monkeypatch.setattr(attention, "MANY", 1)
+    for whole, part in zip(together, tf.function(gradients, jit_compile=True)(), strict=True):
+        np.testing.assert_allclose(part, whole, atol=1e-4 * max(1.0, float(tf.reduce_max(tf.abs(whole)))))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_dropout_changes_the_logits_and_its_seed_repeats_them(name):
+    config = small(name, dropout_rate=0.3)
+    weights, batch = random_weights(config, seed=1), batch_of()
+    one, other, same = (forward(weights, config, batch, dropout_seed=tf.constant([0, n])) for n in (1, 2, 1))
+    assert not np.allclose(one, other)
+    np.testing.assert_array_equal(one, same)
+
+
+def test_the_published_sizes_are_those_of_the_paper():
+    """T5Gemma 2, arXiv:2512.14856: 270M-270M has about 370 million parameters without its vision tower."""
+    total = sum(np.prod(layout.shape) for layout in weight_layouts(T5GemmaConfig()).values())
+    assert 365e6 < total < 375e6
+
+
+def test_what_a_checkpoint_lacks_is_named(tmp_path):
+    config = small("t5gemma")
+    save_weights(tmp_path, config, random_weights(config))
+    changed = config.to_json()
+    changed["decoder"] |= {"num_hidden_layers": 3, "layer_types": None}
+    (tmp_path / "config.json").write_text(json.dumps(changed))
+    with pytest.raises(UsageError, match=r"lacks model\.decoder\.layers\.2\..*a whole checkpoint of a T5Gemma"):
+        load_weights(tmp_path)
+
+
+def changed(name, stack, **entries):
+    config = json.loads(json.dumps(MODELS[name]))
+    place = config[stack]["text_config"] if "text_config" in config[stack] else config[stack]
+    place |= entries
+    return config
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (changed("t5gemma", "decoder", head_dim=4), "encoder has head_dim 8 and its decoder 4"),
+        (changed("t5gemma", "encoder", attention_bias=True), "attention_bias True"),
+        (changed("t5gemma", "encoder", hidden_activation="silu"), "hidden_activation 'silu'"),
+        (changed("t5gemma", "decoder", num_key_value_heads=3), "not the configuration"),
+        (changed("t5gemma", "decoder", rope_parameters={"rope_type": "yarn"}), "rope_type 'yarn'"),
+        (changed("t5gemma", "decoder", layer_types=["full_attention", "sliding_attention"]), "layer_types are"),
+        (changed("t5gemma2", "encoder", hidden_size=64), "not the configuration"),
+        (changed("t5gemma2", "decoder", num_key_value_heads=0), "not the configuration"),
+        ({"model_type": "t5gemma2", "decoder": {}}, "not the configuration"),
+        ({**MODELS["t5gemma"], "tie_word_embeddings": False}, "tie_word_embeddings False"),
+    ],
+)
+def test_what_is_no_t5gemma_is_a_sentence(config, said):
+    with pytest.raises(UsageError, match=said):
+        read_config(json.dumps(config).encode(), where="config.json")
+
+
+def test_a_head_for_classes_is_a_sentence():
+    with pytest.raises(UsageError, match="A T5Gemma 2 writes texts"):
+        small("t5gemma2").with_classes(["no", "yes"])
