@@ -113,12 +113,15 @@ class Explorer:
 
     @functools.cached_property
     def targets(self) -> list[str]:
-        """The targets that a page offers to filter by: those that the manifest counts, the most frequent first."""
+        """The targets that a page offers to filter by: those that the manifest counts, the most frequent first.
+
+        One with characters that are not seen cannot be offered: what a form sends would be another text.
+        """
         counts: dict[str, int] = {}
         for split in self.dataset.splits.values():
             for label, number in split.labels.items():
                 counts[label] = counts.get(label, 0) + number
-        return sorted(counts, key=lambda label: (-counts[label], label))
+        return sorted(filter(str.isprintable, counts), key=lambda label: (-counts[label], label))
 
     def _rows(self, wanted: Wanted) -> np.ndarray:
         """Return the numbers of the rows that are wanted, in their order."""
@@ -198,7 +201,7 @@ def _kept(digest: str, name: str, make: Callable[[], pa.RecordBatchReader], *, m
     try:
         return pa.ipc.open_stream(pa.memory_map(str(path))).read_all().unify_dictionaries()
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"{path} cannot be read ({error}). Remove it: t5prep cache --clear tables") from error
+        raise UsageError(f"{path} cannot be read ({error}). Remove it: t5prep cache clear tables") from error
 
 
 def _masks(rows: pa.Table, wanted: Wanted) -> Iterator[np.ndarray]:
@@ -294,7 +297,7 @@ class _Handler(web_server.Handler):
             "sorts": {name: called for name, called in SORTS.items() if name in rows.column_names},
             "counts": {view: len(own) for view, own in explorer.tables.items()},
             "targets": explorer.targets,
-            "reasons": sorted(explorer.dataset.rejected),
+            "reasons": sorted(filter(str.isprintable, explorer.dataset.rejected)),
         }
         return self._rendered("explore.html", facts)
 
