@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,25 +10,35 @@ import pytest
 
 def look(page: Path) -> None:
     """Draws a page on a telephone and on a desk; its console must stay silent. Skips where there is no chromium."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no chromium on this machine")
     folder = page.parent
     for width in (390, 1280):
         (folder / "frame.html").write_text(
             f'<body style="margin:0"><iframe src="{page.name}" style="border:0;width:{width}px;height:1500px"></iframe>'
         )
         shot = folder / f"{width}.png"
+        _browsed(f"--window-size={max(width, 500)},1500", f"--screenshot={shot}", f"file://{folder}/frame.html")
+        assert shot.stat().st_size > 20_000  # an empty page is a few kB
+
+
+def read(*addresses: str) -> list[str]:
+    """Opens pages of a server; returns what they are to the browser, whose console must stay silent. Skips as `look` does."""
+    return [_browsed("--dump-dom", address).stdout for address in addresses]
+
+
+def _browsed(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        pytest.skip("no chromium on this machine")
+    with tempfile.TemporaryDirectory() as profile:
         ran = subprocess.run(
             [
                 *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
-                *(f"--user-data-dir={folder}/profile", f"--window-size={max(width, 500)},1500"),
-                *(f"--screenshot={shot}", f"file://{folder}/frame.html"),
+                *(f"--user-data-dir={profile}", *arguments),
             ],
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
-        assert "CONSOLE" not in ran.stderr
-        assert shot.stat().st_size > 20_000  # an empty page is a few kB
+    assert "CONSOLE" not in ran.stderr
+    return ran

@@ -25,7 +25,7 @@ from t5prep.io import signals
 COMMANDS = {
     **{"tasks": "tasks", "filter": "tasks", "prepare": "prepare"},
     **dict.fromkeys(("verify", "inspect", "table", "report", "diff", "upload"), "dataset"),
-    "why": "why",
+    **{"why": "why", "explore": "explore"},
     **{"tokenizer": "tokenizer", "plan": "plan", "train": "train"},
     **dict.fromkeys(("eval", "predict", "serve"), "predict"),
     "embed": "embed",

@@ -4,9 +4,7 @@ import collections
 import contextlib
 import itertools
 import json
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,7 +131,7 @@ def serve_command(
     from t5prep.train.model.generation import Generation
     from t5prep.train.predict import rows
     from t5prep.train.predict.predictor import Predictor
-    from t5prep.train.predict.serve import Server, address_of
+    from t5prep.train.predict.serve import Server
     from t5prep.train.run import run
 
     generation = Generation(**_model_options.taken(given), scores=given.pop("scores"))
@@ -150,13 +148,8 @@ def serve_command(
         raise UsageError(
             f"{host}:{port} cannot be served ({error.strerror or error}). Choose another --port or --host."
         ) from error
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    threading.Thread(target=server.serve_forever, name="accepts", daemon=True).start()
-    _output.say(f"{_name(model)} answers at {address_of(server)}. Ctrl-C stops it.")
-    stopping.wait()
-    server.close()
+    _output.say(f"{_name(model)} answers at {server.url}. Ctrl-C stops it.")
+    server.until_stopped()
     _output.say("Stopped; everything that was asked is answered.")
 
 

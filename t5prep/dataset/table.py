@@ -44,8 +44,8 @@ def table(
         splits: The splits to read; none are all.
         tokenizer: The tokenizer, if the one that the manifest names cannot be found.
         rejected: Read the rows that made no record instead: file, row, id and reason.
-        predictions: What `t5prep eval --predictions` wrote. Adds the columns `prediction`, `right` and, if they are there,
-            `scores`; a record without a prediction has null.
+        predictions: What `t5prep eval --predictions` wrote. Adds the columns `prediction`, `right` and, if there are some,
+            `loss` and `scores`; a record without a prediction has null.
 
     Returns:
         A reader of record batches. `id`, `split`, `shard`, `place` (the record's number in its shard), `input`, `target`,
@@ -72,7 +72,7 @@ def table(
             )
         return pa.RecordBatchReader.from_batches(_REJECTED, _rejected(place, dataset))
     records = _Records(place, dataset, inspect_records.open_tokenizer(dataset, tokenizer))
-    answers = None if predictions is None else _Answers(predictions)
+    answers = None if predictions is None else Answers(predictions)
     schema = pa.schema([*records.schema, *(answers.fields if answers else ())])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -254,37 +254,46 @@ def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
             raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {data}") from error
 
 
-class _Answers:
-    """Join what a model answered to records, by their ids."""
+class Answers:
+    """Join what a model answered to records, by their ids: `prediction`, `right`, and `loss` and `scores` if they are there.
+
+    The file is what `eval --predictions` or `predict --json` wrote. Without references, an answer is right if it is the
+    record's target.
+    """
 
     def __init__(self, path: str | Path) -> None:
+        """Read the file. Raises UsageError if it holds no predictions."""
         how = f"{path} holds no predictions. Write them: t5prep eval --model RUN --predictions FILE"
         try:
-            answers = json.loads(Path(path).read_bytes())["predictions"]
-            self._table = pa.table(
-                {
-                    "id": pa.array([one["id"] for one in answers], pa.string()),
-                    "prediction": pa.array([one["prediction"] for one in answers], pa.string()),
-                    "right": pa.array([one["prediction"] in one["references"] for one in answers], pa.bool_()),
-                    "scores": pa.array([one.get("scores") for one in answers]),
-                }
-            )
+            whole = json.loads(paths.read(path))
+            answers = [one for part in whole.get("evaluations", [whole]) for one in part["predictions"]]
+            right = [one["prediction"] in one["references"] if "references" in one else None for one in answers]
+            columns = {
+                "id": pa.array([one["id"] for one in answers], pa.string()),
+                "prediction": pa.array([one["prediction"] for one in answers], pa.string()),
+                "right": pa.array(right, pa.bool_()),
+                "loss": pa.array([one.get("loss") for one in answers], pa.float32()),
+                "scores": pa.array([one.get("scores") for one in answers]),
+            }
         except OSError as error:
-            raise UsageError(f"{path} cannot be read ({error.strerror}).") from error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UsageError(f"{path} cannot be read ({error.strerror or error}).") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
             raise UsageError(how) from error
-        if not len(self._table):
+        if not answers:
             raise UsageError(how)
-        if self._table["scores"].null_count == len(self._table):
-            self._table = self._table.drop_columns("scores")
-        self.fields = list(self._table.schema)[1:]
+        needed = ("id", "prediction", "right")
+        self._columns = {name: own for name, own in columns.items() if name in needed or own.null_count < len(answers)}
+        self.fields = [pa.field(name, own.type) for name, own in self._columns.items()][1:]
 
-    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+    def columns(self, records: pa.RecordBatch | pa.Table) -> list[pa.Array]:
         """Return the columns of `fields` for some records; null for those that have no prediction."""
-        if not pa.types.is_string(batch.schema.field("id").type):
+        if not pa.types.is_string(records.schema.field("id").type):
             raise UsageError("A packed record has many examples, so no prediction is of one: leave --predictions out.")
-        places = pc.index_in(batch["id"], self._table["id"].combine_chunks())
-        return [self._table[field.name].combine_chunks().take(places) for field in self.fields]
+        places = pc.index_in(records["id"], self._columns["id"])
+        joined = {field.name: pc.take(self._columns[field.name], places) for field in self.fields}
+        same = pc.equal(joined["prediction"], records["target"].cast(pa.string()))
+        joined["right"] = pc.coalesce(joined["right"], same)
+        return list(joined.values())
 
 
 def write(reader: pa.RecordBatchReader, out: str | Path) -> int:

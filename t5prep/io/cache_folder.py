@@ -16,6 +16,7 @@ KINDS = {
     "tokenized": "tokenized blocks, for runs that begin again",
     "sources": "downloaded corpora",
     "plan": "answers of the TPU compiler",
+    "tables": "tables of texts, for `explore`",
     "programs": "compiled programs of training and predicting",
 }
 

@@ -46,14 +46,14 @@ def write_page(path: Path, page: str) -> None:
     atomic_files.write_whole(path, page.encode("utf-8", "replace"))
 
 
-def need_drawing() -> None:
+def need_drawing(command: str = "report") -> None:
     """Raise UsageError if the extra `report` is not installed."""
     try:
         import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"report draws with {error.name}, which is missing. Get it: {install_command('report')}"
+            f"{command} draws with {error.name}, which is missing. Get it: {install_command('report')}"
         ) from None
 
 

@@ -78,7 +78,7 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         drawn=drawn,
         why=why,
         rejected=list(_rejected(data, dataset_manifest)),
-        pieces=lambda record: _pieces(record, dataset_manifest, loaded_tokenizer),
+        pieces=lambda record: tokens.of_record(record.input_ids, record.labels, dataset_manifest, loaded_tokenizer),
     )
 
 
@@ -160,17 +160,6 @@ def _lines(data: str | Path, dataset_manifest: Manifest) -> Iterator[dict[str, A
                     yield row
     except FileNotFoundError:
         return
-
-
-def _pieces(
-    record: inspect_records.Shown, dataset_manifest: Manifest, loaded_tokenizer: Tokenizer | None
-) -> dict[str, list[tokens.Piece]]:
-    assert loaded_tokenizer is not None, "records are only drawn with a tokenizer"
-    marker = loaded_tokenizer.sentinel(1) if dataset_manifest.marked else None
-    target = tokens.labels(record.labels, loaded_tokenizer)
-    if dataset_manifest.settings.target == "class":
-        target = [tokens.Piece(record.targets, "text", f"class {record.labels[0]}")]
-    return {"input": tokens.inputs(record.input_ids, loaded_tokenizer, marker=marker), "target": target}
 
 
 # Enough records for shares that are exact to a percent; reading them takes about a second.

@@ -1,6 +1,8 @@
 """Render templates to pages: all text from data is escaped, and a page contains everything it needs."""
 
 import functools
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import jinja2
@@ -14,7 +16,12 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 def render(template: str, **facts: Any) -> str:
     """Return the page that a template of this package makes of the facts."""
-    return _environment().get_template(template).render(policy=POLICY, **facts) + "\n"
+    return "".join(pieces(template, **facts)) + "\n"
+
+
+def pieces(template: str, **facts: Any) -> Iterator[str]:
+    """Yield the same page piece by piece: a fact that is a function is called when the page comes to it."""
+    return _environment().get_template(template).generate(policy=POLICY, **facts)
 
 
 @functools.cache
@@ -31,6 +38,7 @@ def _environment() -> jinja2.Environment:
         percent=lambda value: f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}",
         size=byte_sizes.text,
         seen=seen,
+        shell=shlex.quote,
         drawing=markupsafe.Markup,  # charts are made here and contain no text of the user
     )
     return environment

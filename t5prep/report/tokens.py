@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from t5prep.dataset.manifest import Manifest
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -17,6 +18,17 @@ class Piece:
     text: str
     kind: str
     title: str
+
+
+def of_record(
+    input_ids: Sequence[int], labels_: Sequence[int], dataset: Manifest, tokenizer: Tokenizer
+) -> dict[str, list[Piece]]:
+    """Return the pieces of a record's input and of its target, which may be a class."""
+    marker = tokenizer.sentinel(1) if dataset.marked else None
+    target = labels(labels_, tokenizer)
+    if dataset.settings.target == "class":
+        target = [Piece(dataset.class_names[labels_[0]], "text", f"class {labels_[0]}")]
+    return {"input": inputs(input_ids, tokenizer, marker=marker), "target": target}
 
 
 def inputs(ids: Sequence[int], tokenizer: Tokenizer, *, marker: int | None) -> list[Piece]:

@@ -176,8 +176,8 @@ class Evaluator:
                 names = [*names, "classification"]
                 values |= metrics.classification([own[0] for own in references], answers, classes=self._classes)
         predictions: list[dict[str, Any]] = [
-            {"id": id, "prediction": answer, "references": own}
-            for id, answer, own in zip(rows.ids, answers, references, strict=True)
+            {"id": id, "prediction": answer, "references": own, "loss": loss}
+            for id, answer, own, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
         ]
         if score_each:
             scores = metrics.of_each(names, references=references, predictions=answers)

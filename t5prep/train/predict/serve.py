@@ -7,12 +7,8 @@ POST /predict   {"inputs": ["text", ...]}, used unchanged, or {"rows": [{column:
 
 import collections
 import concurrent.futures
-import contextlib
-import http.server
 import importlib.resources
-import ipaddress
 import json
-import socket
 import sys
 import threading
 import time
@@ -20,7 +16,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from t5prep.io import signals
+from t5prep.io import signals, web_server
 from t5prep.reading.rows import Record
 from t5prep.train.predict.files import as_dict
 from t5prep.train.predict.predictor import Answer, Predictor
@@ -99,8 +95,6 @@ class AnswerQueue:
 
 BODY_BYTES = 1 << 20
 ROWS = 256  # most rows of one request
-CONNECTIONS = 256  # most open connections; further clients are told to try again
-SLOWEST_SECONDS = 30  # a client that has not sent its whole request after this time is disconnected
 # The page loads nothing from other servers and sends only to its own.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 
@@ -113,16 +107,12 @@ class RefusedError(Exception):
         self.status = status
 
 
-class Server(http.server.ThreadingHTTPServer):
+class Server(web_server.Server):
     """Serve one model at an address until `close`. Raises OSError if the address is not available.
 
-    `asking` says how rows become inputs; `name` is the model's name for clients, never a path. A request names this
-    server by an IP address, as localhost, by the machine's name or by one of `hosts`: under another name, a page of
-    another site could ask here (DNS rebinding).
+    `asking` says how rows become inputs; `name` is the model's name for clients, never a path. `hosts` are further names
+    of this server.
     """
-
-    daemon_threads = False  # so that closing waits for unfinished answers
-    request_queue_size = 128
 
     def __init__(
         self,
@@ -134,54 +124,9 @@ class Server(http.server.ThreadingHTTPServer):
         queue: int = 512,
         hosts: Sequence[str] = (),
     ) -> None:
-        self._hosts = {host.lower() for host in ("localhost", address[0], socket.gethostname(), *hosts)}
-        self._deadlines: dict[socket.socket, float] = {}
         self.asking, self.name, self.scores = asking, name, predictor.generation.scores
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
-        super().__init__(address, _Handler)
+        super().__init__(address, _Handler, hosts=hosts)
         self.queue = AnswerQueue(predictor.answer, batch=predictor.rows, most=queue)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread of its own, or close it if there are too many."""
-        if self._free.acquire(blocking=False):
-            self._deadlines[request] = time.monotonic() + SLOWEST_SECONDS
-            super().process_request(request, client_address)
-        else:
-            request.sendall(b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n")
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a connection, then allow another one."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.received(request)
-            self._free.release()
-
-    def received(self, request: socket.socket) -> None:
-        """Note that the whole request is here: what it waits for now is the answer."""
-        self._deadlines.pop(request, None)
-
-    def service_actions(self) -> None:
-        """Disconnect clients whose request is not here in time, also those that send a byte now and then."""
-        super().service_actions()
-        now = time.monotonic()
-        for request, deadline in list(self._deadlines.items()):
-            if deadline < now:
-                with contextlib.suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def is_here(self, host: str) -> bool:
-        """Check whether the Host of a request, with or without a port, is a name of this server."""
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        try:
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            return name.lower() in self._hosts
-        return True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing if a client disconnected or does not speak HTTP."""
 
     def close(self) -> None:
         """Answer the open requests, and free the address."""
@@ -190,53 +135,40 @@ class Server(http.server.ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(web_server.Handler):
     """Handle one request of one client."""
 
     server: Server
-    timeout = SLOWEST_SECONDS
-    server_version, sys_version = "t5prep", ""
+    policy = _POLICY
 
-    def do_GET(self) -> None:
+    def get(self) -> None:
         """Answer with the page, or with whether the model is ready."""
-        self.server.received(self.connection)
-        if refusal := self._refusal():
-            self._send_json(HTTPStatus.FORBIDDEN, {"error": refusal})
-        elif self.path == "/":
-            self._send(HTTPStatus.OK, page(self.server.asking, name=self.server.name), kind="text/html")
+        if self.path == "/":
+            self.send(HTTPStatus.OK, page(self.server.asking, name=self.server.name), kind="text/html")
         elif self.path == "/health":
-            self._send_json(HTTPStatus.OK, {"ready": True, "model": self.server.name, "task": self.server.asking.name})
+            self.send_json(HTTPStatus.OK, {"ready": True, "model": self.server.name, "task": self.server.asking.name})
         else:
-            self._send_json(HTTPStatus.NOT_FOUND, {"error": "There is / (a page), /health, and POST /predict."})
+            self.send_json(HTTPStatus.NOT_FOUND, {"error": "There is / (a page), /health, and POST /predict."})
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name is http.server's
         """Answer questions."""
         try:
             if self.path != "/predict":
                 raise RefusedError(HTTPStatus.NOT_FOUND, "Questions are sent to /predict.")
-            if refusal := self._refusal():
+            if refusal := self.refusal():
                 raise RefusedError(HTTPStatus.FORBIDDEN, refusal)
             answers = self.server.queue.ask(questions_of(self._body(), asking=self.server.asking))
             document = {"predictions": [as_dict(one, scores=self.server.scores) for one in answers]}
-            self._send_json(HTTPStatus.OK, document)
+            self.send_json(HTTPStatus.OK, document)
         except RefusedError as refused:
-            self._send_json(refused.status, {"error": str(refused)})
+            self.send_json(refused.status, {"error": str(refused)})
         except FullError:
-            self._send_json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "Too many ask at once. Ask again in a second."})
+            self.send_json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "Too many ask at once. Ask again in a second."})
         except OSError:
             raise
         except Exception as error:  # an error in this program or a device: the client gets no details
             print(f"A request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            self._send_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "The model could not answer this."})
-
-    def _refusal(self) -> str:
-        """Return why a request is refused that a page of another site sent; "" for one of this server's page, or none."""
-        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        if host and not self.server.is_here(host):
-            return "This server has another name: ask it by its address, or start it with --allow-host NAME."
-        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            return "Pages of other sites may not ask here."
-        return ""
+            self.send_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "The model could not answer this."})
 
     def _body(self) -> Any:
         try:
@@ -253,25 +185,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return json.loads(body)
         except (ValueError, RecursionError):
             raise RefusedError(HTTPStatus.BAD_REQUEST, "The request is not JSON.") from None
-
-    def _send_json(self, status: HTTPStatus, value: Any) -> None:
-        self._send(
-            status, json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"), kind="application/json"
-        )
-
-    def _send(self, status: HTTPStatus, content: bytes, *, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Security-Policy", _POLICY)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
-            self.send_header("Retry-After", "1")
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing: requests of clients are private."""
 
 
 def questions_of(document: Any, *, asking: Asking) -> list[Question]:
@@ -299,9 +212,3 @@ def page(asking: Asking, *, name: str) -> bytes:
     facts = {"name": name, "task": asking.name, "fields": asking.fields}
     template = importlib.resources.files("t5prep.train.predict").joinpath("serve.html").read_text(encoding="utf-8")
     return template.replace("FACTS", json.dumps(facts).replace("<", "\\u003c")).encode()
-
-
-def address_of(server: socket.socket | Server) -> str:
-    """Return the address as a URL for a browser."""
-    host, port = (server.socket if isinstance(server, Server) else server).getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
+from t5prep.io import web_server
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import predictor, rows, serve
 from t5prep.train.predict.predictor import Answer, Predictor
@@ -66,7 +67,7 @@ def ask(served: Server, said: Any, path: str = "predict") -> tuple[int, Any]:
     """The status and the JSON of an answer."""
     body = said if isinstance(said, bytes) else json.dumps(said).encode()
     try:
-        with urllib.request.urlopen(serve.address_of(served) + path, data=body, timeout=30) as reply:
+        with urllib.request.urlopen(served.url + path, data=body, timeout=30) as reply:
             return reply.status, json.loads(reply.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -134,7 +135,7 @@ def test_what_is_no_question_is_a_sentence(served: Server, said: Any, status: in
 
 def test_other_places_and_the_page(served: Server) -> None:
     assert ask(served, {}, path="elsewhere")[0] == 404
-    base = serve.address_of(served)
+    base = served.url
     with urllib.request.urlopen(f"{base}health") as reply:
         assert json.loads(reply.read()) == {"ready": True, "model": "toy", "task": "so_quality"}
     with urllib.request.urlopen(base) as reply:
@@ -238,7 +239,7 @@ def test_pages_of_other_sites_may_not_ask(served: Server, headers: str, status: 
 
 def test_a_request_that_drips_in_is_ended_at_its_deadline(served: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time; the whole request does not."""
-    monkeypatch.setattr(serve, "SLOWEST_SECONDS", 0.3)
+    monkeypatch.setattr(web_server, "SLOWEST_SECONDS", 0.3)
     with socket.create_connection(served.server_address[:2], timeout=10) as client:
         client.sendall(b"POST /predict HTTP/1.0\r\nContent-Length: 1000000\r\n\r\n")
         ended = False

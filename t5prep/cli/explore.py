@@ -1,0 +1,46 @@
+"""Define `t5prep explore`: a dataset in the browser."""
+
+from typing import Any
+
+import click
+
+from t5prep.cli import _model_options, _output
+
+
+@click.command("explore")
+@click.argument("data")
+@click.option("--run", default="", help="A run on it, whose answers (RUN/eval.json) are shown beside the records.")
+@click.option("--predictions", metavar="FILE", help="What `t5prep eval --predictions` wrote, if it is elsewhere.")
+@click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
+@click.option("--source", default="", help="Where its source lies now, if it was moved.")
+@click.option("--tokenizer", help="The tokenizer, if the one that the manifest names cannot be found.")
+@_model_options.trust_code
+def explore_command(data: str, run: str, predictions: str | None, port: int, **given: Any) -> None:
+    """Look at DATA in a browser: search, filter and sort its records and rejected rows; a row's tokens, and its life.
+
+    The page is served on this machine, to this machine. The table behind it is made once and kept in the cache.
+
+    \b
+    Example:
+      t5prep explore data/sample
+    """
+    from t5prep import report
+    from t5prep.errors import UsageError
+
+    report.need_drawing("explore")
+    from t5prep.io.progress import Progress
+    from t5prep.report.explore import Explorer, Server, answers_of
+
+    progress = Progress("making the table")
+    explorer = Explorer(
+        data, predictions=answers_of(run, predictions), made=lambda rows: progress.add(bytes=0, rows=rows), **given
+    )
+    progress.close()
+    try:
+        server = Server(explorer, port=port, run=run)
+    except OSError as error:
+        raise UsageError(
+            f"127.0.0.1:{port} cannot be served ({error.strerror or error}). Choose another --port."
+        ) from error
+    _output.say(f"{data} is shown at {server.url}. Ctrl-C stops it.")
+    server.until_stopped()

@@ -1,0 +1,350 @@
+"""Show a dataset in a browser: its table to search, filter and sort; a record with its tokens and its life. This machine alone
+can ask.
+
+The table is made once (`t5prep.table`), kept in the cache as an Arrow file, and read there by mapping it into memory, so that a
+large one opens at once. Pages are made here and have no script: a filter is a form, and a page of it an address.
+"""
+
+import dataclasses
+import functools
+import itertools
+import sys
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from t5prep.dataset import inspect_records, rejected_rows, shard_files, table, tfrecord
+from t5prep.errors import DatasetError, T5prepError, UsageError
+from t5prep.io import atomic_files, cache_folder, paths, web_server
+from t5prep.prepare.row_life import Lives
+from t5prep.report import pages, tokens
+from t5prep.report.why import told
+
+ANSWERS = "eval.json"  # what `t5prep eval --predictions RUN/eval.json` writes
+ROWS = 50  # of a page
+_CHUNK = 64  # batches of a table that are one piece of the kept file
+_WAYS = 32  # filters whose rows are remembered
+# Columns that a page can be sorted by, if the table has them, and how they are called there.
+SORTS = {
+    "input_tokens": "tokens in",
+    "target_tokens": "tokens out",
+    "near_duplicates": "near-duplicates",
+    "loss": "loss",
+}
+_SEARCHED = ("id", "input", "target", "prediction", "file", "reason")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """Describe the rows that a page shows; the fields are those of its address. "" and 0 are no condition."""
+
+    view: str = "records"  # or rejected
+    search: str = ""
+    split: str = ""
+    target: str = ""
+    reason: str = ""
+    cut: str = ""  # yes or no
+    answer: str = ""  # right or wrong
+    least: int = 0  # tokens of the input
+    most: int = 0
+    sort: str = ""  # a column; with - before it, the largest first
+    page: int = 1
+
+    @classmethod
+    def read(cls, address: Mapping[str, str]) -> "Wanted":
+        """Return what an address asks for; a value that none can be is no condition."""
+        fields: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            text = address.get(field.name, "")
+            if field.type in (int, "int"):
+                if text.isascii() and text.isdigit() and len(text) < 12:
+                    fields[field.name] = int(text)
+            elif text:
+                fields[field.name] = text
+        if fields.get("sort", "").removeprefix("-") not in SORTS:
+            fields.pop("sort", None)
+        return cls(**fields | {"page": max(1, fields.get("page", 1))})
+
+    def address(self, **changes: Any) -> str:
+        """Return the address of these rows with some fields changed; another filter or order begins at its first page."""
+        changed = dataclasses.replace(self, **{"page": 1} | changes)
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        said = {name: value for name, value in dataclasses.asdict(changed).items() if value != usual[name]}
+        return "/?" + urllib.parse.urlencode(said, errors="replace")
+
+
+class Explorer:
+    """Answer questions about one dataset: which rows there are, and what one of them is."""
+
+    def __init__(
+        self,
+        data: str | Path,
+        *,
+        predictions: str | Path | None = None,
+        source: str = "",
+        tokenizer: str | None = None,
+        trust_code: bool = False,
+        made: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        """Open a dataset; `made` hears of rows while a table is made. The other options are those of `table` and `why`.
+
+        Raises DatasetError, TokenizerError, and UsageError for predictions that are none.
+        """
+        self.lives = Lives(data, source=source, tokenizer=tokenizer, trust_code=trust_code)
+        self.dataset, self.data = self.lives.dataset, self.lives.data
+        self.tokenizer = inspect_records.open_tokenizer(self.dataset, tokenizer)
+        self._one_life = threading.Lock()
+        kept = functools.partial(_kept, self.dataset.digest, made=made)
+        records = kept("records", lambda: table.table(data, tokenizer=tokenizer))
+        if predictions is not None:
+            answers = table.Answers(predictions)
+            for field, column in zip(answers.fields, answers.columns(records), strict=True):
+                records = records.append_column(field, column)
+        self.tables = {"records": records, "rejected": kept("rejected", lambda: table.table(data, rejected=True))}
+        self.rows = functools.lru_cache(_WAYS)(self._rows)
+        self._index = functools.cache(self._read_index)
+
+    @functools.cached_property
+    def targets(self) -> list[str]:
+        """The targets that a page offers to filter by: those that the manifest counts, the most frequent first.
+
+        One with characters that are not seen cannot be offered: what a form sends would be another text.
+        """
+        counts: dict[str, int] = {}
+        for split in self.dataset.splits.values():
+            for label, number in split.labels.items():
+                counts[label] = counts.get(label, 0) + number
+        return sorted(filter(str.isprintable, counts), key=lambda label: (-counts[label], label))
+
+    def _rows(self, wanted: Wanted) -> np.ndarray:
+        """Return the numbers of the rows that are wanted, in their order."""
+        rows = self.tables[wanted.view]
+        masks = list(_masks(rows, wanted))
+        numbers = np.arange(len(rows))
+        if masks:
+            numbers = np.flatnonzero(np.logical_and.reduce(masks))
+        column = wanted.sort.removeprefix("-")
+        if column in rows.column_names:
+            values = rows[column].to_numpy()[numbers].astype(np.float64)
+            order = np.argsort(
+                -values if wanted.sort.startswith("-") else values, kind="stable"
+            )  # what is null is last
+            numbers = numbers[order]
+        return numbers
+
+    def shown(self, wanted: Wanted) -> list[dict[str, Any]]:
+        """Return the rows of one page, each with its `number` in the table."""
+        begin = (wanted.page - 1) * ROWS
+        return [self.row(wanted.view, int(number)) for number in self.rows(wanted_all(wanted))[begin : begin + ROWS]]
+
+    def row(self, view: str, number: int) -> dict[str, Any]:
+        """Return one row of a table."""
+        return self.tables[view].slice(number, 1).to_pylist()[0] | {"number": number}
+
+    def pieces(self, row: Mapping[str, Any]) -> dict[str, list[tokens.Piece]]:
+        """Return the tokens of a record, to be coloured, given its row of the table. Raises DatasetError."""
+        split, place = row["split"], row["place"]
+        assert self.dataset.index is not None, "there is a table, so there is an index"
+        every = self.dataset.index.every[split]
+        names = [shard.name for shard in self.dataset.splits[split].shards]
+        sizes = self._index()[split][names.index(row["shard"])]
+        path = paths.at(self.data, row["shard"])
+        try:
+            with paths.opened(path) as file:
+                file.seek(int(sizes[: place // every].sum(dtype=np.int64)))
+                features = tfrecord.parse(next(itertools.islice(tfrecord.read(file), place % every, None)))
+            inputs, labels = ([int(token) for token in features[name]] for name in ("input_ids", "labels"))
+            return tokens.of_record(inputs, labels, self.dataset, self.tokenizer)
+        except (OSError, ValueError, LookupError, StopIteration) as error:
+            raise DatasetError(
+                f"Record {place:,} of {path} cannot be read ({error!r}). Find out more: t5prep verify {self.data}"
+            ) from error
+
+    def _read_index(self) -> dict[str, list[np.ndarray]]:
+        assert self.dataset.index is not None
+        shards = {name: split.shards for name, split in self.dataset.splits.items()}
+        return shard_files.read_index(self.data, self.dataset.index, shards)
+
+    def life(self, id: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
+        """Return the steps of a row's life, each with its lines, and what could not be told, in sentences."""
+        try:
+            with self._one_life:
+                life = self.lives.life(id)
+            return list(told(life)), life["notes"]
+        except T5prepError as error:
+            return [], [str(error)]
+
+
+def wanted_all(wanted: Wanted) -> Wanted:
+    """Return the same question for all of its pages."""
+    return dataclasses.replace(wanted, page=1)
+
+
+def _kept(digest: str, name: str, make: Callable[[], pa.RecordBatchReader], *, made: Callable[[int], None]) -> pa.Table:
+    """Return a table of a dataset, mapped into memory from the cache, where it is written first if it is not there."""
+    from t5prep import __version__
+
+    path = cache_folder.root() / "tables" / f"{digest[:32]}-{__version__}-{name}.arrows"
+    if not path.exists():
+        reader = make()
+        with atomic_files.whole(path, option="$T5PREP_CACHE") as file, pa.ipc.new_stream(file, reader.schema) as writer:
+            while batches := list(itertools.islice(reader, _CHUNK)):
+                writer.write_table(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
+                made(sum(map(len, batches)))
+    try:
+        return pa.ipc.open_stream(pa.memory_map(str(path))).read_all().unify_dictionaries()
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"{path} cannot be read ({error}). Remove it: t5prep cache clear tables") from error
+
+
+def _masks(rows: pa.Table, wanted: Wanted) -> Iterator[np.ndarray]:
+    """Yield bool[rows] for each condition on a table's rows that it has a column for."""
+    there = set(rows.column_names)
+
+    def mask(values: pa.ChunkedArray) -> np.ndarray:
+        flags: np.ndarray = pc.fill_null(values, False).to_numpy()
+        return flags
+
+    for name in ("split", "target"):
+        if (value := getattr(wanted, name)) and name in there:
+            yield mask(pc.equal(rows[name], value))
+    if wanted.reason and "reason" in there:
+        kind = pc.starts_with(rows["reason"], f"{wanted.reason}:")
+        yield mask(pc.or_(pc.equal(rows["reason"], wanted.reason), kind))
+    if wanted.cut and "cut" in there:
+        yield mask(pc.equal(rows["cut"], wanted.cut == "yes"))
+    if wanted.answer and "right" in there:
+        yield mask(pc.equal(rows["right"], wanted.answer == "right"))
+    if wanted.least and "input_tokens" in there:
+        yield mask(pc.greater_equal(rows["input_tokens"], wanted.least))
+    if wanted.most and "input_tokens" in there:
+        yield mask(pc.less_equal(rows["input_tokens"], wanted.most))
+    if wanted.search:
+        found = np.zeros(len(rows), bool)
+        for name in _SEARCHED:
+            if name in there:
+                texts = rows[name]
+                if pa.types.is_list(texts.type):  # the ids of a packed record
+                    texts = pa.chunked_array([pc.binary_join(one, "\n") for one in texts.chunks], pa.string())
+                elif pa.types.is_dictionary(texts.type):
+                    texts = texts.cast(pa.string())
+                found |= mask(pc.match_substring(texts, wanted.search, ignore_case=True))
+        yield found
+
+
+class Server(web_server.Server):
+    """Serve the pages of one dataset on this machine, to this machine. Raises OSError if the port is taken."""
+
+    def __init__(self, explorer: Explorer, *, port: int, run: str = "") -> None:
+        self.explorer, self.run = explorer, run
+        super().__init__(("127.0.0.1", port), _Handler)
+
+
+class _Handler(web_server.Handler):
+    """Handle one request of one browser."""
+
+    server: Server
+    policy = f"{pages.POLICY}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+    def get(self) -> None:
+        """Answer with a page of the table, or with one row of it."""
+        place, _, asked = self.path.partition("?")
+        address = {name: values[-1] for name, values in urllib.parse.parse_qs(asked, errors="replace").items()}
+        explorer = self.server.explorer
+        try:
+            wanted = Wanted.read(address)
+            number = address.get("number", "")
+            if wanted.view not in explorer.tables or place not in ("/", "/row"):
+                self.send(HTTPStatus.NOT_FOUND, b"There is / and /row.", kind="text/plain")
+            elif place == "/":
+                self._send_page(self._table(wanted))
+            elif number.isascii() and number.isdigit() and int(number[:12]) < len(explorer.tables[wanted.view]):
+                self._send_page(self._row(wanted.view, int(number[:12]), id=address.get("id", "")))
+            else:
+                self.send(HTTPStatus.NOT_FOUND, b"There is no such row.", kind="text/plain")
+        except T5prepError as error:
+            self.send(HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode("utf-8", "replace"), kind="text/plain")
+        except ConnectionError:
+            raise
+        except Exception as error:  # an error in this program: the page ends there, and the terminal says why
+            print(f"A page could not be made: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self.close_connection = True
+
+    def _send_page(self, pieces: Iterator[str]) -> None:
+        """Send a page while it is made."""
+        first = next(pieces)  # what cannot be made is found before anything is sent
+        self.send_start(HTTPStatus.OK, kind="text/html")
+        for piece in itertools.chain([first], pieces):
+            self.wfile.write(piece.encode("utf-8", "replace"))
+
+    def _table(self, wanted: Wanted) -> Iterator[str]:
+        explorer = self.server.explorer
+        rows = explorer.tables[wanted.view]
+        total = len(explorer.rows(wanted_all(wanted)))
+        facts = {
+            "wanted": wanted,
+            "total": total,
+            "pages": max(1, -(-total // ROWS)),
+            "rows": explorer.shown(wanted),
+            "columns": rows.column_names,
+            "sorts": {name: called for name, called in SORTS.items() if name in rows.column_names},
+            "counts": {view: len(own) for view, own in explorer.tables.items()},
+            "targets": explorer.targets,
+            "reasons": sorted(filter(str.isprintable, explorer.dataset.rejected)),
+        }
+        return self._rendered("explore.html", facts)
+
+    def _row(self, view: str, number: int, *, id: str) -> Iterator[str]:
+        explorer = self.server.explorer
+        row = explorer.row(view, number)
+        rejected = view == "rejected"
+        ids = [f"{row['file']}:{row['row']}"] if rejected else row["id"] if isinstance(row["id"], list) else [row["id"]]
+        chosen = id if id in ids else ids[0]
+        facts = {
+            "view": view,
+            "row": row,
+            "ids": ids,
+            "chosen": chosen,
+            "pieces": {} if rejected else explorer.pieces(row),
+            "marker": explorer.dataset.marked,
+            "last": len(explorer.tables[view]) - 1,
+            "kept": rejected_rows.kept_id(row["reason"]) if rejected else None,
+            "run": self.server.run,
+            "life": lambda: explorer.life(chosen),
+        }
+        return self._rendered("explore_row.html", facts)
+
+    def _rendered(self, template: str, facts: Mapping[str, Any]) -> Iterator[str]:
+        explorer = self.server.explorer
+        return pages.pieces(
+            template,
+            title=f"{explorer.dataset.settings.task} · t5prep",
+            manifest=explorer.dataset,
+            data=explorer.data,
+            **facts,
+        )
+
+
+def answers_of(run: str, predictions: str | None) -> str | None:
+    """Return the file of a run's answers, or the file that was named. Raises UsageError if the run has none."""
+    if predictions or not run:
+        return predictions
+    if ANSWERS not in _names(run):
+        raise UsageError(
+            f"{run} keeps no answers. Write them: t5prep eval --model {run} --predictions {paths.at(run, ANSWERS)}"
+        )
+    return paths.at(run, ANSWERS)
+
+
+def _names(run: str) -> set[str]:
+    try:
+        return paths.names(run)
+    except OSError as error:
+        raise UsageError(f"{run} cannot be read ({error.strerror or error}). Name a training run.") from error

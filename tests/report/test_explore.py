@@ -1,0 +1,296 @@
+"""The pages of `explore`: the rows that are asked for, one row with its tokens and its life, and who may ask."""
+
+import contextlib
+import html
+import http.client
+import json
+import re
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import browser
+import pytest
+from click.testing import CliRunner
+from preparing import prepared, questions, write_csv
+
+import t5prep
+from t5prep.cli import main
+from t5prep.errors import UsageError
+from t5prep.report import explore
+from t5prep.report.explore import Explorer, Server, Wanted
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("T5PREP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Questions, two of them nearly the same, some cut, some that make no record."""
+    folder, rows = tmp_path_factory.mktemp("explore"), questions(130)
+    rows[3] |= {"Title": "", "Body": ""}
+    rows[9] |= {"Y": "nothing"}
+    rows[20] = rows[21] | {"Id": rows[20]["Id"], "Body": rows[21]["Body"] + " more"}
+    for row in rows[50:60]:
+        row["Body"] *= 3
+    prepared(write_csv(folder / "a.csv", rows), folder / "d", tokenizer="sample:", input_length=160, dedup="near")
+    return folder / "d"
+
+
+@pytest.fixture(scope="module")
+def answers(data: Path) -> Path:
+    """Answers to each record of validation, of which every other is wrong; the losses grow."""
+    rows = t5prep.table(data, splits=["validation"]).read_all().to_pylist()
+    made = [
+        {
+            "id": row["id"],
+            "prediction": row["target"] if n % 2 else "none of it",
+            "references": [row["target"]],
+            "loss": n / 4,
+        }
+        for n, row in enumerate(rows)
+    ]
+    (data.parent / "eval.json").write_text(json.dumps({"predictions": made}))
+    return data.parent / "eval.json"
+
+
+@pytest.fixture(scope="module")
+def explorer(data: Path, answers: Path) -> Explorer:
+    return Explorer(data, predictions=answers)
+
+
+@contextlib.contextmanager
+def serving(explorer: Explorer) -> Iterator[Server]:
+    made = Server(explorer, port=0)
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.close()
+        thread.join(timeout=10)
+
+
+@pytest.fixture
+def served(explorer: Explorer) -> Iterator[Server]:
+    with serving(explorer) as made:
+        yield made
+
+
+def page(served: Server, address: str = "/") -> str:
+    with urllib.request.urlopen(served.url.rstrip("/") + address, timeout=60) as reply:
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        return reply.read().decode()
+
+
+# What a question asks for, and the same in Python, of a row of the table.
+ASKED: list[tuple[Wanted, Any]] = [
+    (Wanted(), lambda row: True),
+    (Wanted(split="validation"), lambda row: row["split"] == "validation"),
+    (Wanted(target="high"), lambda row: row["target"] == "high"),
+    (Wanted(cut="yes"), lambda row: row["cut"]),
+    (Wanted(cut="no", split="train"), lambda row: not row["cut"] and row["split"] == "train"),
+    (Wanted(least=90, most=140), lambda row: 90 <= row["input_tokens"] <= 140),
+    (Wanted(search="TITLE 7"), lambda row: "title 7" in row["input"].lower()),
+    (Wanted(search="1042"), lambda row: "1042" in row["id"] or "1042" in row["input"]),
+    (Wanted(search=".*"), lambda row: False),
+    (Wanted(answer="wrong"), lambda row: row["right"] is False),
+    (Wanted(answer="right"), lambda row: row["right"]),
+]
+
+
+@pytest.mark.parametrize(("wanted", "holds"), ASKED, ids=[str(n) for n in range(len(ASKED))])
+@pytest.mark.parametrize("sort", ["", "input_tokens", "-input_tokens", "-loss", "near_duplicates"])
+def test_the_rows_that_are_asked_for(
+    explorer: Explorer, data: Path, answers: Path, wanted: Wanted, holds: Any, sort: str
+) -> None:
+    rows = t5prep.table(data, predictions=answers).read_all().to_pylist()
+    expected = [row | {"number": number} for number, row in enumerate(rows) if holds(row)]
+    column = sort.removeprefix("-")
+    if column:
+        sign = -1 if sort.startswith("-") else 1
+        there = [row for row in expected if row[column] is not None]
+        there.sort(key=lambda row: sign * row[column])
+        expected = there + [row for row in expected if row[column] is None]
+    found: list[dict[str, Any]] = []
+    for number in range(1, 9):
+        found += explorer.shown(
+            Wanted.read({**{k: str(v) for k, v in vars(wanted).items()}, "sort": sort, "page": str(number)})
+        )
+    assert found == expected
+    assert wanted == Wanted(search=".*") or expected
+
+
+def test_an_address_says_what_it_was_made_of() -> None:
+    wanted = Wanted(search="a&b=\u202e<c>", least=3, sort="-loss", page=7)
+    asked = wanted.address(page=7)
+    said = {name: values[-1] for name, values in urllib.parse.parse_qs(asked.partition("?")[2]).items()}
+    assert Wanted.read(said) == wanted
+    assert Wanted.read({"page": "0", "least": "-3", "most": "x", "sort": "DROP", "other": "1"}) == Wanted()
+
+
+def test_a_row_has_its_tokens_and_its_life(served: Server, explorer: Explorer, data: Path) -> None:
+    number = next(int(one) for one in explorer.rows(Wanted(cut="yes", split="train")))
+    row = explorer.row("records", number)
+    told = page(served, f"/row?number={number}")
+    tokens = re.findall(
+        r'<span class="(?:text|tail|unknown)" title="[^"]*">([^<]*)</span>', told.partition('class="record"')[2]
+    )
+    spoken = html.unescape("".join(tokens)).replace(" ", "")
+    assert spoken == re.sub(r"<extra_id_\d+>|</s>| ", "", row["input"]) + row["target"]
+    assert told.count('<span class="marker"') == 2  # in the key, and in the record
+    life = t5prep.why(row["id"], data)
+    assert f"{life['source']['file']}, row {life['source']['row']:,}, byte {life['source']['byte']:,}" in told
+    assert life["tokens"]["cut_input"]
+    assert html.escape(life["tokens"]["cut_input"][0][:60]) in told
+    assert f"t5prep why {row['id']} --data" in told
+
+
+def test_a_wrong_answer_stands_with_its_record(served: Server, explorer: Explorer) -> None:
+    shown = page(served, "/?answer=wrong&sort=-loss")
+    (first, *_) = re.findall(r"/row\?number=(\d+)", shown)
+    losses = [float(one) for one in re.findall(r'<td class="n">(\d+\.\d{3})</td>', shown)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses
+    told = page(served, f"/row?number={first}")
+    assert "answer, wrong: <b>none of it</b>" in told
+
+
+def test_near_duplicates_lead_to_each_other(served: Server, explorer: Explorer) -> None:
+    (rejected,) = explorer.shown(Wanted(view="rejected", reason="near duplicate"))
+    told = page(served, f"/row?view=rejected&number={rejected['number']}")
+    kept = html.unescape(re.search(r'<a href="(/\?search=[^"]*)"', told)[1])  # type: ignore[index]
+    (number,) = re.findall(r"/row\?number=(\d+)", page(served, kept))
+    assert explorer.row("records", int(number))["near_duplicates"] == 1
+    back = html.unescape(
+        re.search(r'<a href="(/\?view=rejected[^"]*search=[^"]*)"', page(served, f"/row?number={number}"))[1]
+    )  # type: ignore[index]
+    assert f'/row?view=rejected&amp;number={rejected["number"]}"' in page(served, back)
+
+
+def test_rejected_rows_have_their_reasons(served: Server) -> None:
+    assert page(served, "/?view=rejected").count("/row?view=rejected&amp;number=") == 3
+    assert "empty text" in page(served, "/?view=rejected&reason=empty+text")
+    assert "No row is like that" in page(served, "/?view=rejected&search=unheard-of")
+    told = page(served, "/row?view=rejected&number=0")
+    assert "It made no record" in told
+    assert "(left at: task)" in told
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/", {"Host": "evil.example"}, 403),
+        ("/row?number=1", {"Host": "evil.example:8001"}, 403),
+        ("/", {"Origin": "http://evil.example"}, 403),
+        ("/", {"Origin": "null"}, 403),
+        ("/elsewhere", {}, 404),
+        ("/row?number=99999999999999999999", {}, 404),
+        ("/row?number=-1", {}, 404),
+        ("/row?view=tables&number=1", {}, 404),
+        ("/?search=%00%ff%ed%a0%80&split=%1b[2J", {}, 200),
+    ],
+)
+def test_who_may_ask_what(served: Server, path: str, headers: dict[str, str], status: int) -> None:
+    assert served.server_address[0] == "127.0.0.1"
+    connection = http.client.HTTPConnection(*served.server_address[:2], timeout=30)
+    connection.request("GET", path, headers=headers)
+    assert connection.getresponse().status == status
+
+
+@pytest.mark.parametrize("layout", ["ragged", "packed"])
+def test_every_layout_can_be_looked_at(tmp_path: Path, layout: str) -> None:
+    prepared(
+        write_csv(tmp_path / "a.csv", questions(30)),
+        tmp_path / "d",
+        tokenizer="sample:",
+        layout=layout,
+        target_length=16,
+    )
+    with serving(Explorer(tmp_path / "d")) as served:
+        assert "</s>" in html.unescape(page(served, "/row?number=0"))
+        if layout == "packed":
+            ids = served.explorer.row("records", 0)["id"]
+            assert len(ids) > 1
+            assert f"t5prep why {ids[1]} " in page(served, f"/row?number=0&id={ids[1]}")
+            assert page(served, f"/?search={ids[1]}").count('<td><a href="/row') >= 1
+
+
+def test_a_table_is_made_once(data: Path, explorer: Explorer) -> None:
+    made: list[int] = []
+    Explorer(data, made=made.append)
+    assert made == []
+    CliRunner().invoke(main, ["cache", "clear", "tables"])
+    Explorer(data, made=made.append)
+    assert sum(made) == sum(len(own) for own in explorer.tables.values())
+
+
+def test_a_source_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "a.csv", questions(12))
+    prepared(source, tmp_path / "d", tokenizer="sample:")
+    Path(source).unlink()
+    with serving(Explorer(tmp_path / "d")) as served:
+        assert "its source is not read again" in page(served, "/row?number=0")
+
+
+def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="keeps no answers"):
+        explore.answers_of(str(tmp_path), None)
+    with pytest.raises(UsageError, match="Name a training run"):
+        explore.answers_of(str(tmp_path / "none"), None)
+    (tmp_path / "eval.json").write_text("{}")
+    refused = CliRunner().invoke(main, ["explore", str(data), "--run", str(tmp_path)])
+    assert (refused.exit_code, "holds no predictions" in refused.stderr) == (1, True)
+
+
+# ──────────────────────────────────────────────────────────────────────────────────────────────── What strangers wrote ──
+
+ODD = "</script></textarea></option>\"'><script>document.title='gone'</script><img src=x onerror=\"document.title='gone'\">"
+CLASS = "</select><script>document.title</script>"  # no = and no comma may be in the name of a class
+ESCAPES = "\x1b]0;gone\x07\x1b[2J\u202egone\u2066\x9b"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Markup, terminal escapes and half surrogates in texts, ids, class names and the name of the file."""
+    folder = tmp_path_factory.mktemp("hostile")
+    name = "<img src=x onerror=alert(1)>\x1b[2J.jsonl"
+    rows = [
+        {"id": f"{n}{ODD}{ESCAPES}", "text": f"{n} {ODD} {ESCAPES} words", "label": CLASS + "\x1b[2J\u202e" * (n % 2)}
+        for n in range(24)
+    ]
+    rows += [
+        {"id": None, "text": f"half \ud800 {ODD}", "label": "a"},
+        {"id": "half \udfff", "text": ODD, "label": "\ud800"},
+    ]
+    (folder / "s").mkdir()
+    (folder / "s" / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    choices = {"inputs_column": "text", "targets_column": "label", "id_column": "id"}
+    for target in ("text", "class"):
+        prepared(folder / "s", folder / target, tokenizer="sample:", task="text2text", options=choices, target=target)
+    return folder
+
+
+@pytest.mark.parametrize("target", ["text", "class"])
+def test_what_strangers_wrote_stays_text(hostile: Path, target: str) -> None:
+    with serving(Explorer(hostile / target)) as served:
+        quoted = urllib.parse.quote(ODD)
+        addresses = ["/", "/?view=rejected", f"/?target={urllib.parse.quote(CLASS)}", f"/?search={quoted}"]
+        addresses += [f"/row?number={number}" for number in range(3)]
+        addresses += [
+            f"/row?view=rejected&number={number}" for number in range(len(served.explorer.tables["rejected"]))
+        ]
+        for address in addresses:
+            said = page(served, address)
+            assert "<script" not in said, address
+            assert "<img" not in said, address
+            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", said), address
+        found = browser.read(served.url, f"{served.url}row?number=0", f"{served.url}row?view=rejected&number=0")
+        assert all("<title>" in one and "<title>gone" not in one for one in found)
