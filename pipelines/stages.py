@@ -98,8 +98,8 @@ def write_cards(dataset: Manifest, out: str) -> None:
 def write_index(written: ShardTotals, out: str) -> Index:
     """Write the index of all shards, and return what the manifest says of it. Raises OutputError."""
     splits = dict(sorted(written.splits.items()))
-    blocks = (kept.blocks for own in splits.values() for kept in own.in_order())
-    return shard_files.write_index(out, blocks, every={name: own.every for name, own in splits.items()})
+    pages = (kept.pages for own in splits.values() for kept in own.in_order())
+    return shard_files.write_index(out, pages, every={name: own.every for name, own in splits.items()})
 
 
 def write_lengths(written: ShardTotals, out: str, *, settings: Settings) -> Lengths | None:

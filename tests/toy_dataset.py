@@ -26,10 +26,10 @@ def write(
 ) -> Manifest:
     """A dataset whose splits have shards of these many records. Record n of a split has the id `name/split/n`.
 
-    With an index of blocks of `every` records, or (0) without; `measured`: with the lengths of records beside it.
+    With an index of pages of `every` records, or (0) without; `measured`: with the lengths of records beside it.
     """
     out.mkdir(parents=True, exist_ok=True)
-    splits, blocks, lengths = {}, [], {}
+    splits, pages, lengths = {}, [], {}
     for split, shards in counts.items():
         number, written = 0, []
         for shard, records in enumerate(shards):
@@ -42,7 +42,7 @@ def write(
             sizes = np.fromiter(map(len, framed), np.int64)
             sides = [[tokens_of(at, length), 2] for at in range(number - records, number)]
             lengths.setdefault(split, []).append(shard_files.compressed(np.array(sides).reshape(-1, 2)))
-            blocks.append((split, shard, shard_files.block_sizes(sizes, every=every or 1).tobytes()))
+            pages.append((split, shard, shard_files.page_sizes(sizes, every=every or 1).tobytes()))
             path.write_bytes(content)
             written.append(Shard(path.name, records, len(content), hashlib.sha256(content).hexdigest()))
         splits[split] = Split(number, {"inputs": 0, "targets": 0}, {}, 0.0, {}, {}, written)
@@ -59,7 +59,7 @@ def write(
         rejected={},
         warnings=[],
         index=shard_files.write_index(
-            str(out), (part for *_, part in sorted(blocks)), every=dict.fromkeys(counts, every)
+            str(out), (part for *_, part in sorted(pages)), every=dict.fromkeys(counts, every)
         )
         if every
         else None,

@@ -1,8 +1,8 @@
 """Name the shards of a dataset, and keep two files beside them, so that a reader can begin anywhere without reading them.
 
-`shards.index` has how many bytes each block of records has: one little-endian uint32 a block. `shards.lengths` has how many
+`shards.index` has how many bytes each page of records has: one little-endian uint32 a page. `shards.lengths` has how many
 tokens each record has: two little-endian numbers a record, its input and its target tokens. In both, splits are in the
-order of their names, shards in the order of their numbers, and blocks or records in the order of the shard. The manifest
+order of their names, shards in the order of their numbers, and pages or records in the order of the shard. The manifest
 names both files with their checksums.
 """
 
@@ -21,11 +21,11 @@ from t5prep.errors import DatasetError
 from t5prep.io import paths
 
 INDEX, LENGTHS = "shards.index", "shards.lengths"
-# A split has about this many blocks, so that an order of blocks is nearly an order of records ...
-_BLOCKS = 4096
-# ... but a block has at least 8 records and at most 64, or in a split of more than 2^20 such blocks at most 256: then the
+# A split has about this many pages, so that an order of pages is nearly an order of records ...
+_PAGES = 4096
+# ... but a page has at least 8 records and at most 64, or in a split of more than 2^20 such pages at most 256: then the
 # index of two terabytes of 512 tokens each has 32 MB.
-_FEWEST, _USUAL, _MOST, _MOST_BLOCKS = 8, 64, 256, 1 << 20
+_FEWEST, _USUAL, _MOST, _MOST_PAGES = 8, 64, 256, 1 << 20
 # Larger splits have no lengths: while a dataset is prepared, those of all its records are in one process, compressed.
 MOST_RECORDS = 1 << 24
 # What to do about a file that is missing or altered.
@@ -35,9 +35,9 @@ _SHARD = re.compile(r".+\.tfrecord-\d{5,}-of-\d{5,}")
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """Describe the file of an index: its name, its bytes and SHA-256, and the number of records in a block of each split.
+    """Describe the file of an index: its name, its bytes and SHA-256, and the number of records in a page of each split.
 
-    The last block of a shard may have fewer.
+    The last page of a shard may have fewer.
     """
 
     name: str
@@ -91,21 +91,21 @@ def strays(files: Iterable[str], named: Iterable[str]) -> list[str]:
 
 
 def spacing(records: int) -> int:
-    """Return how many records a block of a split with this many records has: a power of two.
+    """Return how many records a page of a split with this many records has: a power of two.
 
     >>> [spacing(records) for records in (100, 100_000, 1_000_000, 2_000_000_000)]
     [8, 16, 64, 256]
     """
-    wanted = min(_USUAL, records // _BLOCKS)
-    if records > _USUAL * _MOST_BLOCKS:
-        wanted = min(_MOST, records // _MOST_BLOCKS)
+    wanted = min(_USUAL, records // _PAGES)
+    if records > _USUAL * _MOST_PAGES:
+        wanted = min(_MOST, records // _MOST_PAGES)
     return 1 << (max(_FEWEST, wanted).bit_length() - 1)
 
 
-def block_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
-    """Return the bytes of each block, `uint32[blocks]`, from the bytes of each record of a shard, `int[records]`.
+def page_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
+    """Return the bytes of each page, `uint32[pages]`, from the bytes of each record of a shard, `int[records]`.
 
-    >>> block_sizes(np.array([5, 6, 7, 8, 9]), every=2).tolist()
+    >>> page_sizes(np.array([5, 6, 7, 8, 9]), every=2).tolist()
     [11, 15, 9]
     """
     if not len(sizes):
@@ -116,19 +116,19 @@ def block_sizes(sizes: np.ndarray, *, every: int) -> np.ndarray:
 def write_index(out: str, shards: Iterable[bytes], *, every: Mapping[str, int]) -> Index:
     """Write the index of a dataset, whole, and return its description.
 
-    `shards` are the block sizes of each shard as bytes, splits in the order of their names. Raises OutputError.
+    `shards` are the page sizes of each shard as bytes, splits in the order of their names. Raises OutputError.
     """
     size, sha256 = 0, hashlib.sha256()
     with paths.whole(paths.at(out, INDEX)) as file:
-        for blocks in shards:
-            file.write(blocks)
-            sha256.update(blocks)
-            size += len(blocks)
+        for pages in shards:
+            file.write(pages)
+            sha256.update(pages)
+            size += len(pages)
     return Index(INDEX, size, sha256.hexdigest(), dict(sorted(every.items())))
 
 
 def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Shard]]) -> dict[str, list[np.ndarray]]:
-    """Return the bytes of each block of each shard, `uint32[blocks]`, by split, after checking them against the shards.
+    """Return the bytes of each page of each shard, `uint32[pages]`, by split, after checking them against the shards.
 
     Raises DatasetError if the file is missing, altered, or not the index of these shards; OutputError.
     """
@@ -138,10 +138,10 @@ def read_index(data: str | Path, index: Index, splits: Mapping[str, Sequence[_Sh
     sizes, ends = np.frombuffer(content, "<u4", len(content) // 4), list(itertools.accumulate(counts, initial=0))
     read: dict[str, list[np.ndarray]] = {split: [] for split in splits}
     for (split, shard), begin, end in zip(ordered, ends, ends[1:], strict=False):
-        blocks = sizes[begin:end]
-        if len(sizes) != ends[-1] or int(blocks.sum(dtype=np.int64)) != shard.bytes:
+        pages = sizes[begin:end]
+        if len(sizes) != ends[-1] or int(pages.sum(dtype=np.int64)) != shard.bytes:
             raise DatasetError(f"{path} is not the index of {shard.name}. {AGAIN}")
-        read[split].append(blocks)
+        read[split].append(pages)
     return read
 
 

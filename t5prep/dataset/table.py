@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from t5prep._native import decode_rows
 from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest
-from t5prep.dataset.tfrecord import IGNORED_LABEL, BrokenBlockError
+from t5prep.dataset.tfrecord import IGNORED_LABEL, BrokenPageError
 from t5prep.errors import DatasetError, UsageError
 from t5prep.io import paths
 from t5prep.tokens import decoding
@@ -134,7 +134,7 @@ class _Records:
                     first += count
 
     def _read(self, shard: manifest.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
-        """Yield some blocks of a shard at a time, and how many records they have."""
+        """Yield some pages of a shard at a time, and how many records they have."""
         counts = np.full(len(sizes), every, np.int64)
         counts[-1:] = shard.records - every * (len(sizes) - 1)
         path, together = paths.at(self._data, shard.name), max(1, _TOGETHER // every)
@@ -149,15 +149,15 @@ class _Records:
     def _batch(self, data: bytes, count: int, *, split: str, shard: str, first: int) -> pa.RecordBatch:
         """Return the records of some bytes of a shard; `first` is the number of the first one in its shard."""
         try:
-            blocks = (data,)
-            places = tfrecord.cut_records(blocks, np.array([count]))
+            pages = (data,)
+            places = tfrecord.cut_records(pages, np.array([count]))
             rows = len(places)
             ids = {name: np.empty((rows, length), np.int32) for name, length in self._lengths.items()}
             fills = {"input_ids": self._tokenizer.pad_id, "labels": IGNORED_LABEL}
             features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
-            if decode_rows(blocks, places, features, None, 0) != rows:
+            if decode_rows(pages, places, features, None, 0) != rows:
                 raise ValueError("it has other features than the manifest says")
-            texts = self._read_texts(tfrecord.Records(blocks, places))
+            texts = self._read_texts(tfrecord.Records(pages, places))
             lengths = [_count(ids[name] != fills[name]) for name in self._lengths]
             full = lengths[0] == self._lengths["input_ids"]
             ids["input_ids"] = ids["input_ids"][:, : lengths[0].max(initial=0)]  # most rows are mostly padding
@@ -175,7 +175,7 @@ class _Records:
                 columns.append(self._near_duplicates(texts.ids))
             if texts.references is not None:
                 columns.append(texts.references)
-        except (BrokenBlockError, ValueError, KeyError, IndexError) as error:
+        except (BrokenPageError, ValueError, KeyError, IndexError) as error:
             raise DatasetError(
                 f"Of the records from {first:,} on, {paths.at(self._data, shard)} holds one that cannot be read ({error}). "
                 f"Find out more: t5prep verify {self._data}"

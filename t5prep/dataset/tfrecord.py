@@ -1,6 +1,6 @@
 """Read tf.train.Example records and their TFRecord framing, without TensorFlow. (native/records.c writes them.)
 
-`read` reads a file from its beginning; `cut_records` finds the records in many blocks at once, the hot path of reading
+`read` reads a file from its beginning; `cut_records` finds the records in many pages at once, the hot path of reading
 with an index.
 
 The bytes equal TensorFlow's own deterministic serialization (tests hold both against it). Formats:
@@ -25,8 +25,8 @@ LONGEST_VARINT = 10
 _NO_EXAMPLE = "not a tf.train.Example"
 # Bytes that are read at a time: a length that is a lie takes no memory.
 _PIECE = 1 << 24
-# Where a record lies: its bytes are [begin, begin + size) of a block. native/records.h has the same fields.
-PLACE = np.dtype([("block", np.int64), ("begin", np.int64), ("size", np.int64)])
+# Where a record lies: its bytes are [begin, begin + size) of a page. native/records.h has the same fields.
+PLACE = np.dtype([("page", np.int64), ("begin", np.int64), ("size", np.int64)])
 
 
 def unpack(packed: bytes) -> np.ndarray:
@@ -152,16 +152,16 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 class Records(NamedTuple):
-    """Name serialized records by their places in blocks of bytes: `places` is PLACE[...]. No record is copied."""
+    """Name serialized records by their places in pages of bytes: `places` is PLACE[...]. No record is copied."""
 
-    blocks: Sequence[bytes]
+    pages: Sequence[bytes]
     places: np.ndarray
 
     def serialized(self) -> list[bytes]:
         """Return the records, one after the other."""
         places = self.places.ravel()
-        columns = (places[name].tolist() for name in ("block", "begin", "size"))
-        return [self.blocks[block][begin : begin + size] for block, begin, size in zip(*columns, strict=True)]
+        columns = (places[name].tolist() for name in ("page", "begin", "size"))
+        return [self.pages[page][begin : begin + size] for page, begin, size in zip(*columns, strict=True)]
 
 
 # What stands before an id of fewer than 112 bytes in a record whose first feature it is: the entry's tag and length, its
@@ -176,8 +176,8 @@ def short_ids(records: Records) -> tuple[np.ndarray, np.ndarray] | None:
     None if one of them is not short, or is not the first and only value of the first feature: then `raw_features` reads them.
     """
     places = records.places.ravel()
-    data = np.frombuffer(b"".join(records.blocks) + bytes(len(_BEFORE_ID) + LONGEST_VARINT), np.uint8)
-    begins = np.cumsum([0, *map(len, records.blocks[:-1])])[places["block"]] + places["begin"]
+    data = np.frombuffer(b"".join(records.pages) + bytes(len(_BEFORE_ID) + LONGEST_VARINT), np.uint8)
+    begins = np.cumsum([0, *map(len, records.pages[:-1])])[places["page"]] + places["begin"]
     at = begins + 1
     for _ in range(LONGEST_VARINT - 1):  # the length of all features
         at = at + (data[at] >= 0x80)
@@ -192,36 +192,36 @@ def short_ids(records: Records) -> tuple[np.ndarray, np.ndarray] | None:
     return data[np.arange(starts[-1]) + np.repeat(at + len(_BEFORE_ID) - starts[:-1], sizes)], starts
 
 
-class BrokenBlockError(ValueError):
-    """Say which block does not hold what it should: its number in what was given."""
+class BrokenPageError(ValueError):
+    """Say which page does not hold what it should: its number in what was given."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"block {number} is broken")
+        super().__init__(f"page {number} is broken")
         self.number = number
 
 
 def join_records(parts: Sequence[Records]) -> Records:
-    """Return the records of several parts, one after the other: PLACE[records]. Blocks that parts share stay one."""
-    blocks: list[bytes] = []
+    """Return the records of several parts, one after the other: PLACE[records]. Pages that parts share stay one."""
+    pages: list[bytes] = []
     places, begins = [], {}
     for part in parts:
-        if id(part.blocks) not in begins:
-            begins[id(part.blocks)] = len(blocks)
-            blocks += part.blocks
+        if id(part.pages) not in begins:
+            begins[id(part.pages)] = len(pages)
+            pages += part.pages
         own = part.places.ravel().copy()
-        own["block"] += begins[id(part.blocks)]
+        own["page"] += begins[id(part.pages)]
         places.append(own)
-    return Records(tuple(blocks), np.concatenate(places))
+    return Records(tuple(pages), np.concatenate(places))
 
 
-def cut_records(blocks: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
-    """Return where the records of all blocks lie, one after the other, with their checksums checked: PLACE[records].
+def cut_records(pages: Sequence[bytes], counts: np.ndarray) -> np.ndarray:
+    """Return where the records of all pages lie, one after the other, with their checksums checked: PLACE[records].
 
-    `counts` (int64[blocks]) are the records of each block. Raises BrokenBlockError for a block with other records than
+    `counts` (int64[pages]) are the records of each page. Raises BrokenPageError for a page with other records than
     that, or with a wrong checksum.
     """
     places = np.empty(int(counts.sum()), PLACE)
-    whole = cut_blocks(tuple(blocks), np.ascontiguousarray(counts, np.int64), places)
-    if whole < len(blocks):
-        raise BrokenBlockError(whole)
+    whole = cut_blocks(tuple(pages), np.ascontiguousarray(counts, np.int64), places)
+    if whole < len(pages):
+        raise BrokenPageError(whole)
     return places

@@ -37,7 +37,7 @@ class ShardSpec:
     """Describe a shard to write: which of its split's equal ranges of positions, and about how many bytes it has.
 
     `before` are splits whose ids this one must not have: where the source's files are splits, an id may stand in two.
-    A block of the index has `every` records. `measured`: the lengths of its records are kept.
+    A page of the index has `every` records. `measured`: the lengths of its records are kept.
     """
 
     split: str
@@ -144,9 +144,9 @@ def write(
             if lengths_of is not None and spec.measured:
                 lengths.append(lengths_of)
     shard = Shard(spec.name, counts.records, total, sha256.hexdigest())
-    blocks = shard_files.block_sizes(np.concatenate(sizes), every=spec.every).tobytes()
+    pages = shard_files.page_sizes(np.concatenate(sizes), every=spec.every).tobytes()
     measured = shard_files.compressed(np.concatenate(lengths)) if len(lengths) > 1 else b""
-    kept = {spec.number: Kept(counts.records, total, sha256.digest(), blocks, measured)}
+    kept = {spec.number: Kept(counts.records, total, sha256.digest(), pages, measured)}
     split = SplitTotals(spec.split, spec.shards, spec.every, counts, kept, left.reasons, left.merged)
     return WrittenShard(spec, shard, ShardTotals({spec.split: split}, left.duplicates), left.lines())
 
@@ -286,7 +286,7 @@ class Kept(NamedTuple):
     records: int
     size: int
     sha256: bytes
-    blocks: bytes
+    pages: bytes
     lengths: bytes
 
 
@@ -294,7 +294,7 @@ class Kept(NamedTuple):
 class SplitTotals:
     """The counts of a split's shards, and the `written` shards by their numbers; in all there are `count`.
 
-    A block of the index has `every` records. `reasons` counts why rows are duplicates; `merged` rows are references of other
+    A page of the index has `every` records. `reasons` counts why rows are duplicates; `merged` rows are references of other
     rows' records.
     """
 

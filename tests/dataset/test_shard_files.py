@@ -34,15 +34,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("layout", ["padded", "ragged", "packed"])
-def test_each_block_begins_where_the_index_says(tmp_path: Path, layout: str) -> None:
+def test_each_page_begins_where_the_index_says(tmp_path: Path, layout: str) -> None:
     write_csv(tmp_path / "rows.csv", questions(70))
     made = prepared(
         tmp_path / "rows.csv", tmp_path / "out", tokenizer="sample:", shards=3, layout=layout, splits=SPLITS
     )
-    blocks = indexed(tmp_path / "out")
+    pages = indexed(tmp_path / "out")
     assert made.index
     for name, split in made.splits.items():
-        for shard, sizes in zip(split.shards, blocks[name], strict=True):
+        for shard, sizes in zip(split.shards, pages[name], strict=True):
             with open(tmp_path / "out" / shard.name, "rb") as file:
                 records = [len(framing.frame(record)) for record in tfrecord.read(file)]
             every = made.index.every[name]
@@ -52,7 +52,7 @@ def test_each_block_begins_where_the_index_says(tmp_path: Path, layout: str) -> 
 def test_a_large_shard_is_written_in_ranges_and_indexed_as_one(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranges of two kilobytes end inside blocks."""
+    """Ranges of two kilobytes end inside pages."""
     monkeypatch.setattr(memory_budget, "share", lambda memory, workers: Budget(workers, 2 << 20, 2 << 10))
     prepared(data.parent / "rows.csv", tmp_path, tokenizer="sample:", shards=2, splits=SPLITS)
     assert (tmp_path / "shards.index").read_bytes() == (data / "shards.index").read_bytes()
@@ -96,11 +96,11 @@ def test_the_index_stays_small() -> None:
     assert all(one & (one - 1) == 0 for one in spacings)
 
 
-def test_blocks_of_a_shard_without_records() -> None:
-    assert shard_files.block_sizes(np.zeros(0, np.uint32), every=8).tolist() == []
+def test_pages_of_a_shard_without_records() -> None:
+    assert shard_files.page_sizes(np.zeros(0, np.uint32), every=8).tolist() == []
     sizes = np.arange(1, 30, dtype=np.uint32)
-    blocks = shard_files.block_sizes(sizes, every=8).tolist()
-    assert blocks == [int(sizes[a:b].sum()) for a, b in itertools.pairwise([0, 8, 16, 24, 29])]
+    pages = shard_files.page_sizes(sizes, every=8).tolist()
+    assert pages == [int(sizes[a:b].sum()) for a, b in itertools.pairwise([0, 8, 16, 24, 29])]
 
 
 SPLITS = {"train": 0.8, "validation": 0.2}

@@ -172,7 +172,7 @@ def test_shards_come_out_in_order_whoever_counted_them() -> None:
     assert [(shard.name, shard.records, shard.sha256[:2]) for shard in train.shards()] == [
         (name, number, f"{number:02x}") for number, name in enumerate(names)
     ]
-    assert [kept.blocks for kept in train.in_order()] == [bytes([number] * 4) for number in range(3)]
+    assert [kept.pages for kept in train.in_order()] == [bytes([number] * 4) for number in range(3)]
     assert [shard.name for shard in total.splits["test"].shards()] == ["test.tfrecord-00000-of-00001"]
     assert (train.counts.records, train.merged, train.reasons["duplicate id"]) == (3, 3, 3)
     assert (train.every, total.duplicates["a.csv"]) == (64, 4)

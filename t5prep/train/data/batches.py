@@ -14,13 +14,13 @@ from t5prep.dataset import shard_files, tfrecord
 from t5prep.dataset.tfrecord import Records
 from t5prep.errors import DatasetError, UsageError
 from t5prep.train.data import features, order
-from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.features import RecordDecoder
 from t5prep.train.data.opening import Opened
-from t5prep.train.data.order import BlockOrder
+from t5prep.train.data.order import PageOrder
+from t5prep.train.data.page_reader import PageReader
 from t5prep.train.settings.config import Lengths
 
-# Blocks that are read at once to learn the lengths of their records.
+# Pages that are read at once to learn the lengths of their records.
 _SCANNED = 64
 
 
@@ -60,13 +60,13 @@ def lengths_of(opened: Opened) -> np.ndarray:
 
 def _read_lengths(opened: Opened) -> np.ndarray:
     """Return what `lengths_of` does, from the records."""
-    reader, decoder = BlockReader(opened), features.decoder([opened], masks=False)
+    reader, decoder = PageReader(opened), features.decoder([opened], masks=False)
     fills, measured = features.fills_of(opened), []
     begins = np.cumsum(reader.sizes) - reader.sizes
     for first in range(0, len(begins), _SCANNED):
         sizes = reader.sizes[first : first + _SCANNED]
-        blocks = np.repeat(np.arange(first, first + len(sizes)), sizes)
-        read = reader.records(blocks, np.arange(len(blocks)) + begins[first] - begins[blocks])
+        pages = np.repeat(np.arange(first, first + len(sizes)), sizes)
+        read = reader.records(pages, np.arange(len(pages)) + begins[first] - begins[pages])
         ids = dict(zip(decoder.names, decoder(read), strict=True))
         measured.append(np.stack([(ids[name] != fill).sum(axis=1) for name, fill in fills.items()], axis=1))
     return np.concatenate(measured)
@@ -124,31 +124,31 @@ def _over(records: Sequence[int], bucket: int) -> Any:
 
 
 class Reader(Protocol):
-    """Read records by their block and their place in it; `sizes` are the records of each block."""
+    """Read records by their page and their place in it; `sizes` are the records of each page."""
 
     sizes: np.ndarray
 
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+    def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
         """Return records in the shape of the arguments."""
 
 
 class Part:
-    """Read the records of one bucket: blocks and places are counted among its own records.
+    """Read the records of one bucket: pages and places are counted among its own records.
 
-    `sizes` are the bucket's records of each block that has any, int64[blocks].
+    `sizes` are the bucket's records of each page that has any, int64[pages].
     """
 
     def __init__(self, reader: Reader, numbers: np.ndarray) -> None:
         """Take the records of these numbers, int64[n] in rising order, counted over the whole split."""
         self._reader = reader
-        block = np.repeat(np.arange(len(reader.sizes)), reader.sizes)[numbers]
-        self._places = numbers - (np.cumsum(reader.sizes) - reader.sizes)[block]
-        self._blocks, self.sizes = np.unique(block, return_counts=True)
+        page = np.repeat(np.arange(len(reader.sizes)), reader.sizes)[numbers]
+        self._places = numbers - (np.cumsum(reader.sizes) - reader.sizes)[page]
+        self._pages, self.sizes = np.unique(page, return_counts=True)
         self._first = np.cumsum(self.sizes) - self.sizes
 
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
-        """Return the records at some places of some blocks, in the same shape."""
-        return self._reader.records(self._blocks[blocks], self._places[self._first[blocks] + places])
+    def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
+        """Return the records at some places of some pages, in the same shape."""
+        return self._reader.records(self._pages[pages], self._places[self._first[pages] + places])
 
 
 # A mixture's rates are exact to 1 / _FINENESS: each dataset gives a whole number of rows to a lane's window.
@@ -184,19 +184,19 @@ class Windows:
         self._lanes = np.arange(first, last + 1)[:, np.newaxis]
         widths = shares if len(readers) > 1 else [table.width]
         self._orders = [
-            BlockOrder(reader.sizes, seed, table.lanes, width, stream + number)
+            PageOrder(reader.sizes, seed, table.lanes, width, stream + number)
             for number, (reader, width) in enumerate(zip(readers, widths, strict=True))
         ]
 
     def __call__(self, number: int) -> Records:
         """Return the rows of all steps of a window: [steps, local]. Raises DatasetError."""
-        blocks: list[bytes] = []
+        pages: list[bytes] = []
         parts = []
         for reader, own, share in zip(self._readers, self._orders, self._shares, strict=True):
             index = number * share + np.arange(share)[np.newaxis]
             read = reader.records(*own.records(self._lanes, index))
-            read.places["block"] += len(blocks)
-            blocks += read.blocks
+            read.places["page"] += len(pages)
+            pages += read.pages
             parts.append(read.places)
         table = self.table
         index = number * table.lane_rows + np.arange(table.lane_rows)[np.newaxis]
@@ -205,7 +205,7 @@ class Windows:
         permuted = order.shuffled(self._seed, self._lanes, index, epoch)
         places = np.take_along_axis(np.concatenate(parts, axis=1), permuted, axis=1)
         steps = places.reshape(len(self._lanes), table.steps, table.width).swapaxes(0, 1).reshape(table.steps, -1)
-        return Records(tuple(blocks), np.ascontiguousarray(steps[:, self._begin : self._begin + self.local]))
+        return Records(tuple(pages), np.ascontiguousarray(steps[:, self._begin : self._begin + self.local]))
 
 
 class Batches:
@@ -224,7 +224,7 @@ class Batches:
             del self._reading[old]
         window = self._window(number).result()
         self._window(number + 1)  # begun now, so that the first batch waits for its own window alone
-        return Records(window.blocks, window.places[place])
+        return Records(window.pages, window.places[place])
 
     def _window(self, number: int) -> "concurrent.futures.Future[Records]":
         return self._reading.get(number) or self._reading.setdefault(number, self._pool.submit(self._windows, number))
@@ -244,7 +244,7 @@ class BucketBatches:
         seed: int,
         global_batch: int,
         host: Host,
-        reader: Callable[[Opened], Reader] = BlockReader,
+        reader: Callable[[Opened], Reader] = PageReader,
     ) -> None:
         """Part the records. Raises UsageError if one fits into no bucket, and DatasetError."""
         of_record = assign_buckets(lengths_of(opened), buckets)
@@ -283,7 +283,7 @@ class Reading:
         host: Host,
         buckets: Sequence[Lengths] = (),
         masks: bool,
-        reader: Callable[[Opened], Reader] = BlockReader,
+        reader: Callable[[Opened], Reader] = PageReader,
     ) -> None:
         """Open the index. Each dataset of a mixture gives its share of a lane's rows in a window, by `rates`.
 
@@ -345,7 +345,7 @@ class WholeSplit:
 
     def __init__(self, opened: Opened, *, rows: int, limit: int = 0) -> None:
         """Take the first `limit` records (0: all): records lie in random order. Raises DatasetError."""
-        self._reader, self._decoder = BlockReader(opened), features.decoder([opened], masks=False)
+        self._reader, self._decoder = PageReader(opened), features.decoder([opened], masks=False)
         self._ends, self._rows, self._data = np.cumsum(self._reader.sizes), rows, opened.data
         self._records = min(limit, sum(opened.counts)) or sum(opened.counts)
         self._fills, self._eos = features.fills_of(opened), opened.manifest.tokenizer.eos_id
@@ -359,8 +359,8 @@ class WholeSplit:
     def __call__(self, number: int) -> dict[str, np.ndarray]:
         """Return a batch: ids, int32[rows, length], the `id` of each record, and its `references`. Raises DatasetError."""
         own = np.arange(number * self._rows, min((number + 1) * self._rows, self._records))
-        blocks = np.searchsorted(self._ends, own, side="right")
-        read = self._reader.records(blocks, own - (self._ends - self._reader.sizes)[blocks])
+        pages = np.searchsorted(self._ends, own, side="right")
+        read = self._reader.records(pages, own - (self._ends - self._reader.sizes)[pages])
         left = self._rows - len(own)
         first, batch = {"input_ids": self._eos, "input_segment_ids": 1}, {}
         for name, ids in zip(self._decoder.names, self._decoder(read), strict=True):

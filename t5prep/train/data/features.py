@@ -57,8 +57,8 @@ class RecordDecoder:
         masks = arrays[len(own) :]
         features = tuple((how[0], ids, *how[1:]) for how, ids in zip(self._how, arrays, strict=False))
         mask, pad = (masks[0] if masks else None), self._pad_id or 0
-        blocks, places = tuple(records.blocks), np.ascontiguousarray(records.places)
-        if decode_rows(blocks, places, features, mask, pad) == rows:
+        pages, places = tuple(records.pages), np.ascontiguousarray(records.places)
+        if decode_rows(pages, places, features, mask, pad) == rows:
             return arrays
         parsed = self._parse(records.serialized())
         read = [np.asarray(parsed[name])[:, :length] for name, length in zip(self._own, own, strict=True)]

@@ -2,9 +2,9 @@
 
 Shards hold their records in shuffled order already (by hash), so the work per epoch is small:
 
-* the blocks of records of the whole split are permuted and concatenated, starting at a record drawn for that epoch;
+* the pages of records of the whole split are permuted and concatenated, starting at a record drawn for that epoch;
 * that sequence is cut into one contiguous range per *lane*; every batch takes the same number of rows from each lane. A
-  block has few records and there are many lanes, so that records of one block or one shard stand together in a batch no
+  page has few records and there are many lanes, so that records of one page or one shard stand together in a batch no
   more often than any others;
 * the records that a lane reads for some steps (a *window*) are permuted among themselves.
 
@@ -23,13 +23,13 @@ import numpy as np
 
 # A window holds about this many records of the global order: some 10 MB of 512-token records.
 WINDOW = 8192
-# Many lanes keep the records of one block out of the same batch; a lane costs one block in memory.
+# Many lanes keep the records of one page out of the same batch; a lane costs one page in memory.
 MAX_LANES = 128
 # A window has at most this part of the records.
 _PART = 64
-# While the first batch is made, up to this many windows are read, and the rest of the block that each lane has begun. All
-# together have at most this part of the records, and the begun blocks at most that one.
-_WINDOWS, _FIRST_READ, _OF_BLOCKS = 3, 1 / 20, 1 / 32
+# While the first batch is made, up to this many windows are read, and the rest of the page that each lane has begun. All
+# together have at most this part of the records, and the begun pages at most that one.
+_WINDOWS, _FIRST_READ, _OF_PAGES = 3, 1 / 20, 1 / 32
 
 _MASK = 2**63 - 1
 # The odd constants of splitmix64 (Steele, Lea and Flood 2014), cut to 63 bits.
@@ -37,7 +37,7 @@ _GOLDEN = 0x1E3779B97F4A7C15
 _FIRST = 0x3F58476D1CE4E5B9
 _SECOND = 0x14D049BB133111EB
 # The purpose of a hash is part of its key, so that no hash decides two things.
-_START, _ROWS, _BLOCKS = 2, 3, 4
+_START, _ROWS, _PAGES = 2, 3, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Table:
 
 
 def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Table:
-    """Return the layout of a global batch for datasets with `records` records each, in blocks of (at most) `every`.
+    """Return the layout of a global batch for datasets with `records` records each, in pages of (at most) `every`.
 
     A lane has at least `least` rows in a window.
 
@@ -67,7 +67,7 @@ def table(global_batch: int, *, records: int, every: int, least: int = 1) -> Tab
     rows = max(min(WINDOW, records // _PART), least)
     most = max(1, rows // max(every, least))
     if least == 1:
-        room = min(records * _OF_BLOCKS, records * _FIRST_READ - _WINDOWS * global_batch)
+        room = min(records * _OF_PAGES, records * _FIRST_READ - _WINDOWS * global_batch)
         most = max(most, int(room // max(every - 1, 1)))
     lanes = next(n for n in range(min(most, MAX_LANES, global_batch), 0, -1) if global_batch % n == 0)
     if least == 1:
@@ -101,10 +101,10 @@ def key(*words: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BlockOrder:
+class PageOrder:
     """The order of one dataset: which records the lanes read, `width` of them in turn from each lane.
 
-    `sizes` (int64[blocks]) are the records of each block; `stream` is the dataset's number.
+    `sizes` (int64[pages]) are the records of each page; `stream` is the dataset's number.
     """
 
     sizes: np.ndarray
@@ -126,7 +126,7 @@ class BlockOrder:
         return position // self.epoch_records
 
     def records(self, lane: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the block of the `index`-th record that a lane reads, and its place in the block: int64 each.
+        """Return the page of the `index`-th record that a lane reads, and its place in the page: int64 each.
 
         Lanes and indices, int64, broadcast to the shape of the result; `index` counts over all epochs.
         """
@@ -138,14 +138,14 @@ class BlockOrder:
         begins = start + self._before(lane, following) - self._before(lane, first)
         read = self._before(lane + 1, first) - self._before(lane, first)
         place = (begins + index - read) % self.epoch_records
-        block = np.empty_like(place)
+        page = np.empty_like(place)
         for epoch in np.unique(epochs).tolist():
             here = epochs == epoch
             permuted, ends = self._sequence(epoch)
             at = np.searchsorted(ends, place[here], side="right")
-            block[here] = permuted[at]
+            page[here] = permuted[at]
             place[here] -= ends[at] - self.sizes[permuted[at]]
-        return block, place
+        return page, place
 
     def _before(self, lane: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return how many of the first `position` rows of the global order belong to lanes before this one."""
@@ -153,12 +153,12 @@ class BlockOrder:
         return position // turn * (self.width * lane) + np.minimum(position % turn, self.width * lane)
 
     def _sequence(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the blocks in the order of an epoch, and how many records there are up to the end of each."""
+        """Return the pages in the order of an epoch, and how many records there are up to the end of each."""
         if epoch not in self._kept:
             for old in list(self._kept)[:-1]:
                 del self._kept[old]
             numbers = np.arange(len(self.sizes), dtype=np.int64)
-            permuted = np.argsort(key(self.seed, self.stream, _BLOCKS, epoch, numbers))
+            permuted = np.argsort(key(self.seed, self.stream, _PAGES, epoch, numbers))
             self._kept[epoch] = permuted, np.cumsum(self.sizes[permuted])
         return self._kept[epoch]
 

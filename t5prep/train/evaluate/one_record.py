@@ -17,8 +17,8 @@ from t5prep.errors import UsageError
 from t5prep.io import paths
 from t5prep.train.data import device_feed, opening
 from t5prep.train.data.batches import Host, Reading
-from t5prep.train.data.block_reader import BlockReader
 from t5prep.train.data.opening import Opened
+from t5prep.train.data.page_reader import PageReader
 from t5prep.train.evaluate import splits
 from t5prep.train.run import checkpoint, run
 from t5prep.train.settings import config as configs
@@ -86,11 +86,11 @@ def steps_of(
     """
     mine = opened[own.index(True)]
     before = mine.paths.index(paths.at(mine.data, shard))
-    sizes = BlockReader(mine).sizes
+    sizes = PageReader(mine).sizes
     ends = np.cumsum(sizes)
     place = sum(mine.counts[:before]) + number
-    block = int(np.searchsorted(ends, place, side="right"))
-    wanted = (block, place - int(ends[block] - sizes[block]))
+    page = int(np.searchsorted(ends, place, side="right"))
+    wanted = (page, place - int(ends[page] - sizes[page]))
     reading = Reading(
         opened,
         seed=settings.seed,
@@ -106,7 +106,7 @@ def steps_of(
     seen = []
     for step in range(steps):
         places = reading.records(step)[0].places
-        if ((places["block"] == wanted[0]) & (places["begin"] == wanted[1]) & (places["size"] == 1)).any():
+        if ((places["page"] == wanted[0]) & (places["begin"] == wanted[1]) & (places["size"] == 1)).any():
             seen.append(step + 1)
     return seen
 
@@ -114,16 +114,16 @@ def steps_of(
 class _Names:
     """Name the records that the order of training asks for, in place of reading them.
 
-    A place has the number of the block, the record's place in it as `begin`, and as `size` whether the dataset is `mine`.
+    A place has the number of the page, the record's place in it as `begin`, and as `size` whether the dataset is `mine`.
     """
 
     def __init__(self, opened: Opened, *, mine: bool) -> None:
-        self.sizes, self._mine = BlockReader(opened).sizes, mine
+        self.sizes, self._mine = PageReader(opened).sizes, mine
 
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
+    def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
         """Return the names of records in the shape of the arguments."""
-        named = np.empty(blocks.shape, PLACE)
-        named["block"], named["begin"], named["size"] = blocks, places, self._mine
+        named = np.empty(pages.shape, PLACE)
+        named["page"], named["begin"], named["size"] = pages, places, self._mine
         return Records([], named)
 
 
@@ -138,7 +138,7 @@ def _write_alone(framed: bytes, dataset: Manifest, *, split: str, out: str) -> N
     """Write a dataset of one record, which is scored as a whole split is."""
     shard = Shard(shard_files.name(split, 0, 1), 1, len(framed), hashlib.sha256(framed).hexdigest())
     paths.write(paths.at(out, shard.name), framed)
-    sizes = shard_files.block_sizes(np.array([len(framed)]), every=8)
+    sizes = shard_files.page_sizes(np.array([len(framed)]), every=8)
     index = shard_files.write_index(out, [sizes.tobytes()], every={split: 8})
     own = dataclasses.replace(dataset.splits[split], records=1, examples=1, shards=[shard])
     alone = dataclasses.replace(dataset, splits={split: own}, index=index, lengths=None, rejected_file=None)

@@ -71,7 +71,7 @@ def test_a_record_that_another_program_damaged_is_one_sentence(tmp_path):
 
 def test_a_reader_that_is_given_up_stops_reading():
     made = []
-    read = batches.read_ahead(lambda step: made.append(step) or {}, start_step=7)
+    read = batches.read_ahead(lambda step: made.append(step) or {}, itertools.count(7))
     next(read)
     read.close()
     time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The reader on real files: layouts, evaluation, refusals. (`test_block_rows`: order, exact resume, hosts, mixtures.)"""
+"""The reader on real files: layouts, evaluation, refusals. (`test_page_rows`: order, exact resume, hosts, mixtures.)"""
 
 import dataclasses
 import json

@@ -22,7 +22,7 @@ def serialized(**features: list[int]) -> bytes:
 
 
 def unframed(records: list[bytes]) -> Records:
-    """Records that are not framed: each is a block of its own."""
+    """Records that are not framed: each is a page of its own."""
     places = np.array([(number, 0, len(record)) for number, record in enumerate(records)], PLACE)
     return Records(records, places)
 

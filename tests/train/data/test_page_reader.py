@@ -12,7 +12,7 @@ from t5prep.dataset import tfrecord
 from t5prep.errors import DatasetError
 
 pytest.importorskip("tensorflow", reason="needs the extra train")
-from t5prep.train.data import block_reader, opening, train_batches
+from t5prep.train.data import opening, page_reader, train_batches
 from t5prep.train.data.features import RecordDecoder
 from t5prep.train.data.tensorflow_rows import arrays
 
@@ -122,11 +122,11 @@ def test_the_first_batch_reads_a_twentieth_of_the_dataset(tmp_path, monkeypatch,
 
 
 def test_shards_are_closed_when_too_many_are_open(data, monkeypatch):
-    monkeypatch.setattr(block_reader, "_OPEN_FILES", 2)
-    reader = block_reader.BlockReader(opening.open_split(data, split="train"))
-    blocks = np.arange(len(reader.sizes))
+    monkeypatch.setattr(page_reader, "_OPEN_FILES", 2)
+    reader = page_reader.PageReader(opening.open_split(data, split="train"))
+    pages = np.arange(len(reader.sizes))
     for _ in range(2):
-        read = reader.records(blocks, np.zeros_like(blocks))
+        read = reader.records(pages, np.zeros_like(pages))
         names = [tfrecord.parse(record)["id"] for record in read.serialized()]
         assert names[:3] == [[b"toy/train/0"], [b"toy/train/4"], [b"toy/train/8"]]
     assert len(reader._open) == 2
@@ -154,27 +154,25 @@ def test_what_was_altered_is_one_sentence(tmp_path, spoil, message):
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_block_with_a_record_too_few_or_many_or_altered_is_broken():
+def test_a_page_with_a_record_too_few_or_many_or_altered_is_broken():
     framed = [framing.frame(bytes([n]) * n) for n in range(5)]
     counts = np.array([2, 3])
-    blocks = [b"".join(framed[:2]), b"".join(framed[2:])]
-    read = tfrecord.Records(blocks, tfrecord.cut_records(blocks, counts))
+    pages = [b"".join(framed[:2]), b"".join(framed[2:])]
+    read = tfrecord.Records(pages, tfrecord.cut_records(pages, counts))
     assert read.serialized() == [bytes([n]) * n for n in range(5)]
-    altered = [
-        blocks[1][:at] + bytes([blocks[1][at] ^ 1]) + blocks[1][at + 1 :] for at in (0, 13, 15, len(blocks[1]) - 1)
-    ]
+    altered = [pages[1][:at] + bytes([pages[1][at] ^ 1]) + pages[1][at + 1 :] for at in (0, 13, 15, len(pages[1]) - 1)]
     for wrong, number in (
-        ([blocks[0], blocks[1][:-1]], 1),
-        ([blocks[0] + framed[0], blocks[1]], 0),
-        ([b"", blocks[1]], 0),
-        *(([blocks[0], block], 1) for block in altered),
+        ([pages[0], pages[1][:-1]], 1),
+        ([pages[0] + framed[0], pages[1]], 0),
+        ([b"", pages[1]], 0),
+        *(([pages[0], page], 1) for page in altered),
     ):
-        with pytest.raises(tfrecord.BrokenBlockError) as error:
+        with pytest.raises(tfrecord.BrokenPageError) as error:
             tfrecord.cut_records(wrong, counts)
         assert error.value.number == number
 
 
-def test_a_record_longer_than_any_block_is_broken():
+def test_a_record_longer_than_any_page_is_broken():
     for length in (2**31, 2**63, 2**64 - 1):
-        with pytest.raises(tfrecord.BrokenBlockError):
+        with pytest.raises(tfrecord.BrokenPageError):
             tfrecord.cut_records([length.to_bytes(8, "little") + bytes(20)], np.array([1]))

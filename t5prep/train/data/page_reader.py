@@ -1,4 +1,4 @@
-"""Read the records of one dataset with an index, from wherever the order wants them: a block is one read."""
+"""Read the records of one dataset with an index, from wherever the order wants them: a page is one read."""
 
 import collections
 import concurrent.futures
@@ -12,16 +12,16 @@ from t5prep.errors import DatasetError
 from t5prep.io import gcs
 from t5prep.train.data.opening import Opened
 
-# Requests to a bucket at the same time: at 50 ms each, 160 blocks a second.
+# Requests to a bucket at the same time: at 50 ms each, 160 pages a second.
 _SIDE_BY_SIDE = 8
 # Shards that are kept open.
 _OPEN_FILES = 128
 
 
-class BlockReader:
-    """Read records by their block and their place in it; the blocks of the last call are kept for the next one.
+class PageReader:
+    """Read records by their page and their place in it; the pages of the last call are kept for the next one.
 
-    `sizes` are the records of each block, int64[blocks].
+    `sizes` are the records of each page, int64[pages].
     """
 
     def __init__(self, opened: Opened) -> None:
@@ -36,10 +36,10 @@ class BlockReader:
         self._bytes = np.concatenate(shards).astype(np.int64)
         self._begin = np.concatenate([np.cumsum(sizes, dtype=np.int64) - sizes for sizes in shards])
         counts = [np.full(len(sizes), every, np.int64) for sizes in shards]
-        for blocks, records in zip(counts, opened.counts, strict=True):
-            blocks[-1] = records - every * (len(blocks) - 1)
+        for pages, records in zip(counts, opened.counts, strict=True):
+            pages[-1] = records - every * (len(pages) - 1)
         self.sizes = np.concatenate(counts)
-        # The blocks of the last call by number: their bytes, and where their records lie.
+        # The pages of the last call by number: their bytes, and where their records lie.
         self._kept: dict[int, tuple[bytes, np.ndarray]] = {}
         self._pool = concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) if gcs.is_gs(opened.data) else None
 
@@ -47,40 +47,40 @@ class BlockReader:
         for handle in self._open.values():
             os.close(handle)
 
-    def records(self, blocks: np.ndarray, places: np.ndarray) -> Records:
-        """Return the records at some places of some blocks, in the same shape.
+    def records(self, pages: np.ndarray, places: np.ndarray) -> Records:
+        """Return the records at some places of some pages, in the same shape.
 
         Raises DatasetError if a shard is not what it was when it was prepared.
         """
-        wanted, inverse = np.unique(blocks, return_inverse=True)
+        wanted, inverse = np.unique(pages, return_inverse=True)
         numbers = wanted.tolist()
         read = self._read([number for number in numbers if number not in self._kept])
         self._kept = {number: self._kept.get(number) or read[number] for number in numbers}
         sizes = self.sizes[wanted]
         table = np.concatenate([where for _, where in self._kept.values()])
-        table["block"] = np.repeat(np.arange(len(wanted)), sizes)
+        table["page"] = np.repeat(np.arange(len(wanted)), sizes)
         begins = np.cumsum(sizes) - sizes
-        return Records([data for data, _ in self._kept.values()], table[begins[inverse].reshape(blocks.shape) + places])
+        return Records([data for data, _ in self._kept.values()], table[begins[inverse].reshape(pages.shape) + places])
 
     def _read(self, numbers: list[int]) -> dict[int, tuple[bytes, np.ndarray]]:
-        """Return the bytes of some blocks, and where their records lie, by number."""
+        """Return the bytes of some pages, and where their records lie, by number."""
         if not numbers:
             return {}
         data = list(self._pool.map(self._bytes_of, numbers) if self._pool else map(self._bytes_of, numbers))
         counts = self.sizes[numbers]
         try:
             places = np.split(tfrecord.cut_records(data, counts), np.cumsum(counts)[:-1])
-        except tfrecord.BrokenBlockError as error:
-            block = numbers[error.number]
+        except tfrecord.BrokenPageError as error:
+            page = numbers[error.number]
             raise DatasetError(
-                f"{self._paths[self._shard[block]]} was altered after byte {self._begin[block]:,}: its records are not what "
+                f"{self._paths[self._shard[page]]} was altered after byte {self._begin[page]:,}: its records are not what "
                 f"was prepared. See what else was: t5prep verify {self._data}"
             ) from error
         return dict(zip(numbers, zip(data, places, strict=True), strict=True))
 
-    def _bytes_of(self, block: int) -> bytes:
-        """Return the bytes of a block. Raises DatasetError."""
-        shard, begin, size = int(self._shard[block]), int(self._begin[block]), int(self._bytes[block])
+    def _bytes_of(self, page: int) -> bytes:
+        """Return the bytes of a page. Raises DatasetError."""
+        shard, begin, size = int(self._shard[page]), int(self._begin[page]), int(self._bytes[page])
         try:
             if self._pool:
                 return gcs.read_range(self._paths[shard], begin, size)

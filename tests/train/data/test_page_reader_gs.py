@@ -24,7 +24,7 @@ def reads(front):
 
 @pytest.mark.parametrize("start", [0, 777])
 def test_little_is_read_before_the_first_batch(front, bucket, tmp_path, start):
-    """Of eight shards, at most a twentieth: blocks, and no shard from its beginning."""
+    """Of eight shards, at most a twentieth: pages, and no shard from its beginning."""
     made = write(tmp_path / "data", {"train": [250] * 8}, every=8)
     upload(tmp_path / "data", f"{bucket}/data")
     front.seen.clear()
