@@ -86,7 +86,9 @@ def encoder_flops(config: EncoderConfig, *, input_length: int) -> int:
     each = 4 * d * d + (config.wide_matrices + 1) * d * config.d_ff
     keys = sum(config.attended_keys(layer, input_length) for layer in range(config.num_layers))
     projection = config.embedding_width * d if config.projects else 0
-    scores = config.embedding_width * (d + config.vocab_size) if config.masked else 0  # of the vocabulary, for each token
+    scores = (
+        config.embedding_width * (d + config.vocab_size) if config.masked else 0
+    )  # of the vocabulary, for each token
     return 3 * 2 * input_length * (config.num_layers * each + 2 * keys * d + projection + scores)
 
 
