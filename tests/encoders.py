@@ -136,3 +136,51 @@ def _written(folder: Path, made, model_type: str, config: dict) -> Path:
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder
+
+
+GEMMA_SPECIAL = {"pad_piece": "<pad>", "eos_piece": "<eos>", "bos_piece": "<bos>", "unk_piece": "<unk>"}
+
+
+def gemma(folder: Path, sentences: list[str], *, size: int = 600) -> Path:
+    """Write a `tokenizer.model` with the switches and the own pieces of google/gemma-2-2b's, and 99 pieces for any use."""
+    import io
+
+    import sentencepiece
+
+    made = io.BytesIO()
+    own = ["<mask>", *(f"<unused{number}>" for number in range(99)), "\n", "\n\n", "▁▁", "▁▁▁", "<table>"]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=made,
+        model_type="bpe",
+        vocab_size=size,
+        byte_fallback=True,
+        split_digits=True,
+        add_dummy_prefix=False,
+        remove_extra_whitespaces=False,
+        allow_whitespace_only_pieces=True,
+        normalization_rule_name="identity",
+        user_defined_symbols=own,
+        **{"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "minloglevel": 2, "num_threads": 1},
+        **GEMMA_SPECIAL,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.model").write_bytes(made.getvalue())
+    return folder
+
+
+def codet5(folder: Path) -> Path:
+    """Write the files of Salesforce/codet5-base: RoBERTa's, with T5's order of `<pad>` and with 100 sentinels beside them."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    special = ["<pad>", "<s>", "</s>", "<unk>", "<mask>"]
+    made = ByteLevelBPETokenizer()
+    made.train_from_iterator(SENTENCES, vocab_size=400, min_frequency=1, special_tokens=special, show_progress=False)
+    folder.mkdir(parents=True)
+    made.save_model(str(folder))
+    first = made.get_vocab_size()
+    sentinels = {f"<extra_id_{99 - place}>": first + place for place in range(100)}
+    (folder / "added_tokens.json").write_text(json.dumps(sentinels))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "t5", "vocab_size": first + 100}))
+    return folder

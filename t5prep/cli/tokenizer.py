@@ -177,16 +177,10 @@ def check(tokenizer: str, source: str, as_json: bool, **given: Any) -> None:
       t5prep tokenizer check sample: --source sample: --column Title --column Body
     """
     from t5prep import sources
-    from t5prep.errors import UsageError
     from t5prep.reading import columns as text_columns
     from t5prep.tokens import audit, loading
 
     loaded = loading.load(tokenizer)
-    if loaded.is_encoders:
-        raise UsageError(
-            f"{tokenizer} is an encoder's tokenizer, and only T5's kind (SentencePiece) is examined. What it does to your "
-            "rows is shown by t5prep inspect, and its share of unknown tokens is in the manifest of what you prepare with it."
-        )
     texts = text_columns.texts(sources.resolve(source), **given)
     others = audit.libraries(loaded, name=str(loading.find(tokenizer)))
     report = audit.examine(texts, loaded, others=others)

@@ -92,6 +92,7 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
     if settings.target == "tokens":
         raise UsageError(f"--target tokens: {settings.task} has targets of its own. Prepare masked_language instead")
     if settings.target != "class" and not tokenizer.is_encoders:
+        _check_sentinels(settings, task, tokenizer)
         return settings
     if not task.classes:
         why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
@@ -121,6 +122,30 @@ def check(settings: Settings, task: ChosenTask) -> None:
     Chain(settings.filter)
     if settings.records:
         json_documents.check_path(settings.records)
+
+
+def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> None:
+    """Raise UsageError if a preparation needs sentinels that a vocabulary does not have."""
+    if tokenizer.is_bytes:  # ByT5 has a byte for each of the first, and its own way with the others
+        return
+    spans = 0
+    if task.spans:
+        how = task.spans._asdict()
+        spans = span_corruption.spans(span_corruption.lengths(settings.input_length, **how)[0], **how)[1]
+    for needed, what, instead in (
+        (2 * settings.marked, "marks a cut with <extra_id_1>", "--marker none"),
+        (
+            (newlines.NUMBER + 1) * settings.keep_newlines,
+            f"keeps newlines as {newlines.SENTINEL}",
+            "no --keep-newlines",
+        ),
+        (spans, f"hides up to {spans} spans of an input behind sentinels", "a T5's tokenizer, or shorter inputs"),
+    ):
+        if needed > tokenizer.sentinels:
+            raise UsageError(
+                f"{settings.task} {what}, and the vocabulary of {tokenizer.name} has {tokenizer.sentinels or 'no'} sentinels"
+                f" (<extra_id_0>, or Gemma's <unused0>): take {instead}."
+            )
 
 
 def _check_spans(settings: Settings, task: ChosenTask) -> None:

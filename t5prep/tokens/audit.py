@@ -19,11 +19,18 @@ from typing import Any
 
 from t5prep.errors import TokenizerError
 from t5prep.tokens import huggingface_files
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 
 EXAMPLES = 5
 EXCERPT = 40
 BATCH = 1000
+
+# transformers 5 builds a tokenizer anew from the class that tokenizer_config.json names; transformers 4 read tokenizer.json.
+CAUSE = {
+    "transformers": " transformers 5 makes a tokenizer of the class that tokenizer_config.json names, whatever tokenizer.json"
+    ' says: with "tokenizer_class": "PreTrainedTokenizerFast" there, it reads the file (t5prep export writes that).'
+}
 
 # The encoder of another library: texts to ids without EOS.
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
@@ -119,7 +126,7 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, 
     seen: dict[str, str] = {}
     ahead = iter(texts)
     while batch := list(itertools.islice(ahead, BATCH)):
-        for text, ids in zip(batch, encoded := tokenizer.processor.encode(batch), strict=True):
+        for text, ids in zip(batch, encoded := _encoded(batch, tokenizer), strict=True):
             report.words += len(text.split())
             report.tokens += len(ids)
             here = collections.Counter(text)
@@ -129,7 +136,7 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, 
             for character in here.keys() - seen.keys():
                 seen[character] = text
             report.unknown += ids.count(tokenizer.unk_id)
-            decoded = tokenizer.processor.decode(ids)
+            decoded = _decoded(ids, tokenizer)
             report.returned += decoded == text
             report.changed += decoded.split() != text.split()
         for name, encode in (others or {}).items():
@@ -137,7 +144,7 @@ def examine(texts: Iterable[str], tokenizer: Tokenizer, *, others: Mapping[str, 
         report.texts += len(batch)
     spaces = characters.pop("  ", 0)
     report.characters = characters.total()
-    if spaces and tokenizer.processor.normalize("a  b") == tokenizer.processor.normalize("a b"):
+    if spaces and _normalized("a  b", tokenizer) == _normalized("a b", tokenizer):
         report.lost.append(Lost("  ", spaces, "one space", _excerpt(seen["  "], "  ")))
     for character, count in characters.items():
         if (becomes := _becomes(character, tokenizer)) != character:
@@ -167,8 +174,31 @@ def advice(report: Report) -> list[str]:
         )
     for name, agreement in report.agreement.items():
         if agreement.unexplained:
-            sentences.append(f"{name} gives other ids for {agreement.unexplained:,} texts: do not mix the two.")
+            sentences.append(
+                f"{name} gives other ids for {agreement.unexplained:,} texts: do not mix the two.{CAUSE.get(name, '')}"
+            )
     return sentences
+
+
+# A SentencePiece model is asked itself, so that the encoder in C is compared with it, too.
+
+
+def _encoded(texts: list[str], tokenizer: Tokenizer) -> list[list[int]]:
+    if isinstance(tokenizer, EncoderTokenizer):
+        return [ids.tolist() for ids in tokenizer.encode_all(texts)]
+    ids: list[list[int]] = tokenizer.processor.encode(texts)
+    return ids
+
+
+def _decoded(ids: list[int], tokenizer: Tokenizer) -> str:
+    return tokenizer.decode(ids) if isinstance(tokenizer, EncoderTokenizer) else str(tokenizer.processor.decode(ids))
+
+
+def _normalized(text: str, tokenizer: Tokenizer) -> str:
+    """Return what a tokenizer makes of a text before it looks for pieces; of a tokenizer.json, what comes back from its ids."""
+    if isinstance(tokenizer, EncoderTokenizer):
+        return tokenizer.decode(tokenizer.encode(text))
+    return str(tokenizer.processor.normalize(text))
 
 
 def _becomes(character: str, tokenizer: Tokenizer) -> str:
@@ -179,10 +209,12 @@ def _becomes(character: str, tokenizer: Tokenizer) -> str:
     """
     if character == " ":
         return " "
-    if tokenizer.unk_id in tokenizer.processor.encode(character):
+    if tokenizer.unk_id in _encoded([character], tokenizer)[0]:
         return "<unk>"
     # The character is put between letters, because white space at the ends of a text is dropped.
-    normalized: str = tokenizer.processor.normalize(f"a{character}a").replace("▁", " ").strip()[1:-1]
+    normalized = _normalized(f"a{character}a", tokenizer).replace("▁", " ").strip()[1:-1]
+    if normalized.strip() == character:  # BERT's tokenizer writes a space around it
+        return character
     return {" ": "a space", "": "nothing"}.get(normalized, normalized)
 
 
@@ -192,7 +224,7 @@ def tied(a: Sequence[int], b: Sequence[int], tokenizer: Tokenizer) -> bool:
     SentencePiece adds up log probabilities in float32 from the beginning of the text. 2^-20 of the sum bounds the
     rounding error over the few pieces in which two segmentations differ.
     """
-    if max(a, default=0) >= tokenizer.vocab_size or max(b, default=0) >= tokenizer.vocab_size:
+    if isinstance(tokenizer, EncoderTokenizer) or max(*a, *b, 0, 0) >= tokenizer.vocab_size:
         return False
     first, second = (sum(sorted(map(tokenizer.processor.get_score, ids))) for ids in (a, b))
     return bool(abs(first - second) <= abs(first) * 2**-20)
@@ -250,7 +282,12 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
 
         path = directory / "tokenizer.json"
         try:
-            own = path.read_text("utf-8") if path.exists() else json.dumps(huggingface_files.tokenizer_json(tokenizer))
+            if path.exists():
+                own = path.read_text("utf-8")
+            elif isinstance(tokenizer, EncoderTokenizer):
+                own = tokenizer.model.decode()
+            else:
+                own = json.dumps(huggingface_files.tokenizer_json(tokenizer))
             with _without_noise():
                 fast = tokenizers.Tokenizer.from_str(own)
         except BaseException as error:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from t5prep.tokens import tokenizer as newlines
+from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import Tokenizer
 
 # A piece is written in one of three ways: inside a run of pieces, at the beginning of the text, or at the beginning of a
@@ -28,8 +29,8 @@ def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
     def one_by_one(ids: np.ndarray, lengths: np.ndarray) -> pa.Array:
         return pa.array([one(row[:length]) for row, length in zip(ids, lengths, strict=True)], pa.string())
 
-    # What an encoder's pieces are written as, and single bytes, depends on their neighbours.
-    if tokenizer.is_encoders or any(map(tokenizer.processor.is_byte, range(tokenizer.vocab_size))):
+    # What the pieces of a tokenizer.json are written as, and single bytes, depends on their neighbours.
+    if isinstance(tokenizer, EncoderTokenizer) or any(map(tokenizer.processor.is_byte, range(tokenizer.vocab_size))):
         return one_by_one
     pieces, special, blank, leading = _written(tokenizer)
     newline = tokenizer.sentinel(newlines.NUMBER) if keep_newlines else -1

@@ -3,6 +3,7 @@
 The file is read, or made of the model's vocabulary.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -12,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import ragged
+from t5prep.tokens import ragged, words
 from t5prep.tokens.ragged import Frame, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
+Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # one of `words`
 PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
 BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -105,10 +106,13 @@ def word_pieces(vocabulary: Sequence[str], config: Mapping[str, Any]) -> bytes:
     )
 
 
-def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any]) -> bytes:
+def byte_pairs(
+    ids: Mapping[str, int], merges: Sequence[str], config: Mapping[str, Any], *, added: Mapping[str, int]
+) -> bytes:
     """Return the `tokenizer.json` of a RoBERTa's `vocab.json` and `merges.txt`, given by its lines.
 
-    config: `add_prefix_space` of its tokenizer_config.json. Raises KeyError if a special token is not there.
+    config: `add_prefix_space` of its tokenizer_config.json; added: the special tokens of `added_tokens.json`, as CodeT5's
+    sentinels are. Raises KeyError if a special token is not there.
     """
     byte_level = {
         "type": "ByteLevel",
@@ -121,7 +125,7 @@ def byte_pairs(ids: Mapping[str, int], merges: Sequence[str], config: Mapping[st
     around = {"type": "RobertaProcessing", "sep": ["</s>", ids["</s>"]], "cls": ["<s>", ids["<s>"]]}
     return _dumped(
         {**model, "continuing_subword_prefix": "", "end_of_word_suffix": "", "fuse_unk": False},
-        special={text: ids[text] for text in ROBERTA_SPECIAL},
+        special={**{text: ids[text] for text in ROBERTA_SPECIAL}, **added},
         normalizer=None,
         pre_tokenizer=byte_level,
         post_processor={**around, "trim_offsets": True, "add_prefix_space": byte_level["add_prefix_space"]},
@@ -151,6 +155,7 @@ MODEL_TYPES = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "alb
 # Classes of transformers that read any tokenizer.json, so they do not say which model it is of.
 NO_KINDS = ("pretrainedtokenizerfast", "tokenizersbackend")
 JSON, WORDS, PAIRS, MERGES = "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"
+ADDED = "added_tokens.json"
 FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}")
 
 
@@ -175,8 +180,7 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             lines = files.read(WORDS).decode().removesuffix("\n").split("\n")  # some pieces are other line breaks
             return word_pieces([line.removesuffix("\r") for line in lines], config)
         if {PAIRS, MERGES} <= files.names:
-            merges = files.read(MERGES).decode().split("\n")
-            return byte_pairs(json.loads(files.read(PAIRS)), merges, config)
+            return of_pairs(files, config)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
@@ -184,6 +188,13 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
     if is_encoders:
         raise TokenizerError(f"{files.name} holds no tokenizer; one of {', '.join(FILES)} is looked for.")
     return None
+
+
+def of_pairs(files: ModelFiles, config: Mapping[str, Any]) -> bytes:
+    """Return the tokenizer of a `vocab.json` and a `merges.txt`. Raises ValueError, TypeError, KeyError or AttributeError."""
+    merges = files.read(MERGES).decode().split("\n")
+    added = {str(text): int(id) for text, id in _object(files, ADDED).items()}
+    return byte_pairs(json.loads(files.read(PAIRS)), merges, config, added=added)
 
 
 def _object(files: ModelFiles, name: str) -> Mapping[str, Any]:
@@ -201,54 +212,16 @@ def _object(files: ModelFiles, name: str) -> Mapping[str, Any]:
 # The work is done by the `tokenizers` library, as in `transformers`, once for each distinct word of a block. One thing
 # differs: text that spells a special token, such as `[SEP]`, is plain text here.
 
-# White space that byte-level tokenizers treat otherwise than one space between words: by RE2, whose \s is only ASCII's.
-# One space at the end is a piece of its own for them, as it is here, where it is a word without letters.
-ODD_SPACE = r"^ |  |[^\S ]|[\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
 
-
-class WordEncoder:
-    """Encode texts word by word. Threads may share it.
-
-    `encode` returns the ids of texts without special tokens; `keeps_spaces` is true if a word's pieces begin with
-    the space before it, as those of a byte-level tokenizer do.
-    """
-
-    def __init__(self, encode: Callable[[list[str]], Ragged], *, keeps_spaces: bool) -> None:
-        self._encode, self._keeps_spaces = encode, keeps_spaces
-
-    def __call__(self, texts: pa.LargeStringArray) -> Ragged:
-        """Return the ids of the texts, one after the other; no text may be null."""
-        if not self._keeps_spaces:
-            return self._by_words(pc.split_pattern(texts, " "))
-        odd = pc.match_substring_regex(texts, ODD_SPACE).to_numpy(zero_copy_only=False)
-        plain = texts.filter(pa.array(~odd)) if odd.any() else texts
-        cut = self._by_words(pc.split_pattern(pc.replace_substring(plain, " ", "\n "), "\n"))
-        if not odd.any():
-            return cut
-        whole = self._encode(texts.filter(pa.array(odd)).to_pylist())
-        both = Ragged(
-            np.concatenate([cut.ids, whole.ids]), np.concatenate([cut.starts, cut.starts[-1] + whole.starts[1:]])
-        )
-        places = np.empty(len(texts), np.int64)
-        places[~odd], places[odd] = np.arange(len(cut.starts) - 1), np.arange(len(cut.starts) - 1, len(texts))
-        return ragged.taken(both, places)
-
-    def _by_words(self, words: pa.ListArray) -> Ragged:
-        """Return the ids of texts that are given as lists of words."""
-        coded = pc.dictionary_encode(words.values)
-        each = ragged.taken(self._encode(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int64))
-        return Ragged(each.ids, each.starts[words.offsets.to_numpy()])
-
-
-def keeps_spaces(whole: Mapping[str, Any]) -> bool | None:
-    """Return how a `tokenizer.json` cuts texts into words, as `WordEncoder` says it; None if it may cut otherwise."""
+def cutting(whole: Mapping[str, Any]) -> Cutting | None:
+    """Return how the words of a `tokenizer.json` are encoded apart; None if a piece may go across two of them."""
     if not all(one["special"] for one in whole["added_tokens"]):
         return None  # a token of the user's own may have spaces inside
     steps = [(whole.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     if steps == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
-        return False
+        return words.at_spaces
     if steps == [None, "ByteLevel", "BPE"] and whole["pre_tokenizer"].get("use_regex", True):
-        return None if whole["model"].get("dropout") else True
+        return None if whole["model"].get("dropout") else functools.partial(words.before_spaces, odd=words.ODD_SPACE)
     return None
 
 
@@ -281,32 +254,42 @@ class EncoderTokenizer(Tokenizer):
     is_encoders = True
     is_bytes = False
     slow = ""
+    sentinels = 0
+    _kind = "an encoder"
 
     def __init__(self, model: bytes, *, name: str) -> None:
         from tokenizers import Tokenizer as FastTokenizer
 
         try:
-            whole = json.loads(model)
-            around, by_space = described(whole), keeps_spaces(whole)
-            is_unigram = whole["model"].get("type") == "Unigram"
-            self._fast = FastTokenizer.from_str(_without_control(whole) if is_unigram else model.decode())
+            self.model, whole = model, json.loads(model)
+            around, self._cutting = self._describe(whole), self._cuts(whole)
+            self._fast = FastTokenizer.from_str(self._without_control(whole))
         except Exception as error:  # the library raises Exception itself
             raise TokenizerError(
-                f"{name} is not a tokenizer of an encoder ({str(error).splitlines()[0][:80]}): fetch it again."
+                f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again."
             ) from error
         self._fast.no_padding()
         self._fast.no_truncation()
         self._fast.encode_special_tokens = True
-        self.model = model
         self.name = name
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.frame = around.frame
+        self.frame_of_targets = Frame((), (), (self.frame.last[-1],))
         self.pad_id, self.unk_id, self.eos_id = around.pad_id, around.unk_id, self.frame.last[-1]
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
         self._special = around.special
         # The id of what stands in place of a hidden token; None if the vocabulary has none.
         self.mask_id = next((id for id, text in around.special.items() if text in MASKS), None)
-        self._by_words = None if by_space is None else WordEncoder(self._encode_whole, keeps_spaces=by_space)
+
+    def _without_control(self, whole: dict[str, Any]) -> str:
+        """Return a `tokenizer.json` with which no text becomes a special token."""
+        return _without_control(whole) if whole["model"].get("type") == "Unigram" else self.model.decode()
+
+    def _describe(self, whole: Mapping[str, Any]) -> Described:
+        return described(whole)
+
+    def _cuts(self, whole: Mapping[str, Any]) -> Cutting | None:
+        return cutting(whole)
 
     def sentinel(self, number: int) -> int:
         """Return -1, which is not an id: an encoder's vocabulary has no sentinels."""
@@ -314,8 +297,8 @@ class EncoderTokenizer(Tokenizer):
 
     def encode_block(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
         """Return the ids of many texts without special tokens, one after the other; no text may be null."""
-        if self._by_words and isinstance(texts, pa.LargeStringArray):
-            return self._by_words(texts)
+        if self._cutting and isinstance(texts, pa.LargeStringArray):
+            return self._cutting(texts, self._encode_whole)
         return self._encode_whole(texts if isinstance(texts, list) else texts.to_pylist())
 
     def _encode_whole(self, texts: list[str]) -> Ragged:

@@ -299,7 +299,7 @@ class Featurizer:
         coded = pc.dictionary_encode(targets)
         which = coded.indices.to_numpy()
         encoded = self._encode(coded.dictionary)
-        labels = ragged.framed(encoded.ids, np.arange(len(coded.dictionary) + 1), self._end)
+        labels = ragged.framed(encoded.ids, np.arange(len(coded.dictionary) + 1), self._tokenizer.frame_of_targets)
         empty = np.flatnonzero((encoded.words == 0)[which])
         cut = ragged.taken(self._cut_target.whole(labels), which)
         return cut, labels.lengths[which], dict.fromkeys(empty.tolist(), "empty target")

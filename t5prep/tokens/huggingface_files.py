@@ -28,13 +28,17 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
     `config` gets this tokenizer's padded vocabulary size and special ids.
     """
     special = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    sentinels: dict[str, Any] = {"additional_special_tokens": SENTINEL_TEXTS}
+    if _is_bpe(tokenizer):  # its sentinels are pieces
+        pieces = (tokenizer.eos_id, tokenizer.pad_id, tokenizer.unk_id)
+        special, sentinels = dict(zip(special, map(tokenizer.processor.id_to_piece, pieces), strict=True)), {}
     described = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": MODEL_MAX_LENGTH,
         "clean_up_tokenization_spaces": False,
-        "extra_ids": SENTINELS,
+        **({"extra_ids": SENTINELS} if sentinels else {}),
         **special,
-        "additional_special_tokens": SENTINEL_TEXTS,
+        **sentinels,
     }
     shape = {
         **config,
@@ -53,7 +57,7 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
         tokenizer.model,
         _dumped(tokenizer_json(tokenizer)),
         _dumped(described),
-        _dumped({**special, "additional_special_tokens": SENTINEL_TEXTS}),
+        _dumped({**special, **sentinels}),
         _dumped(shape),
     )
     for name, data in zip(NAMES, contents, strict=True):
@@ -61,10 +65,12 @@ def write(out: Path, tokenizer: Tokenizer, *, config: Mapping[str, Any]) -> None
 
 
 def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: Mapping[str, Any]) -> None:
-    """Write an encoder's tokenizer.json and the file from which AutoTokenizer learns its special tokens.
+    """Write a tokenizer.json and the file from which AutoTokenizer learns its special tokens.
 
     config: the model's, which tells whether a pair's texts have embeddings of their own. Raises OutputError.
     """
+    if not tokenizer.is_encoders:
+        return _write_texts(out, tokenizer)
     special = {
         "cls_token": tokenizer.piece(tokenizer.frame.first[0]),
         "sep_token": tokenizer.piece(tokenizer.eos_id),
@@ -82,8 +88,31 @@ def write_encoders(out: Path, tokenizer: EncoderTokenizer, *, config: Mapping[st
     atomic_files.write_whole(out / NAMES[2], _dumped(described))
 
 
+def _write_texts(out: Path, tokenizer: EncoderTokenizer) -> None:
+    """Write the tokenizer.json of a model that writes texts, which puts around a text what training had there."""
+    whole = json.loads(tokenizer.model)
+    first, (eos,) = tokenizer.frame.first, tokenizer.frame.last
+    around = _after_texts(tokenizer.piece(eos), eos)
+    for id in reversed(first):
+        text = tokenizer.piece(id)
+        token = {"SpecialToken": {"id": text, "type_id": 0}}
+        around["single"], around["pair"] = [token, *around["single"]], [token, *around["pair"]]
+        around["special_tokens"][text] = {"id": text, "ids": [id], "tokens": [text]}
+    kinds = {"eos_token": eos, "pad_token": tokenizer.pad_id, "unk_token": tokenizer.unk_id}
+    described = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": MODEL_MAX_LENGTH,
+        "clean_up_tokenization_spaces": False,
+        **{kind: tokenizer.piece(id) for kind, id in kinds.items()},
+    }
+    atomic_files.write_whole(out / tokenizer.file_name, _dumped({**whole, "post_processor": around}))
+    atomic_files.write_whole(out / NAMES[2], _dumped(described))
+
+
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the content of `tokenizer.json`, as the `tokenizers` library reads it."""
+    if _is_bpe(tokenizer):
+        return _of_bpe(tokenizer)
     model = tokenizer.processor
     eos = model.id_to_piece(tokenizer.eos_id)
     charsmap = base64.b64encode(model_proto.charsmap(tokenizer.model)).decode()
@@ -105,12 +134,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "added_tokens": [_added(id, content) for id, content in added],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": white,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [_text("A"), _end(eos)],
-            "pair": [_text("A"), _end(eos), _text("B"), _end(eos)],
-            "special_tokens": {eos: {"id": eos, "ids": [tokenizer.eos_id], "tokens": [eos]}},
-        },
+        "post_processor": _after_texts(eos, tokenizer.eos_id),
         "decoder": _bytes_decoder() if tokenizer.facts.byte_fallback else white,
         "model": {
             "type": "Unigram",
@@ -121,8 +145,64 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _added(id: int, content: str) -> dict[str, Any]:
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+def _is_bpe(tokenizer: Tokenizer) -> bool:
+    return tokenizer.facts.model_type == model_proto.BPE
+
+
+def _of_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the tokenizer.json of a BPE model that changes no character but spaces, in the form of Gemma's own.
+
+    SentencePiece keeps no merges: two pieces become one where theirs is a piece too, that of the highest score first. Pieces
+    of the model's author (Gemma's newlines, tags and runs of spaces) are found before anything is merged.
+    """
+    model, size = tokenizer.processor, tokenizer.vocab_size
+    pieces = model.id_to_piece(list(range(size)))
+    by_hand = [id for id in range(size) if model.is_control(id) or model.is_unknown(id)]
+    no_merges = {*by_hand, *(id for id in range(size) if model.is_byte(id))}
+    own = model_proto.defined_by_users(tokenizer.model)
+    ids = {piece: id for id, piece in enumerate(pieces)}
+    merges = []
+    for id, piece in enumerate(pieces):
+        halves = [(piece[:at], piece[at:]) for at in range(1, len(piece)) if id not in no_merges]
+        known = [(ids[left], ids[right], left, right) for left, right in halves if left in ids and right in ids]
+        merges += [(-model.get_score(id), *pair) for pair in sorted(known)]
+    merges.sort(key=lambda one: one[0])
+    eos = pieces[tokenizer.eos_id]
+    added = [_added(id, pieces[id]) for id in by_hand]
+    added += [_added(id, pieces[id], special=False, normalized=True) for id in own]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda one: int(one["id"])),
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        "pre_tokenizer": None,
+        "post_processor": _after_texts(eos, tokenizer.eos_id),
+        "decoder": {"type": "Sequence", "decoders": _bytes_decoder()["decoders"][:3]},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": pieces[tokenizer.unk_id],
+            "fuse_unk": True,
+            "byte_fallback": tokenizer.facts.byte_fallback,
+            "vocab": ids,
+            "merges": [[left, right] for *_, left, right in merges],
+        },
+    }
+
+
+def _after_texts(eos: str, id: int) -> dict[str, Any]:
+    """Return the part of a tokenizer.json that puts EOS after each text."""
+    return {
+        "type": "TemplateProcessing",
+        "single": [_text("A"), _end(eos)],
+        "pair": [_text("A"), _end(eos), _text("B"), _end(eos)],
+        "special_tokens": {eos: {"id": eos, "ids": [id], "tokens": [eos]}},
+    }
+
+
+def _added(id: int, content: str, *, special: bool = True, normalized: bool = False) -> dict[str, Any]:
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": normalized, "special": special}
     return {"id": id, "content": content, **flags}
 
 

@@ -3,7 +3,7 @@
 A `tokenizer.json` of the `tokenizers` library becomes a SentencePiece model where it provably gives the same ids: a
 Unigram model, the normalizers that SentencePiece has (a compiled character map; the rules NMT and NFKC), spaces as `▁`,
 and splitting at digits and punctuation where no piece crosses such a border. Spaces around a text are dropped, as
-SentencePiece does.
+SentencePiece does. One with a BPE model, CodeT5's or Gemma's, is read by that library itself (`bpe_tokenizer`).
 """
 
 import base64
@@ -21,7 +21,8 @@ import sentencepiece
 from t5prep.errors import TokenizerError, UsageError
 from t5prep.io import model_files, paths
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import encoder_tokenizer, model_proto
+from t5prep.tokens import bpe_tokenizer, encoder_tokenizer, model_proto
+from t5prep.tokens.bpe_tokenizer import BpeTokenizer
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.model_proto import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Normalization, Piece, build
 from t5prep.tokens.tokenizer import SENTINEL_TEXTS, Tokenizer
@@ -168,20 +169,26 @@ def load(name: str) -> Tokenizer:
     if path.suffix in (".json", ".txt"):
         own = encoder_tokenizer.tokenizer_json(model_files.in_directory(path.parent, name=name))
         if own is not None:
-            return EncoderTokenizer(own, name=name)
+            return of_content(own, name=name)
     if path.name == CONFIG_NAME:
         return Tokenizer(model_proto.model(), name=name)
     try:
         content = paths.read(path)
     except OSError as error:
         raise TokenizerError(f"{path} cannot be read ({error.strerror}).") from error
-    return of_content(convert(content, name=name) if path.suffix == ".json" else content, name=name)
+    if path.name == encoder_tokenizer.PAIRS:
+        content = bpe_tokenizer.of_pairs(model_files.in_directory(path.parent, name=name))
+    if path.suffix == ".json" and not bpe_tokenizer.is_written(content):
+        content = convert(content, name=name)
+    return of_content(content, name=name)
 
 
 @functools.lru_cache(maxsize=1)  # a run reads again what it has staged for its workers
 def of_content(content: bytes, *, name: str) -> Tokenizer:
     """Return the tokenizer of `Tokenizer.model`, as a run or a worker keeps it. Raises TokenizerError."""
-    return (EncoderTokenizer if content.startswith(b"{") else Tokenizer)(content, name=name)
+    if not content.startswith(b"{"):
+        return Tokenizer(content, name=name)
+    return (BpeTokenizer if bpe_tokenizer.is_written(content) else EncoderTokenizer)(content, name=name)
 
 
 def find(name: str) -> Path:
@@ -218,10 +225,12 @@ def find(name: str) -> Path:
 def _file_of(files: ModelFiles) -> Path:
     """Return the file of a model from which its tokenizer is made. Raises TokenizerError if there is none."""
     is_encoders = encoder_tokenizer.tokenizer_json(files) is not None
-    of_t5 = (*MODEL_NAMES, JSON_NAME)
+    of_t5 = (*MODEL_NAMES, JSON_NAME, encoder_tokenizer.PAIRS)
     for name in (JSON_NAME, encoder_tokenizer.WORDS, encoder_tokenizer.PAIRS) if is_encoders else of_t5:
-        if name in files.names:
-            return files.path(name)
+        if name in files.names and (name != encoder_tokenizer.PAIRS or encoder_tokenizer.MERGES in files.names):
+            # Gemma's SentencePiece model does not say whether a text begins with <bos>, as T5Gemma 2's do; its JSON file does.
+            gemmas = name == "tokenizer.model" and JSON_NAME in files.names
+            return files.path(JSON_NAME if gemmas and bpe_tokenizer.begins_texts(files.read(JSON_NAME)) else name)
     for name in (CONFIG_NAME, "config.json"):
         if name in files.names and _class_in(files.read(name)) == BYTES_CLASS:
             return files.path(name).with_name(CONFIG_NAME)

@@ -16,6 +16,7 @@ class Facts:
     add_dummy_prefix: bool = True
     escape_whitespaces: bool = True
     whitespace_as_suffix: bool = False
+    remove_extra_whitespaces: bool = True
     byte_fallback: bool = False
 
 
@@ -40,6 +41,7 @@ def facts(model: bytes) -> Facts:
         add_dummy_prefix=bool(normalizer.get(3, 1)),
         escape_whitespaces=bool(normalizer.get(5, 1)),
         whitespace_as_suffix=bool(trainer.get(24, 0)),
+        remove_extra_whitespaces=bool(normalizer.get(4, 1)),
         byte_fallback=bool(trainer.get(35, 0)),
     )
 
@@ -89,10 +91,16 @@ def charsmap(model: bytes) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
+def defined_by_users(model: bytes) -> list[int]:
+    """Return the ids of the pieces that the author of a model named (USER_DEFINED)."""
+    pieces = [dict(_fields(value)) for number, value in _fields(model) if number == 1 and isinstance(value, bytes)]
+    return [id for id, piece in enumerate(pieces) if piece.get(3) == USER_DEFINED]
+
+
 # ModelProto.SentencePiece.Type
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 # TrainerSpec.ModelType
-UNIGRAM, CHAR = 1, 4
+UNIGRAM, BPE, CHAR = 1, 2, 4
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,13 +3,14 @@
 The vocabulary is as in T5 (Raffel et al. 2020; google-research/text-to-text-transfer-transformer README): the model's
 pieces, then 100 sentinels in descending order (`<extra_id_0>` is the last id), then padding to a multiple of 128. A
 model that holds the sentinels itself, such as mT5's, keeps its own; a model of bytes, ByT5's, uses its last bytes for
-them. Unigram models encode in C, and all others by SentencePiece itself, with the same ids.
+them; one with pieces for any use, Gemma's `<unused0>` to `<unused98>`, uses these, the last one as `<extra_id_0>`.
+Unigram models encode in C, and all others by SentencePiece itself, with the same ids: Gemma's, each word of a block once.
 """
 
 import hashlib
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -18,11 +19,12 @@ import sentencepiece
 
 from t5prep import _native
 from t5prep.errors import TokenizerError
-from t5prep.tokens import model_proto, ragged
+from t5prep.tokens import model_proto, ragged, words
 from t5prep.tokens.ragged import Frame, Ragged
 
 SENTINELS = 100
 SENTINEL_TEXTS = [f"<extra_id_{number}>" for number in range(SENTINELS)]
+UNUSED = "<unused{}>"  # how Gemma's pieces for any use are called
 # ByT5's sentinels are its last bytes, from 255 down. Bytes 255 to 245 occur in no text (RFC 3629: UTF-8 excludes them).
 BYTE_SENTINELS = 11
 EMBEDDING_MULTIPLE = 128
@@ -35,6 +37,17 @@ _PROBES = (
     "\x01\x7f\x00", "İstanbul ß", "漢字 и 🙂🙂",
     "<unk> <pad> </s> <0x41>", "1234567890 " * 8, "wordwithnoblankatall" * 8, "\ufffd \U0010ffff", "~ `~` ~",
 )  # fmt: skip
+
+
+def run_of(id_of: Callable[[str], int | None], text: str, *, unknown: int | None) -> list[int]:
+    """Return the ids of "<unused0>", "<unused1>" and so on, at most SENTINELS, as long as each follows the one before."""
+    ids: list[int] = []
+    for number in range(SENTINELS):
+        id = id_of(text.format(number))
+        if id is None or id == unknown or (ids and id != ids[-1] + 1):
+            break
+        ids.append(id)
+    return ids
 
 
 class Tokenizer:
@@ -72,15 +85,20 @@ class Tokenizer:
                 "Train one that has: t5prep tokenizer train --help"
             )
         self.frame = Frame((), (self.eos_id,), (self.eos_id,))
+        self.frame_of_targets = Frame((), (), (self.eos_id,))
         own = [self.processor.piece_to_id(piece) for piece in ("▁<extra_id_0>", "<extra_id_0>")]
         inside = [i for i in own if i != self.unk_id]
         self.is_bytes: bool = self.processor.is_byte(self.vocab_size - 1)
-        above = 0 if inside or self.is_bytes else SENTINELS
-        self._first_sentinel = inside[0] if inside else self.vocab_size + above - 1
+        unused = [] if inside else run_of(self.processor.piece_to_id, UNUSED, unknown=self.unk_id)
+        above = 0 if inside or unused or self.is_bytes else SENTINELS
+        self._first_sentinel = inside[0] if inside else unused[-1] if unused else self.vocab_size + above - 1
+        # How many sentinels there are, counted from `<extra_id_0>`.
+        self.sentinels = BYTE_SENTINELS if self.is_bytes else len(unused) or SENTINELS
         self.size = self.vocab_size + above
         self.padded_size = -(-self.size // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE
         # Special ids that text must never be encoded to, where a model has its sentinels as normal pieces.
-        special = [self.pad_id, self.eos_id, *(self.sentinel(number) for number in range(SENTINELS) if inside)]
+        within = range(self.sentinels if inside or unused else 0)
+        special = [self.pad_id, self.eos_id, *map(self.sentinel, within)]
         # The ids that stand for no text and that SentencePiece would give to a text that spells them.
         self.controls = np.array([token for token in special if not self.processor.is_control(token)], np.int32)
         self.blocks = BlockEncoder(model, self.processor)
@@ -116,7 +134,7 @@ class Tokenizer:
 
         It is split after the "<", so that no piece can cover it.
         """
-        ids = self.blocks.encode(re.split(r"(?<=<)(?=/s>|pad>|extra_id_\d+>)", text)).ids
+        ids = self.blocks.encode(re.split(r"(?<=<)(?=/s>|pad>|eos>|extra_id_\d+>|unused\d+>)", text)).ids
         return ids[~np.isin(ids, self.controls)]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -148,7 +166,7 @@ class Tokenizer:
         if token in (self.pad_id, self.eos_id):
             return "<pad>" if token == self.pad_id else "</s>"
         number = self._first_sentinel - token
-        if 0 <= number < (BYTE_SENTINELS if self.is_bytes else SENTINELS):
+        if 0 <= number < self.sentinels:
             return f"<extra_id_{number}>"
         return f"<unused_{token}>" if not 0 <= token < self.vocab_size else None
 
@@ -166,12 +184,16 @@ class BlockEncoder:
     def __init__(self, model: bytes, processor: sentencepiece.SentencePieceProcessor) -> None:
         self._processor = processor
         self._native, self.slow = _load(model)
+        self._is_cut = self._native is None and _has_words(model, processor)
         if self._native is not None and not self._agree():
             self._native = None
             self.slow = f"it gives other ids than SentencePiece {sentencepiece.__version__}"
 
     def encode(self, texts: list[str] | pa.LargeStringArray) -> Ragged:
         """Return the ids of texts, none of them null, without EOS."""
+        if self._is_cut and len(texts) > 1:
+            array = pa.array(texts, pa.large_string()) if isinstance(texts, list) else texts
+            return words.before_spaces(array, self._by_sentencepiece)
         if self._native is None:
             return self._by_sentencepiece(texts)
         if not len(texts):
@@ -205,6 +227,19 @@ class BlockEncoder:
         texts = list(_PROBES)
         ours, theirs = self.encode(texts), self._by_sentencepiece(texts)
         return np.array_equal(ours.ids, theirs.ids) and np.array_equal(ours.starts, theirs.starts)
+
+
+def _has_words(model: bytes, processor: sentencepiece.SentencePieceProcessor) -> bool:
+    """Check whether words can be encoded apart: a BPE model that changes no character, without a piece across a space.
+
+    Such a model merges two neighbours only into a piece of its own, so nothing is merged across the beginning of a word.
+    """
+    own = model_proto.facts(model)
+    plain = own.model_type == model_proto.BPE and not model_proto.charsmap(model) and own.escape_whitespaces
+    if not plain or own.add_dummy_prefix or own.remove_extra_whitespaces or own.whitespace_as_suffix:
+        return False
+    pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
+    return not any("▁" in piece.lstrip("▁") for piece in pieces)
 
 
 def _load(model: bytes) -> tuple["_native.Unigram | None", str]:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import encoders
 import pytest
 from click.testing import CliRunner, Result
 from preparing import prepared, questions, rejected, write_csv
@@ -289,9 +288,3 @@ def test_starting_and_help_load_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_tokenizer_of_an_encoder_is_not_examined_as_a_t5s(tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("a charming journey\n")
-    line = ["tokenizer", "check", encoders.bert(tmp_path / "bert"), "--source", tmp_path / "lines.txt"]
-    assert "is an encoder's tokenizer, and only T5's kind (SentencePiece) is examined" in refused(*line)

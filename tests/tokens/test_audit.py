@@ -9,9 +9,10 @@ import pytest
 
 from t5prep.errors import TokenizerError
 from t5prep.sources import sample
-from t5prep.tokens import audit, huggingface_files
+from t5prep.tokens import audit, huggingface_files, loading
 from t5prep.tokens.audit import Report
 from t5prep.tokens.tokenizer import Tokenizer
+from tests import encoders
 
 
 @pytest.fixture
@@ -136,3 +137,36 @@ def test_a_tokenizer_that_transformers_cannot_read_is_a_sentence(tmp_path: Path)
     words = Tokenizer(sample.tokenizer_path().read_bytes(), name="sample:")
     with pytest.raises(TokenizerError, match="the library transformers cannot read its tokenizer"):
         audit.libraries(words, name=str(tmp_path))
+
+
+def test_a_tokenizer_json_is_examined_too(tmp_path):
+    bert = loading.load(str(encoders.bert(tmp_path / "bert")))
+    report = audit.examine(
+        ["a charming film .", "A movie {"], bert, others=audit.libraries(bert, name=str(tmp_path / "bert"))
+    )
+    assert lost(report) == {"A U+0041 LATIN CAPITAL LETTER A": (1, "a"), "{": (1, "<unk>")}
+    assert (report.texts, report.returned) == (2, 0)  # "film." comes back
+    assert report.agreement["tokenizers"].equal == 2
+
+
+@pytest.mark.slow
+def test_ids_that_transformers_5_changes_are_said(tmp_path):
+    """By generative-computing/mellea#947: it takes the class of tokenizer_config.json, and how that splits texts."""
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    place = encoders.codet5(tmp_path / "model")
+    whole = json.loads(loading.load(str(place)).model)
+    at_l = {"type": "Split", "pattern": {"String": "l"}, "behavior": "Isolated", "invert": False}
+    whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [at_l, whole["pre_tokenizer"]]}
+    (place / "tokenizer.json").write_text(json.dumps(whole))
+    (place / "vocab.json").unlink()
+    (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
+    texts = ["a journey", "a film of a film"]
+    own = loading.load(str(place))
+    report = audit.examine(texts, own, others=audit.libraries(own, name=str(place)))
+    assert report.agreement["tokenizers"].equal == 2
+    assert report.agreement["transformers"].unexplained == 1
+    (said,) = [one for one in audit.advice(report) if "other ids" in one]
+    assert "PreTrainedTokenizerFast" in said
+    (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    report = audit.examine(texts, own, others=audit.libraries(own, name=str(place)))
+    assert report.agreement["transformers"].equal == 2

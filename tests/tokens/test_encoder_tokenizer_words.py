@@ -8,7 +8,7 @@ import pytest
 from fuzzed_texts import fuzzed
 
 from t5prep.tokens import loading
-from t5prep.tokens.encoder_tokenizer import keeps_spaces
+from t5prep.tokens.encoder_tokenizer import cutting
 from tests import encoders
 
 ODD = [
@@ -51,14 +51,14 @@ def test_ids_are_those_of_whole_texts(words, seed):
 def test_few_words_are_encoded(words, monkeypatch, text):
     asked = []
     plain = words._encode_whole
-    monkeypatch.setattr(words._by_words, "_encode", lambda texts: asked.extend(texts) or plain(texts))
+    monkeypatch.setattr(words, "_encode_whole", lambda texts: asked.extend(texts) or plain(texts))
     words.encode_block(pa.array([text] * 1000, pa.large_string()))
     assert len(asked) <= 5
 
 
 def test_what_may_be_cut_elsewhere_is_encoded_whole(words):
     whole = json.loads(words.model)
-    assert keeps_spaces(whole) is not None
+    assert cutting(whole) is not None
     own = {**whole["added_tokens"][0], "content": "New York", "special": False}
-    assert keeps_spaces({**whole, "added_tokens": [*whole["added_tokens"], own]}) is None
-    assert keeps_spaces({**whole, "pre_tokenizer": {"type": "Metaspace"}}) is None
+    assert cutting({**whole, "added_tokens": [*whole["added_tokens"], own]}) is None
+    assert cutting({**whole, "pre_tokenizer": {"type": "Metaspace"}}) is None

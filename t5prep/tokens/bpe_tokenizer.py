@@ -1,0 +1,141 @@
+"""Encode and decode text for models that write texts, by a `tokenizer.json` with a BPE model: CodeT5's, or Gemma's.
+
+The ids are those of the `tokenizers` library. A text ends in EOS as T5's do, and begins as the file says. Sentinels are the
+tokens `<extra_id_0>` and so on, or Gemma's pieces for any use (`<unused98>` is `<extra_id_0>`, as in `tokenizer`). Text that
+spells a special token is plain text.
+"""
+
+import functools
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5prep.errors import TokenizerError
+from t5prep.io.model_files import ModelFiles
+from t5prep.tokens import encoder_tokenizer, words
+from t5prep.tokens.encoder_tokenizer import Cutting, Described, EncoderTokenizer
+from t5prep.tokens.ragged import Frame
+from t5prep.tokens.tokenizer import SENTINEL_TEXTS, UNUSED, run_of
+
+ENDS, PADS, UNKNOWNS = ("</s>", "<eos>"), ("<pad>",), ("<unk>",)
+SPACE = "▁"
+
+
+@functools.lru_cache(maxsize=1)
+def is_written(content: bytes) -> bool:
+    """Check whether the content of a tokenizer.json is of a model that writes texts, and has a BPE model.
+
+    An encoder's puts tokens before and after a text, and has no sentinels.
+    """
+    try:
+        whole = json.loads(content)
+        if whole["model"].get("type") != "BPE":
+            return False
+        texts = {str(one["content"]) for one in whole["added_tokens"]}
+        return SENTINEL_TEXTS[0] in texts or encoder_tokenizer.frame_of(whole) is None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return False  # whoever reads it says what is wrong
+
+
+def begins_texts(content: bytes) -> bool:
+    """Check whether the content of a tokenizer.json is of a model that writes texts, and puts tokens before them."""
+    return is_written(content) and bool(firsts_of(json.loads(content)))
+
+
+def of_pairs(files: ModelFiles) -> bytes:
+    """Return the tokenizer.json of a CodeT5's `vocab.json`, `merges.txt` and `added_tokens.json`. Raises TokenizerError."""
+    try:
+        config = json.loads(files.read("tokenizer_config.json")) if "tokenizer_config.json" in files.names else {}
+        return encoder_tokenizer.of_pairs(files, config)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise TokenizerError(
+            f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."
+        ) from error
+
+
+def firsts_of(whole: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the ids that a `tokenizer.json` puts before a text: RoBERTa's `<s>`, Gemma's `<bos>`, or none."""
+    frame = encoder_tokenizer.frame_of(whole)
+    if frame:
+        return frame.first
+    steps = [whole.get("post_processor") or {}]
+    steps = [step for one in steps for step in (one["processors"] if one.get("type") == "Sequence" else [one])]
+    for step in steps:
+        if step.get("type") == "TemplateProcessing":
+            before = itertools.takewhile(lambda part: "Sequence" not in part, step["single"])
+            names = [part["SpecialToken"]["id"] for part in before]
+            return tuple(id for name in names for id in step["special_tokens"][name]["ids"])
+    return ()
+
+
+class BpeTokenizer(EncoderTokenizer):
+    """Encode text to ids and decode it, with the content of a `tokenizer.json`; see the module. Raises TokenizerError."""
+
+    is_encoders = False
+    _kind = "a T5-like model"
+
+    def __init__(self, model: bytes, *, name: str) -> None:
+        super().__init__(model, name=name)
+        whole = json.loads(model)
+        known = {text: id for id, text in self._special.items()}
+        ids = {**whole["model"]["vocab"], **{str(one["content"]): int(one["id"]) for one in whole["added_tokens"]}}
+        descending = run_of(lambda text: -ids[text] if text in ids else None, "<extra_id_{}>", unknown=None)
+        run = [-id for id in descending] or run_of(ids.get, UNUSED, unknown=None)[::-1]
+        self._first_sentinel, self.sentinels = (run[0] if run else -1), len(run)
+        # A model may have fewer embeddings than its tokenizer has tokens: those of images and of dialogues stand last.
+        used = [*whole["model"]["vocab"].values(), *known.values(), *run]
+        self.vocab_size = self.size = self.padded_size = 1 + max(used)
+        if encoder_tokenizer.frame_of(whole):  # RoBERTa's tokens stand around a target too, as in CodeT5's training
+            self.frame_of_targets = Frame(self.frame.first, (), self.frame.last)
+
+    def sentinel(self, number: int) -> int:
+        """Return the id of `<extra_id_number>`, or of the piece that stands for it; -1 where the vocabulary has none."""
+        return self._first_sentinel - number if number < self.sentinels else -1
+
+    def _describe(self, whole: Mapping[str, Any]) -> Described:
+        """Return the special tokens that stand for no text: those around texts, padding, unknown ones and sentinels."""
+        ids = {str(one["content"]): int(one["id"]) for one in whole["added_tokens"]}
+        found = [[ids[text] for text in texts if text in ids] for texts in (ENDS, PADS, UNKNOWNS)]
+        for some, texts in zip(found, (ENDS, PADS, UNKNOWNS), strict=True):
+            if not some:
+                raise ValueError(f"it has none of {', '.join(texts)}")
+        (end, *_), (pad, *_), (unknown, *_) = found
+        special = {id: text for text, id in ids.items() if text in self._controls(whole)}
+        return Described(Frame(firsts_of(whole), (end,), (end,)), pad, unknown, special)
+
+    def _controls(self, whole: Mapping[str, Any]) -> set[str]:
+        """Return how the tokens that stand for no text are written."""
+        unused = {UNUSED.format(number) for number in range(len(SENTINEL_TEXTS))}
+        named = {*unused, *SENTINEL_TEXTS}
+        return {str(one["content"]) for one in whole["added_tokens"] if one["special"] or one["content"] in named}
+
+    def _without_control(self, whole: dict[str, Any]) -> str:
+        controls = self._controls(whole)
+        for one in whole["added_tokens"]:
+            one["special"] = one["content"] in controls  # the library then leaves their spelling in a text alone
+        return json.dumps(whole)
+
+    def _cuts(self, whole: Mapping[str, Any]) -> Cutting | None:
+        """Return how words are encoded apart, also by Gemma's model, which writes each space as `▁` and splits at none."""
+        model, normalizer, splitter = whole["model"], whole.get("normalizer") or {}, whole.get("pre_tokenizer") or {}
+        if model.get("dropout") or model.get("ignore_merges"):
+            return None
+        added = [str(one["content"]) for one in whole["added_tokens"] if one["content"] not in self._controls(whole)]
+        if splitter.get("type") == "ByteLevel":
+            return (
+                None if any(" " in text for text in added) else encoder_tokenizer.cutting({**whole, "added_tokens": []})
+            )
+        replaced = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+        at_spaces = splitter.get("pattern") == {"String": " "} and splitter.get("behavior") == "MergedWithPrevious"
+        if normalizer != replaced or (splitter and not at_spaces):
+            return None
+        across = (
+            text for text in (*model["vocab"], *added) if any(one in text.lstrip(f" {SPACE}") for one in (" ", SPACE))
+        )
+        return None if next(across, None) is not None else words.before_spaces
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids. Sentinels and EOS are written out, but padding and what begins a text are left out."""
+        left_out = {self.pad_id, *self.frame.first}
+        return super().decode([token for token in ids if token not in left_out])
