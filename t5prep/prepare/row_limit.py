@@ -39,7 +39,7 @@ def limited_files(files: Sequence[RawFile], settings: Settings, task: ChosenTask
 
 
 def scan(file: LimitedFile, settings: Settings, corpus: Corpus, *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yield the blocks of a file or pair (parallel_files.scan), as far as its rows are wanted. Raises SourceError."""
+    """Yield the blocks of a file or pair (blocks.scan_element), as far as its rows are wanted. Raises SourceError."""
     left = file.rows
     if left == 0:
         return

@@ -15,6 +15,7 @@ from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.prepare import earlier_datasets, placement, row_limit
 from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.prepare.filters.chain import Chain
+from t5prep.prepare.row_limit import LimitedFile
 from t5prep.reading import blocks, formats, json_documents
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
@@ -198,15 +199,7 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
     if not settings.format and not task.task.corpus.format:
         formats.check_names([one.name for one in elements if isinstance(one, RawFile)], uri=source.uri)
     first = elements[0]
-    parts = blocks.scan_element(
-        first,
-        kind=settings.format,
-        encoding=settings.encoding,
-        otherwise=task.task.corpus.format,
-        records=settings.records,
-        delimiter=settings.delimiter,
-    )
-    block = next(parts, None)
+    block = next(row_limit.scan(LimitedFile(first), settings, task.task.corpus), None)
     record: Mapping[str, Any] = {}
     if block and not block.columns:  # its format names no columns before the rows
         record = next((row.record for row in blocks.read(block) if row.record), {})

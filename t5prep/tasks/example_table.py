@@ -214,12 +214,7 @@ _NOTHING = Example(None, "", "")
 # Fill the table of examples from columns of text, as a template says.
 
 # What str.strip removes: the last of it is the ideographic space.
-SPACES = [character for character in map(chr, range(0x3001)) if character.isspace()]
-_ASCII_SPACES = "".join(filter(str.isascii, SPACES))
-_SPACES_OF_BYTES = {
-    size: np.array([int.from_bytes(spelled, "big") for spelled in map(str.encode, SPACES) if len(spelled) == size])
-    for size in (1, 2, 3)
-}
+SPACES = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 class Filled(NamedTuple):
@@ -242,9 +237,6 @@ def fill(
     record_id, group: as a table of examples has them.
     """
     described = np.logical_or.reduce([visible(columns[column.name]) for column in template.input_columns])
-    for column in template.input_columns:
-        if column.stripped:  # of white space in ASCII: other white space at the ends is for rows
-            described &= np.logical_and(*_visible_ends(_text(column, columns)))
     target = _joined(template.target, columns) if template.target else None
     if target is not None and template.labels:
         which = pc.index_in(target, pa.array(list(template.labels), pa.large_string()))
@@ -304,35 +296,16 @@ def _joined(words: Words, columns: Mapping[str, pa.LargeStringArray]) -> pa.Larg
 
 
 def _text(column: ColumnText, columns: Mapping[str, pa.LargeStringArray]) -> pa.LargeStringArray:
-    """Return the text of a column in each row, without white space in ASCII at the ends where it is stripped."""
+    """Return the text of a column in each row, without white space at the ends where it is stripped."""
     texts = columns[column.name]
-    return pc.ascii_trim(texts, characters=_ASCII_SPACES) if column.stripped else texts
+    return pc.utf8_trim(texts, characters=SPACES) if column.stripped else texts
 
 
 def visible(texts: pa.LargeStringArray) -> np.ndarray:
-    """Return which texts are not blank, as str.strip understands it: bool[texts]."""
-    seen, edges = np.logical_or(*_visible_ends(texts)), byte_edges(texts)[0]
-    for place in np.flatnonzero(~seen & (edges[:-1] < edges[1:])).tolist():
-        seen[place] = bool(texts[place].as_py().strip())
-    return seen
+    """Return which texts are not blank, as str.strip understands it: bool[texts].
 
-
-def _visible_ends(texts: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which texts begin, and which end, with a character that str.strip leaves there: each bool[texts]."""
-    edges, data = byte_edges(texts)
-    characters = np.frombuffer(data if data.size else b"\0", np.uint8)
-    begins, ends = edges[:-1], edges[1:]
-    first, last = begins < ends, begins < ends
-    for size, spaces in _SPACES_OF_BYTES.items():
-        holds = ends - begins >= size
-        first = first & ~(holds & np.isin(_numbers(characters, begins, size), spaces))
-        last = last & ~(holds & np.isin(_numbers(characters, ends - size, size), spaces))
-    return first, last
-
-
-def _numbers(characters: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """Return the `size` bytes at each place as one number; of places outside of the bytes, some number."""
-    numbers = np.zeros(len(places), np.int64)
-    for place in range(size):
-        numbers = numbers << 8 | characters[np.clip(places + place, 0, len(characters) - 1)]
-    return numbers
+    >>> visible(pa.array([" \u3000", "a ", ""], pa.large_string())).tolist()
+    [False, True, False]
+    """
+    trimmed = pc.utf8_trim(texts, characters=SPACES)
+    return np.asarray(pc.binary_length(trimmed).to_numpy(zero_copy_only=False) > 0)

@@ -7,7 +7,6 @@ by itself, and they share the room that is left.
 """
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -113,7 +112,7 @@ def allot(wants: np.ndarray, rows: np.ndarray, room: np.ndarray) -> np.ndarray:
 # This is done for all rows of a block at once. The texts of an input are encoded field by field, in their lines where
 # newlines are kept; the model's special tokens are put around and between them; and what is too long is cut (truncation).
 
-MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>")
+MARKUP = r"</?[a-zA-Z][^<>]*>"
 
 
 class Features(NamedTuple):
@@ -307,13 +306,5 @@ class Featurizer:
 
 def _with_markup(fields: pa.LargeStringArray, rows: np.ndarray) -> np.ndarray:
     """Return which rows hold an HTML tag in one of their fields, bool[rows]; the fields of row i begin at `rows[i]`."""
-    edges, data = example_table.byte_edges(fields)
-    characters = np.frombuffer(data, np.uint8)[edges[0] : edges[-1]]
-    # Arrow looks at one byte after the other.
-    places = np.flatnonzero(characters == ord("<")) + edges[0]
-    holding = np.unique(np.searchsorted(edges, places, side="right") - 1)
-    row_of = np.searchsorted(rows, holding, side="right") - 1
-    marked = np.zeros(len(rows) - 1, bool)
-    for field, row in zip(holding.tolist(), row_of.tolist(), strict=True):
-        marked[row] = marked[row] or MARKUP.search(fields[field].as_py()) is not None
-    return marked
+    holding = pc.match_substring_regex(fields, pattern=MARKUP).to_numpy(zero_copy_only=False)
+    return np.diff(np.concatenate([[0], np.cumsum(holding)])[rows]) > 0

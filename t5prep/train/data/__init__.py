@@ -1,4 +1,4 @@
-"""Read prepared datasets as batches: manifest in, a tf.data dataset of batches out, from a disk or from gs://.
+"""Read prepared datasets as batches: manifest in, batches out, from a disk or from gs://.
 
 Batches are `{input_ids, attention_mask, labels}`, int32 of static shape. They have the same rows in the same order for
 any number of replicas and hosts, and can start at any step: `t5prep.train.data.order` defines the order.

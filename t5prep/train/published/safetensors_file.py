@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from t5prep.train.published.stored import Stored, UnreadableError, in_file, narrowed, size_of
+from t5prep.train.published import stored
+from t5prep.train.published.stored import Stored, UnreadableError, in_file, size_of
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 # The bytes of a value of each dtype that is written.
@@ -48,7 +49,8 @@ def write(
     short = next(short for short, long in DTYPES.items() if long == dtype)
     file.write(header({name: (short, shape) for name, shape in shapes.items()}))
     for name in shapes:
-        file.write(np.ascontiguousarray(narrowed(values(name), dtype)).data)
+        rounded = values(name).astype(stored.DTYPES[dtype], order="C", copy=False)
+        file.write(rounded.reshape(-1).view(np.uint8).data)  # bfloat16 is no type of the buffer protocol
 
 
 def header(tensors: Mapping[str, tuple[str, Sequence[int]]], metadata: Mapping[str, str] = NO_METADATA) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 Index = tuple[slice, ...]  # one slice with begin and end for each axis
 ReadPart = Callable[[Index], np.ndarray]
@@ -64,12 +65,12 @@ def _span(index: Any) -> slice:
     raise IndexError(f"{index!r} is neither a slice nor a number from 0 on")
 
 
-# The NumPy type of each dtype in a file, little-endian. NumPy has no bfloat16: it is the upper half of a float32.
+# The NumPy type of each dtype in a file, little-endian.
 DTYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype("<f8"),
     "float32": np.dtype("<f4"),
     "float16": np.dtype("<f2"),
-    "bfloat16": np.dtype("<u2"),
+    "bfloat16": np.dtype(tf.bfloat16.as_numpy_dtype),
 }
 
 
@@ -128,9 +129,9 @@ def in_pieces(path: Path, *, dtype: str, shape: Sequence[int], pieces: Sequence[
         row = math.prod(shape[1:])
         values = _values(path, pieces, dtype, first=rows.start * row, count=(rows.stop - rows.start) * row)
         if not index:
-            return widened(values, dtype).reshape(())
+            return values.astype(np.float32, copy=False).reshape(())
         kept = values.reshape(rows.stop - rows.start, *shape[1:])[(slice(None), *others)]
-        return widened(kept, dtype)
+        return kept.astype(np.float32, copy=False)
 
     return Stored(tuple(shape), dtype, part)
 
@@ -142,30 +143,6 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
     if not all(type(length) is int and length >= 0 for length in shape) or len(shape) > 8:
         raise UnreadableError(f"it has a tensor of shape {tuple(shape)}")
     return math.prod(shape) * DTYPES[dtype].itemsize
-
-
-def widened(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return values of a file as float32; bfloat16 ones are given as uint16.
-
-    >>> widened(np.array([0x3FC0], np.uint16), "bfloat16").tolist()
-    [1.5]
-    """
-    if dtype == "bfloat16":
-        return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32, copy=False)
-
-
-def narrowed(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return float32 values as a file stores another dtype, each rounded to the nearest (ties to even).
-
-    >>> widened(narrowed(np.array([1.5, 3.14159], np.float32), "bfloat16"), "bfloat16").tolist()
-    [1.5, 3.140625]
-    """
-    if dtype != "bfloat16":
-        return values.astype(DTYPES[dtype], copy=False)
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 
 
 def _values(path: Path, pieces: Sequence[tuple[int, int]], dtype: str, *, first: int, count: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from t5prep.train.published.flax_file import CHUNKED, array_at, unpack
-from t5prep.train.published.stored import DTYPES, Index, Stored, UnreadableError, size_of, widened
+from t5prep.train.published.stored import DTYPES, Index, Stored, UnreadableError, size_of
 
 NAME = "checkpoint"
 GZIP_OR_ZLIB = 47  # zlib's word for either header
@@ -190,7 +190,7 @@ def zarr_array(folder: Path, name: str) -> Stored:
             there = tuple(
                 slice(low - span.start, high - span.start) for (low, high), span in zip(spans, index, strict=True)
             )
-            out[there] = widened(values(place)[here], dtype)
+            out[there] = values(place)[here]
         return out
 
     return Stored(shape, dtype, part)
