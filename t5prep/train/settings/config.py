@@ -336,6 +336,13 @@ class TrainConfig:
         free=True,
     )
     tensorboard: bool = setting(True, "write curves for TensorBoard too", free=True)
+    track: str = setting(
+        "none",
+        "send them to wandb, trackio or mlflow too, if it is installed",
+        choices=("none", "wandb", "trackio", "mlflow"),
+        names="report_to",
+        free=True,
+    )
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
