@@ -130,7 +130,21 @@ def _certificates(folder: Path) -> tuple[ssl.SSLContext, Path]:
             .not_valid_after(now + datetime.timedelta(days=2))
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            # Python 3.13 asks for these, as RFC 5280 does.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+            .add_extension(usage(signs=is_authority), critical=True)
             .sign(signer, hashes.SHA256())
+        )
+
+    def usage(*, signs: bool) -> x509.KeyUsage:
+        others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+        return x509.KeyUsage(
+            digital_signature=not signs,
+            key_cert_sign=signs,
+            crl_sign=signs,
+            decipher_only=False,
+            **dict.fromkeys(others, False),
         )
 
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
