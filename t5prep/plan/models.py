@@ -2,10 +2,12 @@
 
 The numbers are from each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*, mt5-*,
 byt5-*; google-bert, distilbert, FacebookAI, albert, google/electra-*, answerdotai/ModernBERT-*, jhu-clsp/ettin-encoder-*,
-jhu-clsp/mmBERT-*). T5X's configurations (t5x/examples/t5) have the same.
+jhu-clsp/mmBERT-*; google/t5gemma-*: of 2B and 9B by Gemma 2's table, arXiv:2408.00118). T5X's configurations (t5x/examples/t5)
+have the same.
 """
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import model_files
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, read_config
 from t5prep.train.model.modernbert import ModernBertConfig
+from t5prep.train.model.t5gemma import T5GemmaConfig
 
 # d_model, d_ff, layers, heads
 _BASE, _LARGE = (768, 3072, 12, 12), (1024, 4096, 24, 16)
@@ -134,7 +137,36 @@ def _models() -> dict[str, ModelConfig]:
     return {prefix + size: shaped(like, numbers) for prefix, sizes, like in families for size, numbers in sizes.items()}
 
 
-MODELS: dict[str, Config] = {**_models(), **ENCODERS}
+# d_model, d_ff, layers, heads, heads of keys, d_kv of each stack
+_GEMMA = {
+    "b": (768, 2048, 12, 12, 12, 64),
+    "2b": (2304, 9216, 26, 8, 4, 256),
+    "9b": (3584, 14336, 42, 16, 8, 256),
+}
+
+
+def _t5gemma(encoder: str, decoder: str) -> T5GemmaConfig:
+    """Return the shape of google/t5gemma-ENCODER-DECODER, of any kind of training (-ul2, -prefixlm, and either with -it)."""
+    (width, hidden, layers, heads, of_keys, d_kv), (own_width, own_hidden, own_layers, own_heads, own_of_keys, _) = (
+        _GEMMA[size] for size in (encoder, decoder)
+    )
+    return T5GemmaConfig(
+        **{"vocab_size": 256_000, "d_model": width, "d_ff": hidden, "num_layers": layers, "num_heads": heads},
+        **{"num_kv_heads": of_keys, "d_kv": d_kv, "decoder_d_model": own_width, "decoder_d_ff": own_hidden},
+        **{"num_decoder_layers": own_layers, "decoder_num_heads": own_heads, "decoder_num_kv_heads": own_of_keys},
+        **{"full_every": 2, "window": 4096, "full_theta": 10_000.0, "full_factor": 1.0, "query_scalar": d_kv},
+        **{"score_cap": 50.0, "logit_cap": 30.0, "model_type": "t5gemma"},
+    )
+
+
+T5GEMMAS = {
+    "t5gemma-2-270m-270m": T5GemmaConfig(),
+    **{
+        f"t5gemma-{one}-{other}": _t5gemma(one, other)
+        for one, other in (("b", "b"), ("2b", "2b"), ("9b", "2b"), ("9b", "9b"))
+    },
+}
+MODELS: dict[str, Config] = {**_models(), **T5GEMMAS, **ENCODERS}
 
 
 def shape_of(model: str, *, classes: bool = False) -> Config:
@@ -152,7 +184,7 @@ def shape_of(model: str, *, classes: bool = False) -> Config:
     file = path if path.suffix == ".json" else path / "config.json"
     if file.is_file():
         return read_config(file.read_bytes(), where=file)
-    name = model.rsplit("/", 1)[-1].lower()
+    name = re.sub("-(ul2|prefixlm)(-it)?$", "", model.rsplit("/", 1)[-1].lower())  # how a T5Gemma was trained
     if name in MODELS:
         return MODELS[name]
     if name == "tiny":

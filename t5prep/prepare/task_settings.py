@@ -23,10 +23,10 @@ from t5prep.tasks import example_table
 from t5prep.tasks import options as task_options
 from t5prep.tasks import task as task_columns
 from t5prep.tasks.registry import Definition
-from t5prep.tasks.task import ChosenTask, Masks, Mixture
+from t5prep.tasks.task import ChosenTask, Masks, Mixture, Spans
 from t5prep.tokens import denoisers, masking, span_corruption
 from t5prep.tokens import tokenizer as newlines
-from t5prep.tokens.tokenizer import Tokenizer
+from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 # A column with more different values is text, not the name of a class.
@@ -129,8 +129,8 @@ def _check_sentinels(settings: Settings, task: ChosenTask, tokenizer: Tokenizer)
     """Raise UsageError if a preparation needs sentinels that a vocabulary does not have."""
     if tokenizer.is_bytes:  # ByT5 has a byte for each of the first, and its own way with the others
         return
-    spans = 0
-    if task.spans:
+    spans = SENTINELS if isinstance(task.spans, Mixture) else 0  # which hides as many as there are
+    if isinstance(task.spans, Spans):
         how = task.spans._asdict()
         spans = span_corruption.spans(span_corruption.lengths(settings.input_length, **how)[0], **how)[1]
     for needed, what, instead in (

@@ -76,6 +76,8 @@ class Tokenizer:
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.vocab_size: int = self.processor.get_piece_size()
         self.pad_id: int = self.processor.pad_id()
+        if self.pad_id < 0:  # Madlad-400 pads with what would begin a text, and no text has
+            self.pad_id = self.processor.bos_id()
         self.eos_id: int = self.processor.eos_id()
         self.unk_id: int = self.processor.unk_id()
         if self.pad_id < 0 or self.eos_id < 0:

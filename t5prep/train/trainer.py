@@ -174,8 +174,14 @@ def first_weights(
         say(
             f"{config.model} gives its shape alone, for weights=random. To begin with its weights: --set weights=pretrained"
         )
+    # Madlad-400 has no embeddings for sentinels, so that its data must do without.
+    marked = any(one.settings.marked or one.settings.keep_newlines or one.task.hides_spans for one in manifests)
     shape, initial, own_tokenizer = run.start_from(
-        config, ids=tokenizer.size, classes=manifests[0].class_names, masked=manifests[0].hides_tokens
+        config,
+        ids=tokenizer.size,
+        needed=tokenizer.size if marked else tokenizer.vocab_size,
+        classes=manifests[0].class_names,
+        masked=manifests[0].hides_tokens,
     )
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:
         raise TokenizerError(

@@ -16,6 +16,7 @@ from t5prep.dataset import manifest
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
 from t5prep.sources import sample
+from t5prep.tokens.model_proto import CONTROL, UNKNOWN, Normalization, Piece, build
 
 SAMPLE = str(sample.tokenizer_path())
 
@@ -149,12 +150,21 @@ def test_tokenizers_that_are_none(tmp_path: Path) -> None:
     assert "does not exist" in with_tokenizer(tmp_path / "missing.model")
 
 
-def test_a_model_without_t5s_special_pieces_is_refused(shared_data: Path, tmp_path: Path) -> None:
+def test_a_model_without_t5s_special_pieces_is_refused(tmp_path: Path) -> None:
     rows = write_csv(tmp_path / "rows.csv", questions(3))
-    model = shared_data / "small_tokenizer/test_sentencepiece.model"
-    assert "has no <pad> piece" in refused(
-        "prepare", "so_quality", "--source", rows, "--tokenizer", model, "--out", tmp_path / "out"
-    )
+    pieces = [Piece("<unk>", kind=UNKNOWN), Piece("</s>", kind=CONTROL), Piece("a", -1.0)]
+    (tmp_path / "some.model").write_bytes(build(pieces, Normalization("identity")))
+    line = [
+        "prepare",
+        "so_quality",
+        "--source",
+        rows,
+        "--tokenizer",
+        tmp_path / "some.model",
+        "--out",
+        tmp_path / "out",
+    ]
+    assert "has no <pad> piece" in refused(*line)
 
 
 def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:

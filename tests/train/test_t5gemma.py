@@ -265,3 +265,11 @@ def test_what_is_no_t5gemma_is_a_sentence(config, said):
 def test_a_head_for_classes_is_a_sentence():
     with pytest.raises(UsageError, match="A T5Gemma 2 writes texts"):
         small("t5gemma2").with_classes(["no", "yes"])
+
+
+def test_the_products_that_plan_counts_are_those_of_the_matrices():
+    """By hand, of one token in and one out: each matrix of a layer once, the scores and their sums, and the output table."""
+    config = small("t5gemma2")
+    q, kv, wide = 32 * 48, 2 * 32 * 24, 3 * 32 * 40
+    encoder, decoder = 4 * (2 * q + kv + wide + 2 * 48), 3 * (2 * q + kv + wide + 2 * 48 + kv + 2 * 48)
+    assert config.products(input_length=1, target_length=1) == encoder + decoder + 32 * 96

@@ -202,14 +202,14 @@ def weight_bytes(model: Model) -> int:
 
 
 def start_from(
-    config: TrainConfig, *, ids: int, classes: Sequence[str] = (), masked: bool = False
+    config: TrainConfig, *, ids: int, needed: int | None = None, classes: Sequence[str] = (), masked: bool = False
 ) -> tuple[Config, dict[str, Array], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
 
-    `ids` is the number of ids of the data's tokenizer. A trained model must have an embedding for each; a random one
-    gets them, in a multiple of 128. `classes` are those of a dataset whose targets are their numbers: a T5 gives its
-    encoder, and the model's last matrix begins anew if it has another number of them. `masked`: the data has hidden tokens
-    for an encoder. Raises UsageError.
+    `ids` is the number of ids of the data's tokenizer, of which the data has the first `needed` ones at most (None: all). A
+    trained model must have an embedding for each of these; a random one gets all, in a multiple of 128. `classes` are those
+    of a dataset whose targets are their numbers: a T5 gives its encoder, and the model's last matrix begins anew if it has
+    another number of them. `masked`: the data has hidden tokens for an encoder. Raises UsageError.
     """
     if config.weights == "random":
         tiny = TINY_ENCODER if classes or masked else TINY
@@ -224,7 +224,12 @@ def start_from(
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
     model = open_model(config.model, masked=masked)
-    if model.config.vocab_size < ids:
+    if model.config.vocab_size < (needed or ids):
+        if model.tokenizer and model.config.vocab_size >= model.tokenizer.vocab_size:
+            raise UsageError(
+                f"{config.model} has {model.config.vocab_size:,} embeddings and none for sentinels, which the data has: prepare"
+                " it with --marker none and without --keep-newlines; spans cannot be hidden for it."
+            )
         raise UsageError(
             f"{config.model} has {model.config.vocab_size:,} embeddings, and the data's tokenizer has {ids:,} ids. "
             f"Prepare the data with the model's tokenizer: t5prep prepare TASK --tokenizer {config.model} ..."
