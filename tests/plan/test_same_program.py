@@ -1,7 +1,9 @@
 """`plan` and `train` make their step by one function: for one layout, the same program by its digest."""
 
 import dataclasses
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import training
@@ -10,11 +12,13 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 pytest.importorskip("libtpu", reason="needs the extra plan")
 pytest.importorskip("jax", reason="jax is not installed")
 
-from t5prep.plan import compiled, compiler, planner
+import t5prep
+from t5prep.plan import compiled, compiler, planner, report
 from t5prep.plan.compiled import Compiled
 from t5prep.plan.question import ask
 from t5prep.train import trainer
 from t5prep.train.model.architecture import ModelConfig
+from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.runtime import compiling
 from t5prep.train.runtime.devices import open_layout
 
@@ -55,3 +59,30 @@ def test_what_is_planned_is_what_is_trained(
     assert isinstance(question.shape, ModelConfig)
     ask(question)
     assert planned == trained
+
+
+def test_what_is_planned_for_vectors_is_what_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`plan --embed` asks for the encoder alone, with its matrices in bfloat16, and counts a third of a training's work."""
+    shape = training.shape(tmp_path / "shape")
+    planned = []
+
+    def described(step: dict, **_: object) -> Compiled:
+        program, state = compiler.step_of(step, open_layout().devices)
+        planned.append((program.name, sorted(program.arguments[0]), program.arguments[1]["input_ids"].shape))
+        return Compiled(fits=True, hbm_bytes=1, loops=True, **state)
+
+    monkeypatch.setattr(compiled, "compile_step", described)
+    monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
+    asked: dict[str, Any] = {"model": shape, "tpu": "v5e-1", "batch": 4, "input_length": 16}
+    plan = t5prep.plan(**asked, embed=True)
+    ((name, weights, rows),) = planned
+    assert (name, rows) == ("embed", (4, 16))
+    assert weights
+    assert not [one for one in weights if one.startswith(("decoder.", "lm_head"))]
+    assert plan.answer.compiled.slot_bytes == 0
+    layouts = weight_layouts(plan.answer.question.shape)
+    assert plan.answer.compiled.weight_bytes < 4 * sum(math.prod(layouts[one].shape) for one in weights)
+    training_too = dataclasses.replace(plan.answer, question=dataclasses.replace(plan.answer.question, embed=False))
+    assert 0 < 3 * plan.answer.model_flops < training_too.model_flops
+    (line, *_) = report.lines(plan.answer, model="tiny")
+    assert "16 tokens; vectors alone, bfloat16" in line

@@ -208,15 +208,15 @@ def test_eight_devices_compute_the_same(model: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str, tmp_path: Path) -> None:
     source, drawn = tmp_path / "captions.txt", random.Random(7)
-    source.write_text("\n".join(drawn.choice(TEXTS) + f" {number}" for number in range(6000)))
+    source.write_text("\n".join(drawn.choice(TEXTS) + f" {number}" for number in range(3000)))
     command = [sys.executable, "-m", "t5prep.cli", "embed", model, str(source), "--shard-rows", "100", "--out"]
     subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
     killed = 0
-    for _ in range(4):
+    for _ in range(2):
         running = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
         begun = time.monotonic()
         while not (tmp_path / "killed" / f".unfinished-{MANIFEST}").exists() and running.poll() is None:
-            assert time.monotonic() - begun < 120
+            assert time.monotonic() - begun < 300
             time.sleep(0.01)
         time.sleep(drawn.uniform(0, 1.0))
         running.send_signal(signal.SIGKILL)
