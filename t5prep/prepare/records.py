@@ -112,8 +112,10 @@ def layout_of(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Lay
     frame = frame_of(settings, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)
     if isinstance(task.spans, Spans):
         length, _ = span_corruption.lengths(settings.input_length, **task.spans._asdict())
-        special = {"first_sentinel": tokenizer.sentinel(0), "eos_id": tokenizer.eos_id}
-        corrupt = functools.partial(span_corruption.corrupt, **task.spans._asdict(), **special)
+        special = functools.partial(
+            span_corruption.corrupt, first_sentinel=tokenizer.sentinel(0), eos_id=tokenizer.eos_id
+        )
+        corrupt = functools.partial(special, **task.spans._asdict())
         hide = functools.partial(_in_chunks, length=length, seed=settings.seed, corrupt=corrupt)
         return HiddenSpans(frame, hide, tokenizer.unk_id)
     if isinstance(task.spans, Masks):

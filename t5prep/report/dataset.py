@@ -78,7 +78,11 @@ def page(data: str | Path, *, tokenizer: str | None = None) -> str:
         drawn=drawn,
         why=why,
         rejected=list(_rejected(data, dataset_manifest)),
-        pieces=lambda record: tokens.of_record(record.input_ids, record.labels, dataset_manifest, loaded_tokenizer),
+        pieces=lambda record: (
+            tokens.of_record(record.input_ids, record.labels, dataset_manifest, loaded_tokenizer)
+            if loaded_tokenizer
+            else {}
+        ),
     )
 
 

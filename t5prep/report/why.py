@@ -85,7 +85,7 @@ def told(life: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         texts = [f"input: {_one_line(record['input'])}", f"target: {_one_line(record['target'])}"]
         yield "record", [where, *texts, *(f"also right: {_one_line(text)}" for text in record["references"])]
     if told := life.get("run"):
-        yield "run", list(_in_run(told))
+        yield "run", list(_ran(told))
     if left := life["rejected"]:
         at = f" (left at: {left['step']})" if left["step"] else ""
         yield "rejected", [f"{_one_line(left['reason'])}{at}"]
@@ -145,7 +145,7 @@ def _split(split: dict[str, Any]) -> str:
     return f"{split['name']}: {why[by]}" if by else str(split["name"])
 
 
-def _in_run(told: dict[str, Any]) -> Iterator[str]:
+def _ran(told: dict[str, Any]) -> Iterator[str]:
     steps = ", ".join(f"{step:,}" for step in told["steps"][:_STEPS]) + (", …" if len(told["steps"]) > _STEPS else "")
     in_all = f"of the {told['trained']:,} steps up to the newest checkpoint"
     times = f"in {len(told['steps']):,} {in_all}: {steps}" if steps else f"in none {in_all}, which read {told['split']}"

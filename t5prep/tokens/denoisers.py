@@ -124,8 +124,8 @@ class Denoise:
         denoiser = self._denoisers[number]
         if denoiser.mean_span:
             keys = span_corruption.keys(ids, seed=self._seed)
-            hide = {"density": denoiser.density, "mean_span": denoiser.mean_span}
-            return span_corruption.corrupt(tokens, keys=keys, **hide, **self._special)
+            density, mean = denoiser.density, denoiser.mean_span
+            return span_corruption.corrupt(tokens, keys=keys, density=density, mean_span=mean, **self._special)
         ends = np.full((len(tokens), 1), self._special["eos_id"], np.int32)
         kept = tokens.shape[1] - _end(tokens.shape[1], denoiser)
         return np.hstack([tokens[:, :kept], ends]), np.hstack([tokens[:, kept:], ends])

@@ -125,8 +125,15 @@ class RunLog:
         share = min(self._waited / max(self._seconds, 1e-9), 1.0)
         left = duration((self._steps - step) / rate) if rate else ""
         if _page:
-            values = {"loss": loss, "learning_rate": learning_rate, "share": share, "bound": share > INPUT_BOUND}
-            _page.show(step, rate=rate * self._tokens_per_step, left=left, **values)
+            _page.show(
+                step,
+                loss=loss,
+                learning_rate=learning_rate,
+                rate=rate * self._tokens_per_step,
+                share=share,
+                bound=share > INPUT_BOUND,
+                left=left,
+            )
         if self._seconds < SELDOM and step < self._steps:
             return
         head = f"step {step:,}/{self._steps:,}  loss {loss:.4f}  lr {learning_rate:.2e}"

@@ -74,7 +74,7 @@ def tracked(config: TrainConfig, *, said: Any) -> Iterator[Tracker | None]:
         before = ""
     settings = {key: _plain(value) for key, value in dataclasses.asdict(config).items()}
     try:
-        client = _CLIENTS[config.track](importlib.import_module(config.track), name, before, settings)
+        client: Any = _CLIENTS[config.track](importlib.import_module(config.track), name, before, settings)
     except Exception as error:
         raise UsageError(
             f"{config.track} cannot begin a run ({_words(error)}). Set it up, or train without it: --set track=none"

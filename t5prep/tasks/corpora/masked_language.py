@@ -15,11 +15,9 @@ from t5prep.tasks.task import Corpus, Masks
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """The columns of the text and its id, and how many tokens are hidden."""
+class Options(span_corruption.TextOptions):
+    """The columns, and how many tokens are hidden."""
 
-    text_column: str = option("text", "the column with the text")
-    id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
     rate: float = option(0.15, "the share of tokens that is hidden")
 
 

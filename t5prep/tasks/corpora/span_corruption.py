@@ -19,16 +19,22 @@ from t5prep.tasks.task import Columns, ColumnText, Corpus, Spans, Task, Template
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """The columns of the text and its id, and how much of the text is hidden."""
+class TextOptions:
+    """The columns of the text and its id."""
 
     text_column: str = option("text", "the column with the text")
     id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(TextOptions):
+    """The columns, and how much of the text is hidden."""
+
     density: float = option(0.15, "the share of tokens that is hidden")
     mean_span: float = option(3.0, "how many tokens a hidden span has on average")
 
 
-def to_example(record: Record, options: Options) -> Example:
+def to_example(record: Record, options: TextOptions) -> Example:
     """Return one document. Its hidden spans are drawn later, when documents have been cut into rows."""
     document = text(record, options.text_column)
     if not document.strip():
@@ -39,7 +45,7 @@ def to_example(record: Record, options: Options) -> Example:
     return Example(id=id, inputs=document, targets="")
 
 
-def template(options: Options) -> Template:
+def template(options: TextOptions) -> Template:
     """Return the same example as columns."""
     return Template((TemplatePart((ColumnText(options.text_column),)),), id=options.id_column)
 

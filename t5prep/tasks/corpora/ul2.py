@@ -13,20 +13,9 @@ The 100 sentinels are too few for 512 tokens of which half are hidden by threes:
 import dataclasses
 
 from t5prep.tasks.corpora import span_corruption
-from t5prep.tasks.options import option
 from t5prep.tasks.task import Corpus, Denoiser, Mixture
 
 R, X, S = "[NLU]", "[NLG]", "[S2S]"
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The columns of the text and its id."""
-
-    text_column: str = option("text", "the column with the text")
-    id_column: str = option("", "a column with a unique id; without it, the row's place in its file is the id")
-
-
 DENOISERS = Mixture(
     (
         Denoiser(R, 0.15, 3.0),
@@ -40,7 +29,7 @@ DENOISERS = Mixture(
 )
 TASK = dataclasses.replace(
     span_corruption.TASK,
-    options=Options,
+    options=span_corruption.TextOptions,
     corpus=Corpus(format="text", citation="Tay et al. 2022, UL2: Unifying Language Learning Paradigms"),
     target_length=512,
     spans=lambda options: DENOISERS,

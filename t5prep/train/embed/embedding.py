@@ -158,6 +158,7 @@ class Embedding:
         tokens, count, dtype = int(lengths.sum()), len(there), _DTYPES[self.output.dtype]
         vectors = itertools.chain.from_iterable(self._windows([one.ids for one in there if one.ids is not None]))
         values: Iterator[np.ndarray]
+        tensors: dict[str, tuple[str, tuple[int, ...]]]
         if self.output.pooling != "none":
             tensors, values = {"vectors": (dtype, (count, self.width))}, vectors
         elif self.output.padded:

@@ -88,7 +88,8 @@ class Folder:
             return {"name": name, **known}
         digest, size = hashlib.sha256(), 0
         with paths.whole(paths.at(self.place, name)) as file:
-            for piece in itertools.chain([safetensors_file.header(tensors, metadata)], map(_bytes_of, values)):
+            begin = memoryview(safetensors_file.header(tensors, metadata))
+            for piece in itertools.chain([begin], map(_bytes_of, values)):
                 file.write(piece)
                 digest.update(piece)
                 size += len(piece)

@@ -7,7 +7,6 @@ is taken over a weight's own axes and has one value for each weight in the stack
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Protocol
 
 import tensorflow as tf
 
@@ -15,30 +14,6 @@ from t5prep.train.model.layers import column_sums, row_sums, weight_sums
 from t5prep.train.model.weight_layout import WeightLayout
 
 Slots = dict[str, tf.Tensor]
-
-
-class Optimizer(Protocol):
-    """The methods that a training step needs of an optimizer."""
-
-    def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the float32 state for one variable, by name."""
-
-    def update(
-        self,
-        weight: tf.Tensor,
-        gradient: tf.Tensor,
-        slots: Mapping[str, tf.Tensor],
-        *,
-        layout: WeightLayout,
-        learning_rate: tf.Tensor,
-        step: tf.Tensor,
-        scale: tf.Tensor | float = 1.0,
-        rounded: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, Slots]:
-        """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient.
-
-        rounded: the weight in bfloat16, if there is such a copy, from which its size may be read.
-        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +37,7 @@ class Adafactor:
         return len(weight) == 2 and min(weight) >= self.min_dim_size_to_factor
 
     def slot_shapes(self, layout: WeightLayout) -> dict[str, tuple[int, ...]]:
-        """Return `rows` and `columns` for a factored matrix, otherwise `squares` of the weight's own shape."""
+        """Return the shapes of the float32 state: a factored matrix has `rows` and `columns`, others `squares` of their shape."""
         if self.factored(layout):
             return {"rows": layout.shape[:-1], "columns": (*layout.shape[:-2], layout.shape[-1])}
         return {"squares": layout.shape}
@@ -79,7 +54,10 @@ class Adafactor:
         scale: tf.Tensor | float = 1.0,
         rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
-        """Make one update; see `Optimizer`."""
+        """Return the next weight and slots; `step` counts earlier updates, `scale` multiplies the gradient.
+
+        rounded: the weight in bfloat16, if there is such a copy, from which its size may be read.
+        """
         decay = 1.0 - tf.pow(tf.cast(step, tf.float32) + 1.0, -self.decay_rate)
         gradient = tf.cast(gradient, tf.float32)
         squared, scale_squared = tf.square(gradient), tf.square(scale)
@@ -138,7 +116,7 @@ class AdamW:
         scale: tf.Tensor | float = 1.0,
         rounded: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Slots]:
-        """Make one update; see `Optimizer`."""
+        """Make one update; see `Adafactor.update`."""
         steps = tf.cast(step, tf.float32) + 1.0
         gradient = tf.cast(gradient, tf.float32) * scale
         means = self.beta_1 * slots["means"] + (1.0 - self.beta_1) * gradient
@@ -148,6 +126,9 @@ class AdamW:
         if self.weight_decay and layout.decays:
             direction += self.weight_decay * weight
         return weight - learning_rate * direction, {"means": means, "squares": squares}
+
+
+Optimizer = Adafactor | AdamW
 
 
 def root_mean(sums: tf.Tensor, layout: WeightLayout) -> tf.Tensor:
