@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,6 +170,7 @@ def _lines(data: str | Path, dataset_manifest: Manifest) -> Iterator[dict[str, A
 # Enough records for shares that are exact to a percent; reading them takes about a second.
 RECORDS = 2000
 _RECORDS_SHOWN = 3
+_OF_CLASS = 2
 # T5's vocabulary has no "<": it becomes the unknown piece, which decoding writes as ⁇.
 _MARKUP = re.compile(r"[<⁇]\s*/?\s*[a-zA-Z][^<>⁇]*>")
 
@@ -178,7 +180,8 @@ class Drawn:
     """A sample of a split: its first records, those that lost most tokens, and how targets and markup go together.
 
     `markup` maps each target to its records (with markup, without); it is None if there are too many different
-    targets to be classes. `unknown` counts records with unknown tokens.
+    targets to be classes. `unknown` counts records with unknown tokens. `of_class` are the first records of each target,
+    `of_length` those whose inputs are the shortest, about as long as half of all, and the longest.
     """
 
     split: str
@@ -186,6 +189,8 @@ class Drawn:
     shown: list[Shown] = dataclasses.field(default_factory=list)
     cut: list[Shown] = dataclasses.field(default_factory=list)
     unknown: int = 0
+    of_class: dict[str, list[Shown]] = dataclasses.field(default_factory=dict)
+    of_length: dict[str, Shown] = dataclasses.field(default_factory=dict)
     markup: dict[str, tuple[int, int]] | None = dataclasses.field(default_factory=dict)
 
     @property
@@ -205,6 +210,9 @@ def draw(
     marker = loaded_tokenizer.sentinel(1) if dataset_manifest.marked else None
     worst = dataset_manifest.ledger["inputs"].get("worst", [])
     lost = {entry["id"]: entry["lost"] for entry in worst if entry["split"] == split}
+    middle = dataset_manifest.ledger["inputs"].get("tokens_before", {}).get("p50", 0)
+    near = {"the shortest": 0, "of the middle": middle, "the longest": 1 << 30}
+    far = dict.fromkeys(near, math.inf)
     for record in inspect_records.records(data, split=split, count=RECORDS, tokenizer=tokenizer):
         drawn.records += 1
         if len(drawn.shown) < _RECORDS_SHOWN:
@@ -212,14 +220,25 @@ def draw(
         if lost.get(record.id) or (marker is not None and marker in record.input_ids):
             drawn.cut = sorted([*drawn.cut, record], key=lambda candidate: -lost.get(candidate.id, 0))[:_RECORDS_SHOWN]
         drawn.unknown += loaded_tokenizer.unk_id in record.input_ids
+        length = sum(token != loaded_tokenizer.pad_id for token in record.input_ids)
+        for name, wanted in near.items():
+            if abs(length - wanted) < far[name]:
+                far[name], drawn.of_length[name] = abs(length - wanted), record
+        own = drawn.of_class.setdefault(_target(record), [])
+        if len(own) < _OF_CLASS:
+            own.append(record)
         if drawn.markup is not None:
             has = bool(_MARKUP.search(_plain(record.inputs)))
-            target = record.targets.removesuffix("</s>").strip()
+            target = _target(record)
             with_markup, without = drawn.markup.get(target, (0, 0))
             drawn.markup[target] = with_markup + has, without + (not has)
             if len(drawn.markup) > record_counts.MOST_LABELS:
                 drawn.markup = None
     return drawn
+
+
+def _target(record: Shown) -> str:
+    return record.targets.removesuffix("</s>").strip()
 
 
 def _plain(text: str) -> str:

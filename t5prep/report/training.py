@@ -67,6 +67,10 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
     best = _best(lines, split=split, metric=str(settings.get("metric", "auto")))
     curves = _curves(lines, split=split)
     drawn = {name: curve for name, curve in curves.items() if name in (*_FIRST, best and best["metric"])}
+    wrong = [
+        (title, [one for one in _list(evaluation.get(key)) if isinstance(one, dict)][:most])
+        for title, key, most in _WRONG
+    ]
     return pages.render(
         "training.html",
         title=f"{Path(str(run)).name or Path(run).absolute().name} · t5prep",
@@ -81,10 +85,12 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         device=next((line["device"] for line in reversed(fast) if isinstance(line.get("device"), str)), ""),
         confusion=_confusion(evaluation.get("metrics")),
         metrics=_numbers(evaluation.get("metrics")),
-        wrong=[
-            (title, [one for one in _list(evaluation.get(key)) if isinstance(one, dict)][:most])
-            for title, key, most in _WRONG
-        ],
+        wrong=wrong,
+        first_wrong={
+            str(one.get("target")): f"wrong-{kind}-{number}"
+            for kind, (_, some) in reversed(list(enumerate([own for own in wrong if own[1]], 1)))
+            for number, one in reversed(list(enumerate(some, 1)))
+        },
         classes=_classes(evaluation.get("metrics")),
         checkpoint=evaluation.get("checkpoint", ""),
         recipe=nearest_recipe(settings),

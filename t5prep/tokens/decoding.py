@@ -38,24 +38,31 @@ def row_decoder(tokenizer: Tokenizer, *, keep_newlines: bool) -> DecodeRows:
     def together(ids: np.ndarray, lengths: np.ndarray) -> pa.Array:
         last = ids[np.arange(len(ids)), np.maximum(lengths - 1, 0)]
         kept = lengths - ((lengths > 0) & (last == tokenizer.eos_id))
-        ends = np.cumsum(kept, dtype=np.int64)
-        first_of_rows = np.arange(len(ids)) * ids.shape[1] - (ends - kept)
-        flat = ids.reshape(-1)[np.arange(ends[-1] if len(ends) else 0) + np.repeat(first_of_rows, kept)]
-        if len(flat) and not 0 <= flat.min() <= flat.max() < len(special):
-            raise ValueError("an id is outside of the vocabulary")
-        starts = np.concatenate([[0], ends])
-        begins = np.zeros(len(flat), bool)
-        begins[starts[:-1][kept > 0]] = True
-        before = np.roll(flat, 1)
-        first = begins | (before == newline)
-        runs = first | special[flat] | special[before]
-        way = np.where(first, _FIRST, np.where(runs, _LATER, _INSIDE))
-        words = pieces.take(pa.array(flat.astype(np.int64) * 3 + way))
+        flat = ids[np.arange(ids.shape[1], dtype=np.int32) < kept[:, None]]
+        starts = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])
+        try:
+            others = np.flatnonzero(special.take(flat.view(np.uint32)))  # a negative id is none either
+        except IndexError as error:
+            raise ValueError("an id is outside of the vocabulary") from error
+        # Nearly all pieces stand inside of a run: only where one begins, another way of writing is looked for.
+        firsts = starts[:-1][kept > 0]
+        if keep_newlines:
+            behind = np.flatnonzero(flat == newline) + 1
+            firsts = np.union1d(firsts, behind[behind < len(flat)])
+        way = np.zeros(len(flat), np.uint8)
+        way[others] = _LATER
+        way[(others + 1)[others + 1 < len(flat)]] = _LATER
+        way[firsts] = _FIRST
+        words = pieces.take(pa.array(flat * np.int32(3) + way))
         if keep_newlines:
             words = pc.if_else(pa.array(flat == newline), "\n", words)
-        texts = pc.binary_join(pa.ListArray.from_arrays(pa.array(starts, pa.int32()), words), "")
+        # Words that stand one behind the other are the text already.
+        _, ends, letters = words.buffers()
+        ends = np.frombuffer(ends, np.int32, len(words) + 1, words.offset * 4) if len(words) else np.zeros(1, np.int32)
+        texts = pa.StringArray.from_buffers(len(ids), pa.py_buffer(ends[starts]), letters)
         # SentencePiece leaves out every blank at the beginning of a run. Encoding makes no two of them, a model may.
-        odd = np.flatnonzero(blank[before] & np.roll(runs, 1) & leading[flat] & ~runs)
+        begun = np.flatnonzero(way[:-1])
+        odd = begun[blank[flat[begun]] & leading[flat[begun + 1]] & (way[begun + 1] == _INSIDE)] + 1
         odd_rows = np.unique(np.searchsorted(starts, odd, "right") - 1)
         if len(odd_rows):
             mask = np.zeros(len(ids), bool)

@@ -15,7 +15,7 @@ from preparing import prepared, questions, write_csv
 pytest.importorskip("matplotlib", reason="drawing needs the extra `report`")
 from t5prep import report
 from t5prep.cli import main
-from t5prep.dataset import manifest
+from t5prep.dataset import inspect_records, manifest
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError, TokenizerError
 from t5prep.report import charts, pages, tokens
@@ -151,6 +151,26 @@ def test_data_stays_text_and_nothing_is_fetched(data: Path, tmp_path: Path) -> N
             assert not (attributes.get(name) or "#").strip().startswith(("http", "//", "javascript"))
     (policy,) = (attributes for _, attributes in _tags(page) if "http-equiv" in attributes)
     assert policy["content"].startswith("default-src 'none';")
+
+
+def test_links_lead_to_examples_of_a_class_a_reason_and_a_length(data: Path, tmp_path: Path) -> None:
+    page = report.write(data, out=tmp_path / "r.html").read_text()
+    tags = list(_tags(page))
+    leads = [attributes["href"].removeprefix("#") for tag, attributes in tags if tag == "a"]
+    assert set(leads) <= {attributes.get("id") for _, attributes in tags}
+    dataset = manifest.load(data)
+    for kind, count in (("class", 3), ("reason", len(dataset.rejected)), ("length", 3)):
+        assert sum(one.startswith(f"{kind}-") for one in leads) == count, kind
+    rows = {record.id: record for record in inspect_records.records(data, split="train", count=2000)}
+    lengths = {id: sum(token != 0 for token in record.input_ids) for id, record in rows.items()}
+    for name, wanted in (("1", min(lengths.values())), ("3", max(lengths.values()))):
+        (id,) = re.findall(r"<h3>([^<]+) <", page.partition(f'id="length-{name}"')[2].partition('class="tokens"')[0])
+        assert lengths[id] == wanted
+    for number, label in re.findall(r'<a href="#class-(\d)">(\w+)</a>', page):
+        shown = page.partition(f'id="class-{number}"')[2].partition("<h3 id=")[0]
+        ids = re.findall(r"<h3>([^<]+) <", shown)
+        assert 1 <= len(ids) <= 3
+        assert rows[ids[0]].targets.startswith(label)
 
 
 def test_ids_in_the_page_are_unique(data: Path, tmp_path: Path) -> None:

@@ -219,8 +219,12 @@ def test_the_page_says_recipe_time_parameters_and_classes(run: Path, tmp_path: P
     assert "<b>3.0 min</b><span>of training, about</span>" in page
     assert "<b>8 × TPU v5 lite</b><span>device</span>" in page
     assert "<span>parameters</span>" in page
+    leads = re.search(r'<td><a href="#([^"]+)">low</a></td>', page)
+    assert leads
+    first = page.partition(f'id="{leads[1]}"')[2].partition("</div>")[0]
+    assert "<b>right is</b>low" in first
     assert (
-        '<td>low</td><td class="n">0.5000</td><td class="n">0.2500</td><td class="n">0.3333</td><td class="n">40</td>'
+        '>low</a></td><td class="n">0.5000</td><td class="n">0.2500</td><td class="n">0.3333</td><td class="n">40</td>'
         in page
     )
 

@@ -155,6 +155,7 @@ CALLED = {
 }
 
 
+@pytest.mark.slow  # they take seconds to begin
 def test_installed_clients_have_these_functions_and_work_without_a_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
