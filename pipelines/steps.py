@@ -132,7 +132,7 @@ class Staged:
         if self.job.task_file:
             return registry.from_code(self._read(TASK), file=self.job.task_file)
         try:
-            return registry.get(self.job.settings.task)
+            return registry.named(self.job.settings.task)
         except UsageError as error:
             raise TaskError(
                 f"a worker has no task {self.job.settings.task}: the package that offers it is not installed there. Hand it over "

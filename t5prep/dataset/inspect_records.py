@@ -1,5 +1,6 @@
 """Show records to a person: decoded text, and tokens, ids and the label mask aligned under each other."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -41,7 +42,7 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
     )
     names = [shard.name for shard in dataset.splits[split].shards]
     for number, record in enumerate(itertools.islice(read(data, names), min(count, sys.maxsize))):
-        try:
+        with decoding(f"Record {number} of the split {split} in {data}", data):
             features = tfrecord.parse(record)
             inputs = [int(token) for token in features["input_ids"]]
             labels = [int(token) for token in features["labels"]]
@@ -53,12 +54,18 @@ def records(data: str | Path, *, split: str, count: int, tokenizer: str | None =
                 targets=text_of_labels([token for token in labels if token != IGNORED_LABEL]),
                 references=[text.decode() for text in _bytes(features.get("references", []))],
             )
-        except (ValueError, KeyError, IndexError, OverflowError) as error:
-            raise DatasetError(
-                f"Record {number} of the split {split} in {data} is none that t5prep wrote ({error!r}). Find out more: "
-                f"t5prep verify {data}"
-            ) from error
         yield shown
+
+
+@contextlib.contextmanager
+def decoding(record: str, data: str | Path) -> Iterator[None]:
+    """Raise DatasetError, which names a record of the dataset in `data`, for what decoding it raises."""
+    try:
+        yield
+    except (ValueError, KeyError, IndexError, OverflowError) as error:
+        raise DatasetError(
+            f"{record} is none that t5prep wrote ({error!r}). Find out more: t5prep verify {data}"
+        ) from error
 
 
 def check_split(dataset: manifest.Manifest, split: str, *, data: str | Path) -> None:

@@ -1,6 +1,7 @@
 """Read a dataset as a table of texts that people's own tools open: one row a record, as Parquet, CSV or JSON lines."""
 
 import collections
+import contextlib
 import itertools
 import json
 import re
@@ -25,6 +26,8 @@ from t5prep.tokens.tokenizer import Tokenizer
 
 # Records that are decoded together, and batches of them in a row group of Parquet. More take memory and no less time.
 _TOGETHER, _IN_A_GROUP = 2048, 8
+# Ids that are decoded together, as the size of the largest record bounds them.
+_MOST_IDS = 1 << 24
 _TEXTS = ("id", "references")
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -130,8 +133,9 @@ class _Records:
             for number, shard in enumerate(dataset.splits[split].shards):
                 first = 0
                 for data, count in self._read(shard, index[split][number], every=every):
-                    yield self._batch(data, count, split=split, shard=shard.name, first=first)
-                    first += count
+                    for places in self._cut_up(data, count, shard=shard.name, first=first):
+                        yield self._batch(data, places, split=split, shard=shard.name, first=first)
+                        first += len(places)
 
     def _read(self, shard: manifest.Shard, sizes: np.ndarray, *, every: int) -> Iterator[tuple[bytes, int]]:
         """Yield some pages of a shard at a time, and how many records they have."""
@@ -146,13 +150,31 @@ class _Records:
         except OSError as error:
             raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {self._data}") from error
 
-    def _batch(self, data: bytes, count: int, *, split: str, shard: str, first: int) -> pa.RecordBatch:
-        """Return the records of some bytes of a shard; `first` is the number of the first one in its shard."""
+    def _cut_up(self, data: bytes, count: int, *, shard: str, first: int) -> Iterator[np.ndarray]:
+        """Yield where the records of some bytes of a shard lie, so many at a time that their ids fit into little memory."""
+        with self._reading(shard, first):
+            places = tfrecord.cut_records((data,), np.array([count]))
+        most = max(1, _MOST_IDS // int(places["size"].max(initial=1)))
+        yield from (places[begin : begin + most] for begin in range(0, len(places), most))
+
+    @contextlib.contextmanager
+    def _reading(self, shard: str, first: int) -> Iterator[None]:
+        """Raise DatasetError, which names the first record of some, for what reading them raises."""
         try:
-            pages = (data,)
-            places = tfrecord.cut_records(pages, np.array([count]))
-            rows = len(places)
-            ids = {name: np.empty((rows, length), np.int32) for name, length in self._lengths.items()}
+            yield
+        except (BrokenPageError, ValueError, KeyError, IndexError) as error:
+            raise DatasetError(
+                f"Of the records from {first:,} on, {paths.at(self._data, shard)} holds one that cannot be read ({error}). "
+                f"Find out more: t5prep verify {self._data}"
+            ) from error
+
+    def _batch(self, data: bytes, places: np.ndarray, *, split: str, shard: str, first: int) -> pa.RecordBatch:
+        """Return some records of a shard; `first` is the number of the first one in it."""
+        with self._reading(shard, first):
+            pages, rows = (data,), len(places)
+            # An id takes a byte or more: a length that is a lie takes no memory.
+            longest = int(places["size"].max(initial=0))
+            ids = {name: np.empty((rows, min(length, longest)), np.int32) for name, length in self._lengths.items()}
             fills = {"input_ids": self._tokenizer.pad_id, "labels": IGNORED_LABEL}
             features = tuple((name.encode(), to, to.shape[1], fills[name], -1) for name, to in ids.items())
             if decode_rows(pages, places, features, None, 0) != rows:
@@ -175,11 +197,6 @@ class _Records:
                 columns.append(self._near_duplicates(texts.ids))
             if texts.references is not None:
                 columns.append(texts.references)
-        except (BrokenPageError, ValueError, KeyError, IndexError) as error:
-            raise DatasetError(
-                f"Of the records from {first:,} on, {paths.at(self._data, shard)} holds one that cannot be read ({error}). "
-                f"Find out more: t5prep verify {self._data}"
-            ) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _read_texts(self, records: tfrecord.Records) -> "_Texts":

@@ -5,6 +5,7 @@ and the steps of `prepare` make the row once more. What the dataset itself knows
 rows) is read there. Where the source cannot be read again, or is another one by now, only that is told, and why.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -128,7 +129,8 @@ class Lives:
             )
         own = self._own_line(rejected, recomputed, found)
         if found and own is None:
-            self._tell_record(life, found[0])
+            with self._decoding(found[0].shard, found[0].number):
+                self._tell_record(life, found[0])
             if recomputed is not None and recomputed.ids is not None and not self._agree(recomputed, found[0]):
                 life["notes"].append("What the steps make of the row today is not what its record holds.")
         life["also"] = [
@@ -167,11 +169,15 @@ class Lives:
                 at = 0
                 for number, record in enumerate(inspect_records.read(self.data, [shard])):
                     if needle in record:
-                        ids = [one.decode() for one in tfrecord.raw_features(record, wanted=("id",))["id"]]
+                        with self._decoding(shard, number):
+                            ids = [one.decode() for one in tfrecord.raw_features(record, wanted=("id",))["id"]]
                         for segment, one in enumerate(ids, 1):
                             if shape.fullmatch(one):
                                 yield Found(split, shard, number, at, one, record, segment if packed else 0)
                     at += tfrecord.FRAME_BYTES + len(record)
+
+    def _decoding(self, shard: str, number: int) -> contextlib.AbstractContextManager[None]:
+        return inspect_records.decoding(f"Record {number} of {paths.at(self.data, shard)}", self.data)
 
     def _lines(self, *wanted: bytes) -> Iterator[dict[str, Any]]:
         """Yield the rejected rows whose line has one of some pieces of JSON in it. Raises DatasetError."""
@@ -303,7 +309,7 @@ class Lives:
         """The task that made the dataset. Raises UsageError for code that is neither known nor trusted, DatasetError, TaskError."""
         facts = self.dataset.task
         if not facts.file:
-            return registry.get(self.dataset.settings.task)
+            return registry.named(self.dataset.settings.task)
         path = paths.at(self.data, manifest.TASK_FILE)
         try:
             code = paths.read(path)

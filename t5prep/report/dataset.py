@@ -287,7 +287,7 @@ def _good_examples(dataset_manifest: Manifest) -> tuple[str, Iterator[Example]]:
         raise T5prepError(f"{dataset_manifest.task.file} defines the task, and it is not here.")
     if dataset_manifest.settings.task not in registry.names():  # a manifest's name of a file is never executed
         raise T5prepError(f"{dataset_manifest.settings.task} is not installed.")
-    chosen_task = registry.get(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
+    chosen_task = registry.named(dataset_manifest.settings.task).choose(dataset_manifest.settings.options)
     source = sources.resolve(dataset_manifest.source.uri, include=chosen_task.files)
     element = blocks.match(source.files, chosen_task.pairs)[0]
     known = {(file.name, file.bytes) for file in dataset_manifest.source.files}

@@ -136,6 +136,11 @@ def get(name: str) -> Definition:
     """
     if name.endswith(".py"):
         return from_code(read(name), file=name)
+    return named(name)
+
+
+def named(name: str) -> Definition:
+    """Return the installed task of a name, and no file's: a manifest may be a stranger's. Raises UsageError, TaskError."""
     if name not in names():
         raise UsageError(
             f'no task named "{name}".{did_you_mean(name, names())} See all: t5prep tasks. A file of your own is named '

@@ -2,9 +2,11 @@
 
 import collections
 import csv
+import dataclasses
 import itertools
 import json
 import random
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -309,3 +311,21 @@ def test_what_cannot_be_done_is_said(data: Path, tmp_path: Path) -> None:
 
 def test_the_tokenizer_of_the_sample_is_used_by_name(data: Path) -> None:
     assert t5prep.table(data, tokenizer=str(sample.tokenizer_path())).read_all().num_rows == len(by_id(data))
+
+
+def test_a_length_that_is_a_lie_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's manifest may say a million tokens: a table of 2,048 rows of them took 16 GB."""
+    prepared(write_csv(tmp_path / "rows.csv", questions(300)), tmp_path / "d", tokenizer="sample:", layout="ragged")
+    right = t5prep.table(tmp_path / "d").read_all().to_pylist()
+    made = manifest.load(tmp_path / "d")
+    settings = dataclasses.replace(made.settings, input_length=1 << 20, target_length=1 << 20)
+    made = dataclasses.replace(made, settings=settings).sealed()
+    (tmp_path / "d" / manifest.NAME).write_text(made.dumps())
+    monkeypatch.setattr(table, "_MOST_IDS", 5000)  # and a few records at a time, as if one of them were large
+    tracemalloc.start()
+    try:
+        read = t5prep.table(tmp_path / "d").read_all().to_pylist()
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert [row["input"] for row in read] == [row["input"] for row in right]

@@ -2,6 +2,7 @@
 TensorFlow's reader of records."""
 
 import csv
+import dataclasses
 import hashlib
 import io
 import json
@@ -10,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import framing
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -524,3 +526,28 @@ def test_a_strangers_code_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     trusted_code.remember((tmp_path / "mine.py").read_bytes())
     assert "own.py is Python code" in t5prep.why("1003", "d")["notes"][0]
     assert t5prep.why("1003", "d", trust_code=True) == mine
+
+
+def test_a_file_that_a_manifest_names_as_its_task_is_not_run(tmp_path: Path) -> None:
+    """A manifest may be a stranger's: only tasks that are installed are known by their names."""
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    data = tmp_path / "d"
+    prepared(write_csv(tmp_path / "rows.csv", questions(20)), data, tokenizer="sample:")
+    made = manifest.load(data)
+    made = dataclasses.replace(made, settings=dataclasses.replace(made.settings, task=str(evil))).sealed()
+    (data / manifest.NAME).write_text(made.dumps())
+    (note,) = t5prep.why("1003", data)["notes"]
+    assert "no task named" in note
+    assert run("report", data, "--out", tmp_path / "page.html").exit_code == 0
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_id_that_is_no_text_is_a_sentence(tmp_path: Path) -> None:
+    data = tmp_path / "d"
+    prepared(write_csv(tmp_path / "rows.csv", questions(20)), data, tokenizer="sample:")
+    (shard,) = manifest.load(data).splits["train"].shards
+    broken = framing.framed({"id": [b"1003\xff"], "input_ids": [1], "labels": [1]})
+    (data / shard.name).write_bytes(broken)
+    refused = run("why", "1003", "--data", data)
+    assert (refused.exit_code, "is none that t5prep wrote" in refused.output) == (1, True)

@@ -131,7 +131,7 @@ def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> reg
     """Return the task that made a dataset, or None if it is not here."""
     facts = manifest.task
     if not facts.file:
-        return registry.get(manifest.settings.task) if manifest.settings.task in registry.names() else None
+        return registry.named(manifest.settings.task) if manifest.settings.task in registry.names() else None
     own = opened.own_tasks.get(opened.manifests.index(manifest))
     if own is None:
         return None

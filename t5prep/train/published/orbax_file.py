@@ -32,6 +32,8 @@ def tensors(path: Path) -> dict[str, Stored]:
     """Return the weights of the checkpoint whose `_METADATA` is `path`, by PyTorch's names. Raises UnreadableError, UsageError."""
     tensorstore = _package("tensorstore")
     place = f"{path.parent.absolute().as_uri()}/"
+    if odd := next((one for one in path.parent.rglob("*") if not (one.is_file() or one.is_dir())), None):
+        raise UnreadableError(f"{odd.name} beside it is neither a file nor a folder")
     database = (path.parent / DATABASE).is_file()
     store = {"driver": "ocdbt", "base": place} if database else place
     try:
@@ -43,7 +45,9 @@ def tensors(path: Path) -> dict[str, Stored]:
         name, _, last = key.rpartition("/")
         if last in DRIVERS and "/" not in name:
             inner = {**store, "path": f"{name}/"} if isinstance(store, dict) else f"{place}{name}/"
-            arrays[tuple(name.split("."))] = {"driver": DRIVERS[last], "kvstore": inner}
+            # A chunk that is missing is not zeros: Orbax writes all of them.
+            spec = {"driver": DRIVERS[last], "kvstore": inner, "fill_missing_data_reads": False}
+            arrays[tuple(name.split("."))] = spec
     if not arrays:
         raise UnreadableError("no array is beside it: fetch the whole folder")
     root = next(root for root in ROOTS if any(names[: len(root)] == root for names in arrays))

@@ -1,6 +1,7 @@
 """Checkpoints of Orbax: what is exported has the names and values of transformers' Flax models; what others wrote is read."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -145,6 +146,24 @@ def test_damage_is_one_sentence(tmp_path: Path, harm: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said) as raised:
         [np.asarray(value) for value in load_weights(tmp_path / "out")[1].values()]
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("zarr3", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "said"), [("missing", "is damaged .NOT_FOUND: chunk"), ("pipe", "neither a file nor a folder")]
+)
+def test_an_array_without_one_of_its_files_is_no_zeros(tmp_path: Path, zarr3: bool, kind: str, said: str) -> None:
+    """TensorStore fills what is missing with zeros, and waits for a pipe without end."""
+    named = model_formats.t5x_leaves(tensors_of(CONFIGS["t5"], tmp_path / "hf"))
+    handler = orbax.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=zarr3)
+    orbax.Checkpointer(handler).save(tmp_path / "saved", {"target": model_formats.nested(named)})
+    load_weights(tmp_path / "saved")
+    places = [path for path in (tmp_path / "saved").glob("*/**/*") if path.is_file() and path.name[-1].isdecimal()]
+    (chunk := places[0]).unlink()
+    if kind == "pipe":
+        os.mkfifo(chunk)
+    with pytest.raises(UsageError, match=said):
+        [np.asarray(value) for value in load_weights(tmp_path / "saved")[1].values()]
 
 
 # A process of its own, as other tests of this one have opened the devices already.
