@@ -102,6 +102,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     timeout = SLOWEST_SECONDS
     server_version, sys_version = "t5prep", ""
     policy = "default-src 'none'"
+    advice = "ask it by its address"  # to one who asks it by another name
 
     def do_GET(self) -> None:
         """Answer with a page, unless a page of another site asks."""
@@ -119,7 +120,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Return why a request is refused that a page of another site sent; "" for one of this server's page, or none."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if host and not self.server.is_here(host):
-            return "This server has another name: ask it by its address, or start it with --allow-host NAME."
+            return f"This server has another name: {self.advice}."
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             return "Pages of other sites may not ask here."
         return ""

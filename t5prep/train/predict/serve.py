@@ -140,6 +140,7 @@ class _Handler(web_server.Handler):
 
     server: Server
     policy = _POLICY
+    advice = "ask it by its address, or start it with --allow-host NAME"
 
     def get(self) -> None:
         """Answer with the page, or with whether the model is ready."""
