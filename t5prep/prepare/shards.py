@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +97,14 @@ def plan_shards(
             ShardSpec(split, number, count, sizes[split] // count, before, every, measured) for number in range(count)
         ]
     return specs
+
+
+def of_splits(specs: Iterable[ShardSpec]) -> dict[str, list[ShardSpec]]:
+    """Return the shards of each split, in order."""
+    found: dict[str, list[ShardSpec]] = {}
+    for spec in specs:
+        found.setdefault(spec.split, []).append(spec)
+    return found
 
 
 def _order(split: str) -> tuple[int, str]:

@@ -1,12 +1,11 @@
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 from near_search import search, sketches_of
 
 from t5prep.prepare.near_duplicates import clusters
-from t5prep.prepare.near_duplicates.clusters import Joined, Repeats
+from t5prep.prepare.near_duplicates.clusters import Repeats
 
 WORDS = [f"word{i}" for i in range(3000)]
 
@@ -117,16 +116,3 @@ def test_counts_are_added_up() -> None:
     together = first.merge(second).merge(other)
     assert (together.clusters, together.across_splits) == (4, 2)
     assert [cluster.rows for cluster in together.largest] == [5, 3]
-
-
-@pytest.mark.parametrize("waiting", [0, 5, 1 << 20])
-def test_links_become_components_in_any_order_and_any_parts(waiting: int) -> None:
-    drawn = np.random.default_rng(0)
-    links = np.unique(drawn.integers(0, 400, (300, 2)).astype(np.uint64), axis=0)
-    nodes, roots = clusters.connected([links])
-    for parts in (1, 7, 100):
-        drawn.shuffle(links)
-        halves = Joined(waiting=waiting), Joined(waiting=waiting)
-        for number, part in enumerate(np.array_split(links, parts)):
-            halves[number % 2].add(part)
-        assert np.array_equal(halves[0].merge(halves[1]).links(), np.stack([nodes, roots], axis=1))
