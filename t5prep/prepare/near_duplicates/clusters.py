@@ -18,8 +18,9 @@ from t5prep.io import atomic_files
 from t5prep.prepare import placement
 from t5prep.prepare.near_duplicates import components, sketches
 from t5prep.prepare.near_duplicates import sketches as minhash
-from t5prep.prepare.near_duplicates.components import SortedPairs, labels
+from t5prep.prepare.near_duplicates.components import labels
 from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, Sketch, mix, of_lists
+from t5prep.prepare.sorted_pairs import SortedPairs
 
 # In a band that more rows share than this, each is compared with this many next to it: the work stays linear where a
 # whole corpus is one template. Rows of one cluster share many bands, so that few of its pairs have to be compared.

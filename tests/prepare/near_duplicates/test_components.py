@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from t5prep.prepare import sorted_pairs
 from t5prep.prepare.near_duplicates import components
-from t5prep.prepare.near_duplicates.components import HELD, SortedPairs
+from t5prep.prepare.sorted_pairs import HELD
 
 
 def _plain(links: list[tuple[int, int]]) -> list[list[int]]:
@@ -44,11 +45,11 @@ LINKS = st.lists(st.tuples(NODES, NODES).filter(lambda link: link[0] != link[1])
 def test_components_are_those_of_a_plain_union_find(
     links: list[tuple[int, int]], part: int, held: int, fan_in: int
 ) -> None:
-    before, components.FAN_IN = components.FAN_IN, fan_in
+    before, sorted_pairs.FAN_IN = sorted_pairs.FAN_IN, fan_in
     try:
         assert _found(links, part=part, held=held) == _plain(links)
     finally:
-        components.FAN_IN = before
+        sorted_pairs.FAN_IN = before
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -128,14 +129,3 @@ def test_groups_are_whole_components(sizes: list[int], most: int, parts: int) ->
 def test_labels_are_the_smallest_nodes() -> None:
     order = np.random.default_rng(0).permutation(5000)
     assert not components.labels(np.stack([order[:-1], order[1:]], axis=1), 5000).any()
-
-
-def test_pairs_in_files_are_sorted_and_each_is_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(components, "FAN_IN", 3)
-    pairs = np.random.default_rng(0).integers(0, 40, (2000, 2)).astype(np.uint64)
-    kept = SortedPairs(tmp_path / "pairs", held=50)
-    for part in np.array_split(pairs, 90):
-        kept.add(part)
-    assert np.concatenate(list(kept.all())).tolist() == np.unique(pairs, axis=0).tolist()
-    kept.clear()
-    assert list(kept.all()) == []
