@@ -262,7 +262,7 @@ def with_names(specs: Sequence[ShardSpec]) -> Iterator[tuple[str, ShardSpec]]:
 def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard) -> Iterator[Any]:
     """Write a shard from its ShardSpec, Spills and Repeats, as the shuffle brings them; a large one over the worker's disk.
 
-    Yield ShardTotals, and a Piece of rejected rows where some were left out.
+    Yield ShardTotals, and Pieces of rejected rows where some were left out.
     """
     spec, repeats = None, list[Repeats]()
     with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
@@ -277,8 +277,8 @@ def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard) -> Iterat
         assert spec is not None
         written = work(spec, held.spills(), repeats)
     yield written.totals
-    if written.rejected:
-        yield Piece((1, spec.name, 0), written.rejected)
+    for number, lines in enumerate(written.rejected):
+        yield Piece((1, spec.name, number), lines)
 
 
 class _Held:

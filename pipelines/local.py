@@ -204,9 +204,11 @@ class _WriteHere:
         spec, pieces = element
         repeats = [Repeats(dropped) for piece in pieces for dropped in sketches.tables(piece.read())]
         written = self.work(spec, spills.load(Path(self.spool) / SPILLS), repeats)
-        if written.rejected:
-            atomic_files.write_scratch(left_out_path(Path(self.spool), spec.name), written.rejected)
-        return written._replace(rejected=b"")
+        if written.totals.duplicates:
+            place = left_out_path(Path(self.spool), spec.name)
+            with atomic_files.scratch(place) as temporary, open(temporary, "wb") as file:
+                file.writelines(written.rejected)
+        return written._replace(rejected=())
 
 
 def left_out_path(spool: Path, shard: str) -> Path:

@@ -466,7 +466,7 @@ def cut_repeats(part: Repeats, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[
             yield own[number].name, repeats
 
 
-# The files of rejected rows: finished JSON lines, each piece about (0, file, first row) or (1, shard, 0).
+# The files of rejected rows: finished JSON lines, each piece about (0, file, first row) or (1, shard, number).
 
 
 class RejectedPart(NamedTuple):
