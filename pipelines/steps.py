@@ -240,6 +240,14 @@ class Piece:
             file.seek(self.begin)
             return file.read(self.size)
 
+    def mapped(self) -> pa.Buffer:
+        """Return the bytes, where they are in a file without reading them at once. Raises OutputError if the file is gone."""
+        if not self.path:
+            return pa.py_buffer(self.data)
+        with atomic_files.open_scratch(Path(self.path)), pa.memory_map(self.path) as file:
+            file.seek(self.begin)
+            return file.read_buffer(self.size)
+
     def parts(self, size: int = 1 << 20) -> Iterator[bytes]:
         """Yield the bytes in order, `size` at a time where they are in a file. Raises OutputError if that is gone."""
         if not self.path:
@@ -455,7 +463,7 @@ def cut_rows(sketch: Sketch, *, plan: Plan, groups: Mapping[int, Iterable[Piece]
 
 def find_repeats(group: tuple[int, Iterable[Piece]], *, search: Search, spool: str) -> Iterator[Repeats]:
     """Yield the repeats among the rows of a group, their rows in a file under `spool` where that is given."""
-    repeats = search.find([rows for piece in group[1] for rows in tables(piece.read())])
+    repeats = search.find(rows for piece in group[1] for rows in tables(piece.mapped()))
     yield repeats.spooled(Path(spool) / "repeats" / f"{group[0]:08d}") if spool else repeats
 
 

@@ -19,7 +19,7 @@ from t5prep.prepare import placement
 from t5prep.prepare.near_duplicates import components, sketches
 from t5prep.prepare.near_duplicates import sketches as minhash
 from t5prep.prepare.near_duplicates.components import labels
-from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, Sketch, mix, of_lists
+from t5prep.prepare.near_duplicates.sketches import ROWS, Bands, Shingles, Sketch, mix, of_lists
 from t5prep.prepare.sorted_pairs import SortedPairs
 
 # In a band that more rows share than this, each is compared with this many next to it: the work stays linear where a
@@ -251,7 +251,47 @@ def precedence(split: str) -> int:
     return {EARLIER: -1, "test": 0, "validation": 1, "train": 3}.get(split, 2)
 
 
-def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
+def _different(pieces: Iterable[pa.Table]) -> tuple[pa.Table, Sets, pa.ChunkedArray]:
+    """Return rows without shingles, the different sets of shingles, and the lists of these.
+
+    The rows have columns of their own: `file`, the digest of their set, `content`, how many elements it has, `elements`, and its
+    `number` among the different ones.
+    """
+    rows, lists, known, hashed = list[pa.Table](), list[pa.ChunkedArray](), np.zeros(0, np.uint64), None
+    for batch in _batches(pieces):
+        hashed = sets(of_lists(batch["shingles"]))
+        content = hashed.contents()
+        different, at = np.unique(content, return_index=True)
+        at = np.sort(at[~np.isin(different, known)])
+        lists.append(batch["shingles"].take(pa.array(at)))
+        known = np.append(known, content[at])
+        order = np.argsort(known)
+        numbers = order[np.searchsorted(known[order], content)]
+        own = {"content": content, "elements": hashed.sizes, "number": numbers}
+        batch = batch.drop_columns("shingles")
+        for name, column in own.items():
+            batch = batch.append_column(name, pa.array(column))
+        rows.append(batch)
+    every = pa.chunked_array([chunk for part in lists for chunk in part.chunks], pa.list_(pa.uint64()))
+    hashed = hashed.take(at) if hashed and len(rows) == 1 else sets(of_lists(every))
+    return pa.concat_tables(rows) if rows else ROWS.empty_table(), hashed, every
+
+
+def _batches(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows with the name of their file, of which the schema of each piece has it; some GROUP_BYTES at a time."""
+    waiting, size = list[pa.Table](), 0
+    for rows in pieces:
+        file = pa.array([rows.schema.metadata[b"file"].decode()] * len(rows), pa.string())
+        waiting.append(rows.replace_schema_metadata().append_column("file", file))
+        size += rows.nbytes
+        if size > 2 * GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _preferred(table: pa.Table, *, drawn: bool) -> np.ndarray:
     """Return the numbers of rows in the order in which they would be kept."""
     place = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
     tie = np.empty(len(table), np.int64)
@@ -259,7 +299,8 @@ def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
     low, high = table["low"].to_numpy(), table["high"].to_numpy()
     splits = table["split"].to_pylist()
     rank = np.array([-(split == EARLIER) if drawn else precedence(split) for split in splits])
-    return np.lexsort((tie, low, high, sets.contents(), -sets.sizes, rank))
+    content, elements = table["content"].to_numpy(), table["elements"].to_numpy()
+    return np.lexsort((tie, low, high, content, -elements, rank))
 
 
 def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:
@@ -326,28 +367,32 @@ class Search:
         rows, size = sum(sketch.rows for sketch in sketches), sum(sketch.size for sketch in sketches)
         return Plan(edges, numbers, max(2, group_bytes * rows // max(1, size)))
 
-    def find(self, pieces: Sequence[pa.Table]) -> Repeats:
+    def find(self, pieces: Iterable[pa.Table]) -> Repeats:
         """Return the repeats among rows (ROWS), each of `pieces` with the name of its file in its schema (Sketch.rows_of).
 
         Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
         then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
         that, and a row of an earlier dataset is kept before any other and never dropped. Rows with the id of the kept one
         are not repeats here, unless that is an earlier one: they are the same example, or its other answers.
+
+        Of rows with the same shingles these are held once, however many rows there are.
         """
-        table = pa.concat_tables(_with_file(rows) for rows in pieces)
-        shingles = of_lists(table["shingles"])
+        table, hashed, shingles = _different(pieces)
         if len(table) < 2:
             return none()
-        hashed = sets(shingles)
-        order = _preferred(table, hashed, drawn=self.drawn)
-        table, hashed = table.take(pa.array(order)), hashed.take(order)
-        first = clustered(of_lists(table["shingles"]), hashed, bands=self.bands, threshold=self.threshold)
+        table = table.take(pa.array(_preferred(table, drawn=self.drawn)))
+        _, at, of = np.unique(table["content"].to_numpy(), return_index=True, return_inverse=True)
+        ordered = np.argsort(at)  # contents, in order of the first row of each
+        of, at = np.argsort(ordered)[of], at[ordered]
+        numbers = table["number"].to_numpy()[at]
+        shingles, hashed = of_lists(shingles.take(pa.array(numbers))), hashed.take(numbers)
+        first = at[clustered(shingles, hashed, bands=self.bands, threshold=self.threshold)[of]]
         id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
         others = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
         repeated = np.flatnonzero(others & (split != EARLIER))
         kept = first[repeated]
         dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
-        alike = similarity(hashed, np.stack([kept, repeated], axis=1))
+        alike = similarity(hashed, np.stack([of[kept], of[repeated]], axis=1))
         columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
         columns += [instead[name] for name in ("file", "row", "id")]
         rows = pa.table([*columns, pa.array(alike)], schema=DROPPED)
@@ -357,12 +402,6 @@ class Search:
             int(((split[repeated] != split[kept]) & (split[kept] != EARLIER)).sum()),
             _largest(table, kept),
         )
-
-
-def _with_file(rows: pa.Table) -> pa.Table:
-    """Return rows with the name of their file, which the schema has, as a column."""
-    file = rows.schema.metadata[b"file"].decode()
-    return rows.replace_schema_metadata().append_column("file", pa.array([file] * len(rows), pa.string()))
 
 
 def of_settings(settings: Settings) -> Search | None:

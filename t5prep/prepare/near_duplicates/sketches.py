@@ -228,7 +228,7 @@ def to_bytes(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def tables(data: bytes) -> Iterator[pa.Table]:
+def tables(data: bytes | pa.Buffer) -> Iterator[pa.Table]:
     """Yield the tables that `to_bytes` wrote, one behind the other."""
     opened = pa.BufferReader(data)
     while opened.tell() < len(data):

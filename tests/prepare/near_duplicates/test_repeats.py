@@ -46,6 +46,16 @@ def test_texts_with_a_word_changed_repeat_each_other_and_others_do_not() -> None
     assert not any(id.startswith("far") for id in kept)
 
 
+def test_the_same_rows_are_dropped_of_more_than_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = [*_corpus(), *((f"one{i}", _texts(1)[0][1]) for i in range(100))]
+    expected = search(sketches_of(corpus, block=20))
+    assert expected.largest[0].rows == 103
+    monkeypatch.setattr(clusters, "GROUP_BYTES", 2000)
+    found = search(sketches_of(corpus, block=20))
+    assert found.dropped.equals(expected.dropped)
+    assert found.largest == expected.largest
+
+
 @pytest.mark.parametrize("block", [7, 1000])
 @pytest.mark.parametrize("range_bytes", [5000, 1 << 24])
 def test_the_same_rows_are_dropped_however_they_are_cut(block: int, range_bytes: int) -> None:
