@@ -68,6 +68,10 @@ class Graph:
             pairs[0] if len(pairs) == 1 else tuple(pairs) | f"{name}All" >> beam.Flatten()
         ) | name >> beam.GroupByKey()
 
+    def table(self, name: str, pairs: Any) -> beam.pvalue.AsMultiMap:
+        """Return a value by which steps look up the values of one number, without having all of them."""
+        return beam.pvalue.AsMultiMap(pairs | name >> beam.Map(tuple).with_output_types(tuple[int, Any]))
+
     def together(self, name: str, *collections: Any) -> beam.PCollection:
         """Return the elements of several collections."""
         return collections[0] if len(collections) == 1 else collections | name >> beam.Flatten()
@@ -108,7 +112,8 @@ class Graph:
             | "CutShards" >> beam.FlatMap(cut_shards, specs=planned, groups=self._plan.groups).with_output_types(keyed),
         ]
         if repeats is not None:
-            parts.append(repeats | "CutRepeats" >> beam.FlatMap(cut_repeats, specs=planned).with_output_types(keyed))
+            cut = repeats | "CutRepeats" >> beam.FlatMap(steps.cut_repeats, specs=planned).with_output_types(keyed)
+            parts.append(cut)
         groups = parts | "AllOfShards" >> beam.Flatten() | "GroupShards" >> beam.GroupByKey()
         done = groups | name >> beam.FlatMap(write_group, work=work)
         totals, left_out = (
@@ -123,7 +128,10 @@ class Graph:
 
 def _sides(singles: dict[str, Any]) -> dict[str, Any]:
     """Return values that the graph computes as Beam hands them to a step."""
-    return {name: beam.pvalue.AsSingleton(value) for name, value in singles.items()}
+    return {
+        name: value if isinstance(value, beam.pvalue.AsMultiMap) else beam.pvalue.AsSingleton(value)
+        for name, value in singles.items()
+    }
 
 
 def called(element: Any, *, step: Callable[..., Any], **singles: Any) -> Any:
@@ -225,9 +233,7 @@ def cut_shards(
     group: tuple[int, Iterable[Spill]], *, specs: Sequence[ShardSpec], groups: int
 ) -> Iterator[tuple[str, Spill]]:
     """Yield the pieces of each shard that lie in one range of positions, merged as far as a worker holds them."""
-    of_split: dict[str, list[ShardSpec]] = {}
-    for spec in specs:
-        of_split.setdefault(spec.split, []).append(spec)
+    of_split = shards.of_splits(specs)
     sent = Metrics.distribution("t5prep", "shard_bytes")
     for some in _batches(group[1], shards.recut_bytes(len(specs), groups=groups)):
         for name, piece in shards.cut_shards(spills.merged_in_memory(some), of_split):
@@ -253,17 +259,10 @@ def with_names(specs: Sequence[ShardSpec]) -> Iterator[tuple[str, ShardSpec]]:
         yield spec.name, spec
 
 
-def cut_repeats(part: Repeats, *, specs: Iterable[ShardSpec]) -> Iterator[tuple[str, Repeats]]:
-    """Yield the rows that each shard leaves out, under its name."""
-    for spec in specs:
-        for own in steps.repeats_of(spec, [part]):
-            yield spec.name, own
-
-
 def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard) -> Iterator[Any]:
     """Write a shard from its ShardSpec, Spills and Repeats, as the shuffle brings them; a large one over the worker's disk.
 
-    Yield ShardTotals, and a Piece of rejected rows where some were left out.
+    Yield ShardTotals, and Pieces of rejected rows where some were left out.
     """
     spec, repeats = None, list[Repeats]()
     with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
@@ -278,8 +277,8 @@ def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard) -> Iterat
         assert spec is not None
         written = work(spec, held.spills(), repeats)
     yield written.totals
-    if written.rejected:
-        yield Piece((1, spec.name, 0), written.rejected)
+    for number, lines in enumerate(written.rejected):
+        yield Piece((1, spec.name, number), lines)
 
 
 class _Held:

@@ -13,7 +13,7 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from t5prep.errors import OutputError
 from t5prep.io import atomic_files, cache_folder
 from t5prep.io.progress import Progress
 from t5prep.prepare import spills, token_cache
+from t5prep.prepare.near_duplicates import sketches
 from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.shards import ShardSpec, ShardTotals, WrittenShard
@@ -85,6 +86,10 @@ class Local:
             groups.add(number, value)
         return groups.all()
 
+    def table(self, name: str, pairs: Iterable[tuple[int, Any]]) -> Mapping[int, list[Any]]:
+        """Return the values of each number."""
+        return collections.defaultdict(list, self.group(name, pairs))
+
     def together(self, name: str, *collections: Iterable[Any]) -> list[Any]:
         """Return the elements of several collections."""
         return list(itertools.chain.from_iterable(collections))
@@ -125,7 +130,11 @@ class Local:
         """Return the totals of the shards that were written from spills, and the rows that these left out."""
         spills.leave_few(shards=len(specs))
         written, left_out = ShardTotals(), list[Piece]()
-        elements = ((spec, steps.repeats_of(spec, repeats or ())) for spec in specs)
+        places, dropped = {spec.name: place for place, spec in enumerate(specs)}, _Groups(self._folder / "CutRepeats")
+        for name, own in (cut for part in repeats or () for cut in steps.cut_repeats(part, specs=specs)):
+            dropped.add(places[name], Piece(data=sketches.to_bytes(own.dropped)))
+        of_shard = dict(dropped.all())
+        elements = ((spec, of_shard.pop(place, [])) for place, spec in enumerate(specs))
         for shard in pool.each(self._pool, _WriteHere(work, str(self._folder)), elements):
             written.merge(shard.totals)
             path = left_out_path(self._folder, shard.spec.name)
@@ -190,13 +199,16 @@ class _WriteHere:
     work: WriteShard
     spool: str
 
-    def __call__(self, element: tuple[ShardSpec, Sequence[Repeats]]) -> WrittenShard:
+    def __call__(self, element: tuple[ShardSpec, Sequence[Piece]]) -> WrittenShard:
         """Return the written shard. Raises OutputError if the place cannot be written."""
-        spec, repeats = element
+        spec, pieces = element
+        repeats = [Repeats(dropped) for piece in pieces for dropped in sketches.tables(piece.read())]
         written = self.work(spec, spills.load(Path(self.spool) / SPILLS), repeats)
-        if written.rejected:
-            atomic_files.write_scratch(left_out_path(Path(self.spool), spec.name), written.rejected)
-        return written._replace(rejected=b"")
+        if written.totals.duplicates:
+            place = left_out_path(Path(self.spool), spec.name)
+            with atomic_files.scratch(place) as temporary, open(temporary, "wb") as file:
+                file.writelines(written.rejected)
+        return written._replace(rejected=())
 
 
 def left_out_path(spool: Path, shard: str) -> Path:

@@ -23,7 +23,7 @@ from t5prep.io import paths
 from t5prep.prepare import build_manifest
 from t5prep.prepare.near_duplicates import clusters
 from t5prep.prepare.near_duplicates import clusters as near_duplicates
-from t5prep.prepare.near_duplicates.clusters import Joined, Repeats
+from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.shards import ShardTotals
 from t5prep.prepare.sort_blocks import BlockTotals
 from t5prep.sources import Resolved
@@ -176,6 +176,9 @@ class Executor(Protocol):
     def group(self, name: str, *collections: Collection) -> Collection:
         """Return for each number of pairs of a number and a value: the number, and all its values."""
 
+    def table(self, name: str, pairs: Collection) -> Single:
+        """Return a value by which steps look up all values of a number, of pairs of a number and a value."""
+
     def together(self, name: str, *collections: Collection) -> Collection:
         """Return the elements of several collections, for several readers."""
 
@@ -231,11 +234,12 @@ def _repeats(executor: Executor, sketches: Collection, alike: clusters.Search, w
     slim = executor.listed("Sketches", executor.flat("WithoutBytes", steps.without_bytes, sketches))
     plan = executor.one("PlanSearch", alike.plan, sketches=slim)
     bands = executor.group("GroupBands", executor.flat("CutBands", steps.cut_bands, sketches, plan=plan))
-    links = executor.each("LinkRows", steps.link_rows, bands)
-    joined = executor.sum("JoinLinks", links, zero=Joined, add=Joined.merge)
-    groups = executor.one("Groups", functools.partial(steps.group_rows, search=alike), joined=joined, sketches=slim)
+    links = executor.group("GroupLinks", executor.each("LinkRows", steps.link_rows, bands))
+    join = functools.partial(steps.group_rows, spool=work.spool)
+    groups = executor.table("Groups", executor.flat("JoinLinks", join, links, plan=plan))
     rows = executor.group("GroupRows", executor.flat("CutRows", steps.cut_rows, sketches, plan=plan, groups=groups))
-    found = executor.each("FindRepeats", functools.partial(steps.find_repeats, search=alike), rows)
+    find = functools.partial(steps.find_repeats, search=alike, spool=work.spool)
+    found = executor.each("FindRepeats", find, rows)
     return executor.together("Repeats", found)
 
 

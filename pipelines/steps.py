@@ -10,9 +10,8 @@ import functools
 import hashlib
 import itertools
 import json
-import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +32,8 @@ from t5prep.prepare.evaluation_sets import Leaks
 from t5prep.prepare.filters import rules
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.near_duplicates import clusters as search
-from t5prep.prepare.near_duplicates.clusters import EARLIER, Group, Joined, Plan, Repeats, Search
-from t5prep.prepare.near_duplicates.sketches import ROWS, RowsOfSketch, Sketch, shingles, sketch
+from t5prep.prepare.near_duplicates.clusters import EARLIER, Plan, Repeats, Search
+from t5prep.prepare.near_duplicates.sketches import ROWS, Sketch, shingles, sketch, tables
 from t5prep.prepare.row_limit import LimitedFile
 from t5prep.prepare.shards import ShardSpec, WrittenShard
 from t5prep.prepare.sort_blocks import BlockSorter, BlockTotals, SortedBlock
@@ -241,19 +240,31 @@ class Piece:
             file.seek(self.begin)
             return file.read(self.size)
 
-    def lines(self, size: int = 1 << 20) -> Iterator[bytes]:
-        """Yield the bytes in pieces of about that size that end with a line, if they are lines."""
+    def mapped(self) -> pa.Buffer:
+        """Return the bytes, where they are in a file without reading them at once. Raises OutputError if the file is gone."""
+        if not self.path:
+            return pa.py_buffer(self.data)
+        with atomic_files.open_scratch(Path(self.path)), pa.memory_map(self.path) as file:
+            file.seek(self.begin)
+            return file.read_buffer(self.size)
+
+    def parts(self, size: int = 1 << 20) -> Iterator[bytes]:
+        """Yield the bytes in order, `size` at a time where they are in a file. Raises OutputError if that is gone."""
         if not self.path:
             yield self.data
             return
-        begin, end, left = self.begin, self.begin + self.size, b""
         with atomic_files.open_scratch(Path(self.path)) as file:
-            while begin < end:
-                piece = os.pread(file.fileno(), min(size, end - begin), begin)
-                begin = begin + len(piece) if piece else end
-                whole, newline, rest = (left + piece).rpartition(b"\n")
-                yield whole + newline
-                left = rest
+            file.seek(self.begin)
+            for begin in range(0, self.size, size):
+                yield file.read(min(size, self.size - begin))
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the bytes in pieces that end with a line, if they are lines."""
+        left = b""
+        for part in self.parts():
+            whole, newline, rest = (left + part).rpartition(b"\n")
+            yield whole + newline
+            left = rest
         if left:
             yield left
 
@@ -422,37 +433,48 @@ def cut_bands(sketch: Sketch, *, plan: Plan) -> Iterator[tuple[int, Piece]]:
         yield number, Piece(data=entries.tobytes())
 
 
-def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[Joined]:
-    """Yield the links between rows in one range of band values."""
+def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]:
+    """Yield the links between rows in one range of band values, all under one number."""
     links = search.links(np.frombuffer(b"".join(piece.read() for piece in group[1]), search.ENTRY))
-    yield Joined().add(Joined().add(links).links())
+    for begin in range(0, len(links), shards.LARGEST_PIECE // links.itemsize // 2):
+        yield 0, Piece(data=links[begin : begin + shards.LARGEST_PIECE // links.itemsize // 2].tobytes())
 
 
-def group_rows(*, joined: Joined, sketches: Sequence[Sketch], search: Search) -> list[Group]:
-    """Return the groups of rows that are to be compared."""
-    return list(search.groups(joined, sketches))
+def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) -> Iterator[tuple[int, Piece]]:
+    """Yield the rows of each sketch that are to be compared, each with its group, under the sketch's number.
+
+    All links come together in this one step, which holds some of them at a time, and the rest under `spool` ("": where
+    temporary files are).
+    """
+    parts = (part for piece in group[1] for part in piece.parts())
+    links = (np.frombuffer(part, np.uint64).reshape(-1, 2) for part in parts)
+    for number, placed in search.grouped(links, most=plan.most, folder=spool):
+        yield number, Piece(data=placed.tobytes())
 
 
-def cut_rows(sketch: Sketch, *, plan: Plan, groups: Sequence[Group]) -> Iterator[tuple[int, RowsOfSketch]]:
+def cut_rows(sketch: Sketch, *, plan: Plan, groups: Mapping[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]:
     """Yield the sketch's rows that are to be compared, under the number of their group."""
-    number = plan.number(sketch)
-    for group in groups:
-        if number in group.places:
-            yield group.number, sketch.part(group.places[number])
+    placed = np.frombuffer(b"".join(piece.read() for piece in groups[plan.number(sketch)]), search.PLACED)
+    placed = placed[np.lexsort((placed["place"], placed["group"]))]
+    begins = np.flatnonzero(np.append(True, placed["group"][1:] != placed["group"][:-1])[: len(placed)])
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(placed)], strict=False):
+        yield int(placed["group"][begin]), Piece(data=sketch.rows_of(placed["place"][begin:end]))
 
 
-def find_repeats(group: tuple[int, Iterable[RowsOfSketch]], *, search: Search) -> Iterator[Repeats]:
-    """Yield the repeats among the rows of a group."""
-    yield search.find([(rows.file, rows.read()) for rows in group[1]])
+def find_repeats(group: tuple[int, Iterable[Piece]], *, search: Search, spool: str) -> Iterator[Repeats]:
+    """Yield the repeats among the rows of a group, their rows in a file under `spool` where that is given."""
+    repeats = search.find(rows for piece in group[1] for rows in tables(piece.mapped()))
+    yield repeats.spooled(Path(spool) / "repeats" / f"{group[0]:08d}") if spool else repeats
 
 
-def repeats_of(spec: ShardSpec, parts: Iterable[Repeats]) -> list[Repeats]:
-    """Return the rows that a shard leaves out because they repeat another one."""
-    own = (part.slice(spec.split, *spec.bounds) for part in parts)
-    return [part for part in own if len(part.dropped)]
+def cut_repeats(part: Repeats, *, specs: Sequence[ShardSpec]) -> Iterator[tuple[str, Repeats]]:
+    """Yield the rows that each shard leaves out because they repeat another one, under the shard's name."""
+    for split, own in shards.of_splits(specs).items():
+        for number, repeats in part.cut(split, len(own)):
+            yield own[number].name, repeats
 
 
-# The files of rejected rows: finished JSON lines, each piece about (0, file, first row) or (1, shard, 0).
+# The files of rejected rows: finished JSON lines, each piece about (0, file, first row) or (1, shard, number).
 
 
 class RejectedPart(NamedTuple):

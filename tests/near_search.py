@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from t5prep.prepare import placement
 from t5prep.prepare.near_duplicates import clusters
-from t5prep.prepare.near_duplicates import clusters as searching
 from t5prep.prepare.near_duplicates import sketches as minhash
-from t5prep.prepare.near_duplicates.clusters import Joined, Repeats, Search
+from t5prep.prepare.near_duplicates.clusters import Repeats, Search
 from t5prep.prepare.near_duplicates.sketches import ROWS, Sketch, shingles, sketch
 
 BANDS = minhash.choose_bands(112, 0.8)
@@ -55,18 +54,19 @@ def search(
 ) -> Repeats:
     """Return all repeats, and their rows in one table."""
     how = Search(BANDS, 0.8, drawn)
-    plan = how.plan(sketches, range_bytes=range_bytes)
+    plan = how.plan(sketches, range_bytes=range_bytes, group_bytes=group_bytes)
     of = {plan.number(one): one for one in sketches}
     ranges: dict[int, list[np.ndarray]] = {}
     for one in sketches:
         for number, entries in plan.cut(one):
             ranges.setdefault(number, []).append(entries)
-    links = [searching.links(np.concatenate(entries)) for entries in ranges.values()]
-    joined = functools.reduce(Joined.add, links, Joined(waiting=3))
-    parts = [
-        how.find([(of[number].file, of[number].part(places).read()) for number, places in group.places.items()])
-        for group in how.groups(joined, sketches, group_bytes=group_bytes)
-    ]
+    links = [clusters.links(np.concatenate(entries)) for entries in ranges.values()]
+    groups: dict[int, list[pa.Table]] = {}
+    for number, placed in clusters.grouped(links, most=plan.most, folder=""):
+        for group in np.unique(placed["group"]).tolist():
+            rows = of[number].rows_of(placed["place"][placed["group"] == group])
+            groups.setdefault(group, []).extend(minhash.tables(rows))
+    parts = [how.find(pieces) for pieces in groups.values()]
     rows = pa.concat_tables([clusters.none().dropped, *(part.dropped for part in parts)])
     order = [(name, "ascending") for name in ("split", "high", "low", "file", "row")]
     return dataclasses.replace(functools.reduce(Repeats.merge, parts, clusters.none()), dropped=rows.sort_by(order))

@@ -42,7 +42,12 @@ def draw_splits(digest: np.ndarray, *, shares: Mapping[str, float]) -> np.ndarra
 
 def uniform(digest: np.ndarray) -> np.ndarray:
     """Return the part of digests that draws the split, as `float64[n]` in 0..1."""
-    return np.ascontiguousarray(digest[:, :8]).view(">u8").reshape(-1).astype(np.float64) / 2.0**64
+    return drawing(digest).astype(np.float64) / 2.0**64
+
+
+def drawing(digest: np.ndarray) -> np.ndarray:
+    """Return the part of digests that draws the split, as big-endian numbers of 64 bits."""
+    return np.ascontiguousarray(digest[:, :8]).view(">u8").reshape(-1)
 
 
 def shard_edges(shards: int) -> list[int]:

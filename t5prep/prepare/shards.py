@@ -5,12 +5,18 @@ of a spill is one read.
 """
 
 import collections
+import contextlib
 import dataclasses
+import functools
 import hashlib
+import heapq
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -22,11 +28,18 @@ from t5prep.prepare import placement, record_counts, spills
 from t5prep.prepare.near_duplicates import clusters as near_duplicates
 from t5prep.prepare.near_duplicates.clusters import Repeats, precedence
 from t5prep.prepare.records import Frame, Layout
-from t5prep.prepare.spills import ENTRY, Rows, Spill
+from t5prep.prepare.spills import END, ENTRY, Crowded, Rows, Spill
+from t5prep.tokens import ragged
 from t5prep.tokens.ragged import Names
 
 RANGE_BYTES = 32 << 20
+# So many rows of one position are compared in memory.
+RIVALS = 1 << 13
+# So many times as much in one range is divided, until only rows of one position are left: they are sorted on the disk.
+CROWDED = 4
 SHARD_BYTES = 128 << 20  # 128 MiB: some seconds of reading, and thousands of shards for a terabyte
+# Lines of rows that are left out: so many bytes of them are in memory, and travel together.
+LINES_BYTES = 256 << 10
 # Eight hosts of a pod can each read shards of their own, if there are records enough to be worth it.
 FEWEST_SHARDS = 8
 RECORDS_A_SHARD = 256
@@ -65,7 +78,7 @@ class WrittenShard(NamedTuple):
     spec: ShardSpec
     shard: Shard
     totals: "ShardTotals"
-    rejected: bytes = b""
+    rejected: Iterable[bytes] = ()
 
 
 def plan_shards(
@@ -97,6 +110,14 @@ def plan_shards(
             ShardSpec(split, number, count, sizes[split] // count, before, every, measured) for number in range(count)
         ]
     return specs
+
+
+def of_splits(specs: Iterable[ShardSpec]) -> dict[str, list[ShardSpec]]:
+    """Return the shards of each split, in order."""
+    found: dict[str, list[ShardSpec]] = {}
+    for spec in specs:
+        found.setdefault(spec.split, []).append(spec)
+    return found
 
 
 def _order(split: str) -> tuple[int, str]:
@@ -166,13 +187,10 @@ def _ranges(
     cuts = [low + (high - low) * i // ranges for i in range(ranges + 1)]
     keys = ("target", "low", "high") if several else ("low", "high")
     for start, stop in itertools.pairwise(cuts):
-        rows = spills.gather(sources, spec.split, start, stop)
-        if rows is None:
+        parts = list(_different(spec, sources, left, start, stop, keys=keys, repeats=repeats, size=range_bytes))
+        if not parts:
             continue
-        rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
-        if repeats:
-            rows = left.repeats(rows, near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats))
-        rows = left.duplicates_of(rows, keys)
+        rows = spills.together(parts)
         for step, other in enumerate(spec.before, 2):
             rows = left.leaks(rows, spills.gather(sources, other, start, stop), split=other, step=step)
         if several and spec.split != "train":
@@ -180,6 +198,41 @@ def _ranges(
             left.merged += len(rows.entries) - len(merged.entries)
             rows = merged
         yield rows
+
+
+def _different(
+    spec: ShardSpec,
+    sources: Sequence[Spill],
+    left: "_LeftOut",
+    start: int,
+    stop: int,
+    *,
+    keys: Sequence[str],
+    repeats: Sequence[Repeats],
+    size: int,
+) -> Iterator[Rows]:
+    """Yield the different rows of a range in order: in halves where there are far more of them than a range should have.
+
+    A position that alone has so many, of one text or id, is never in memory as a whole; only where rows with one id are
+    several answers, or near-duplicates are left out too.
+    """
+    alone = len(keys) > 2 or bool(repeats)
+    try:
+        rows = spills.gather(
+            sources, spec.split, start, stop, most=END if alone else CROWDED * max(size, RANGE_BYTES // 8)
+        )
+    except Crowded:
+        if stop - start == 1:
+            yield left.first_of(part for spill in sources for part in spill.parts(spec.split, start, stop, size=size))
+            return
+        for begin, end in itertools.pairwise((start, (start + stop) // 2, stop)):
+            yield from _different(spec, sources, left, begin, end, keys=keys, repeats=repeats, size=size)
+        return
+    if rows is not None:
+        rows = rows.take(np.lexsort([rows.entries[key] for key in ("row", "file", *keys)]))
+        if repeats:
+            rows = left.repeats(rows, near_duplicates.together(part.slice(spec.split, start, stop) for part in repeats))
+        yield left.duplicates_of(rows, keys)
 
 
 class _LeftOut:
@@ -192,13 +245,18 @@ class _LeftOut:
 
     def __init__(self, files: Sequence[str], frame: Frame, same: str) -> None:
         self._files, self._frame, self._same = files, frame, same
-        self._lines = collections.defaultdict[int, list[bytes]](list)
+        new = functools.partial(tempfile.SpooledTemporaryFile, LINES_BYTES)  # on the disk where there are more
+        self._lines: dict[int, BinaryIO] = collections.defaultdict(new)
         self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
         self.merged = 0
 
-    def lines(self) -> bytes:
-        """Return the finished JSON lines of all."""
-        return b"".join(line for step in sorted(self._lines) for line in self._lines[step])
+    def lines(self) -> Iterator[bytes]:
+        """Yield the finished JSON lines of all, many at a time."""
+        for _, lines in sorted(self._lines.items()):
+            with lines:
+                lines.seek(0)
+                while some := lines.read(LINES_BYTES):
+                    yield some + lines.readline()
 
     def repeats(self, rows: Rows, repeats: Repeats) -> Rows:
         """Leave out rows that repeat another one."""
@@ -224,6 +282,10 @@ class _LeftOut:
         starts = np.flatnonzero(np.concatenate([[True], ~equal]))
         ends = np.append(starts[1:], len(keep))
         for begin, end in np.stack([starts, ends], axis=1)[ends - starts > 1].tolist():
+            if end - begin > RIVALS:
+                one = self.first_of(rows.take(np.arange(a, min(a + RIVALS, end))) for a in range(begin, end, RIVALS))
+                keep[begin:end] = (rows.entries[["file", "row"]][begin:end] == one.entries[["file", "row"]]).ravel()
+                continue
             records = self._frame(rows.take(np.arange(begin, end)).columns()).apart()
             rivals = [(record, *self._place(rows, i), i) for i, record in enumerate(records, begin)]
             (_, file, row, _), *others = sorted(rivals)
@@ -231,6 +293,48 @@ class _LeftOut:
                 keep[i] = False
                 self._drop(rows, i, f"duplicate {self._same}", f"duplicate {self._same}: kept is {file}:{row}", step=1)
         return rows.take(keep)
+
+    def first_of(self, parts: Iterable[Rows]) -> Rows:
+        """Leave one row of each position, as `duplicates_of` does, of rows that come in any order and part by part.
+
+        They are sorted in files, so that some of them are in memory at a time.
+        """
+        with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+            paths_of = []
+            for number, rows in enumerate(map(Rows.alone, parts)):
+                ids, places = rows.columns().ids, ragged.begins(rows.entries["size"].astype(np.int64)).tolist()
+                rivals = [
+                    (
+                        low,
+                        record,
+                        *self._place(rows, i),
+                        ids[i],
+                        rows.entries[i : i + 1].tobytes(),
+                        rows.data[a:b].tobytes(),
+                    )
+                    for i, (low, record, (a, b)) in enumerate(
+                        zip(
+                            rows.entries["low"].tolist(),
+                            self._frame(rows.columns()).apart(),
+                            itertools.pairwise(places),
+                            strict=True,
+                        )
+                    )
+                ]
+                paths_of.append(Path(folder) / str(number))
+                with open(paths_of[-1], "wb") as file:
+                    for rival in sorted(rivals):
+                        pickle.dump(rival, file)
+            kept, before, reason, kind = list[Rows](), -1, "", f"duplicate {self._same}"
+            for low, _, name, row, id, entry, data in heapq.merge(*map(_pickled, paths_of)):
+                if low != before:
+                    before, reason = low, f"{kind}: kept is {name}:{row}"
+                    one = Rows(np.frombuffer(entry, ENTRY).copy(), np.frombuffer(data, np.uint8))
+                    one.entries["begin"] = 0
+                    kept.append(one)
+                else:
+                    self._note(name, row, id, kind, reason, step=1)
+            return spills.together(kept)
 
     def leaks(self, rows: Rows, others: Rows | None, *, split: str, step: int) -> Rows:
         """Leave out rows whose position another split has, of which `others` are the rows."""
@@ -248,11 +352,20 @@ class _LeftOut:
         return self._files[int(rows.entries["file"][i])], int(rows.entries["row"][i])
 
     def _drop(self, rows: Rows, i: int, kind: str, reason: str, *, step: int) -> None:
-        file, row = self._place(rows, i)
-        line = json.dumps({"file": file, "row": row, "id": rows.id(i), "reason": reason}, ensure_ascii=False)
-        self._lines[step].append(line.encode("utf-8", "surrogatepass") + b"\n")
+        self._note(*self._place(rows, i), rows.id(i), kind, reason, step=step)
+
+    def _note(self, file: str, row: int, id: str, kind: str, reason: str, *, step: int) -> None:
+        line = json.dumps({"file": file, "row": row, "id": id, "reason": reason}, ensure_ascii=False)
+        self._lines[step].write(line.encode("utf-8", "surrogatepass") + b"\n")
         self.duplicates[file] += 1
         self.reasons[kind] += 1
+
+
+def _pickled(path: Path) -> Iterator[Any]:
+    """Yield the objects of a file of this process's own."""
+    with open(path, "rb") as file, contextlib.suppress(EOFError):
+        while True:
+            yield pickle.load(file)
 
 
 def _with_references_of_all(rows: Rows) -> Rows:

@@ -5,6 +5,7 @@ it is one read of each.
 """
 
 import bisect
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -47,6 +48,8 @@ ENTRY = np.dtype(
 END = 1 << 64
 # Entries of an index that are read at once; a larger index is bisected in its file.
 _READ_ENTRIES = 1024
+# A row has at least about so many bytes in all: an estimate of how many entries some bytes of rows have.
+_LEAST_ROW = 128
 # Before each reference stands how many bytes it has.
 _REFERENCE_HEAD = 4
 
@@ -97,6 +100,12 @@ class Rows(NamedTuple):
         inputs, labels = (Ragged(column.view(TOKENS[width]), places // width) for column, places in columns[:2])
         ids, references = (Names(column.tobytes(), places) for column, places in columns[2:])
         return Columns(ids, inputs, labels, references)
+
+    def alone(self) -> "Rows":
+        """Return the rows with their own bytes, without those of others."""
+        entries = self.entries.copy()
+        entries["begin"] = ragged.begins(entries["size"].astype(np.int64))[:-1]
+        return Rows(entries, self.joined())
 
     def id(self, i: int) -> str:
         """Return the id of a row."""
@@ -167,40 +176,94 @@ class Spill:
         """Return the bytes of all rows, without the index."""
         return sum(self.sizes.values())
 
-    def slice(self, split: str, start: int, stop: int) -> Rows | None:
+    def slice(self, split: str, start: int, stop: int, *, most: int = END) -> Rows | None:
         """Return the rows of a split whose positions are in a range, or None if there are none.
 
-        Raises OutputError if the file is gone.
+        Raises OutputError if the file is gone, and Crowded if they have more than `most` bytes.
         """
-        if split not in self.splits:
-            return None
-        first, last = self.splits[split]
-        if self.path:
-            with atomic_files.open_scratch(Path(self.path)) as file:
-                return self._read(file.fileno(), first, last, start, stop)
-        entries = np.frombuffer(self.data, ENTRY, self.records)[first:last]
-        picked = _within(entries, start, stop).copy()
+        with self._opened() as file:
+            first, last = self._bounds(file, split, start, stop)
+            return self._rows(file, first, last, most=most) if first < last else None
+
+    def parts(self, split: str, start: int, stop: int, *, size: int) -> Iterator[Rows]:
+        """Yield the same rows in parts of about `size` bytes. Raises OutputError if the file is gone."""
+        with self._opened() as file:
+            first, last = self._bounds(file, split, start, stop)
+            while first < last:
+                end = min(last, first + max(1, size // _LEAST_ROW))
+                entries = self._entries(file, first, end)
+                end = first + max(1, int(np.searchsorted(np.cumsum(entries["size"], dtype=np.int64), size)))
+                yield self._rows(file, first, min(end, last), most=END)
+                first = end
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """Yield the descriptor of the file, or -1 where the bytes are in memory."""
+        if not self.path:
+            yield -1
+            return
+        with atomic_files.open_scratch(Path(self.path)) as file:
+            yield file.fileno()
+
+    def _bounds(self, file: int, split: str, start: int, stop: int) -> tuple[int, int]:
+        """Return the first entry of a split whose position is in a range, and the end."""
+        first, last = self.splits.get(split, (0, 0))
+        if file < 0 or last - first <= _READ_ENTRIES:
+            high = self._entries(file, first, last)["high"]
+            return (
+                first + bisect.bisect_left(high, start),
+                first + bisect.bisect_left(high, stop) if stop < END else last,
+            )
+
+        def position(entry: int) -> int:
+            return int.from_bytes(os.pread(file, 8, entry * ENTRY.itemsize), "little")
+
+        begin = first + bisect.bisect_left(range(first, last), start, key=position)
+        end = last if stop >= END else first + bisect.bisect_left(range(first, last), stop, key=position)
+        return begin, max(begin, end)
+
+    def _entries(self, file: int, first: int, last: int) -> np.ndarray:
+        if file < 0:
+            return np.frombuffer(self.data, ENTRY, self.records)[first:last]
+        return np.frombuffer(_bytes_at(file, (last - first) * ENTRY.itemsize, first * ENTRY.itemsize), ENTRY)
+
+    def _rows(self, file: int, first: int, last: int, *, most: int) -> Rows:
+        """Return the rows of some entries. Raises Crowded if they have more than `most` bytes."""
+        if (last - first) * ENTRY.itemsize > most:
+            raise Crowded
+        picked = self._entries(file, first, last).copy()
         origin, size = _moved_to_zero(picked)
         begin = self.records * ENTRY.itemsize + origin
-        return Rows(picked, np.frombuffer(self.data, np.uint8, size, begin)) if len(picked) else None
-
-    def _read(self, file: int, first: int, last: int, start: int, stop: int) -> Rows | None:
-        picked = _read_entries(file, first, last, start, stop)
-        if not len(picked):
-            return None
-        origin, size = _moved_to_zero(picked)
-        data = _bytes_at(file, size, self.records * ENTRY.itemsize + origin)
-        return Rows(picked, np.frombuffer(data, np.uint8))
+        if picked.nbytes + size > most:
+            raise Crowded
+        data = self.data if file < 0 else _bytes_at(file, size, begin)
+        return Rows(picked, np.frombuffer(data, np.uint8, size, begin if file < 0 else 0))
 
 
-def gather(spills: Iterable[Spill], split: str, start: int = 0, stop: int = END) -> Rows | None:
-    """Return what all spills have of a range of positions, not yet in order, or None if they have nothing."""
-    slices = [part for spill in spills if (part := spill.slice(split, start, stop)) is not None]
-    if not slices:
-        return None
-    for part, before in zip(slices, ragged.begins([len(part.data) for part in slices]).tolist(), strict=False):
+class Crowded(Exception):  # noqa: N818 - no error: a range that is to be divided
+    """More rows are in a range of positions than were asked for."""
+
+
+def gather(spills: Iterable[Spill], split: str, start: int = 0, stop: int = END, *, most: int = END) -> Rows | None:
+    """Return what all spills have of a range of positions, not yet in order, or None if they have nothing.
+
+    Raises Crowded if they have more than `most` bytes.
+    """
+    slices, left = list[Rows](), most
+    for spill in spills:
+        if (part := spill.slice(split, start, stop, most=left)) is not None:
+            slices.append(part)
+            left -= part.entries.nbytes + len(part.data)
+    return together(slices) if slices else None
+
+
+def together(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several parts, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    for part, before in zip(parts, ragged.begins([len(part.data) for part in parts]).tolist(), strict=False):
         part.entries["begin"] += np.uint64(before)
-    return Rows(np.concatenate([part.entries for part in slices]), np.concatenate([part.data for part in slices]))
+    return Rows(np.concatenate([part.entries for part in parts]), np.concatenate([part.data for part in parts]))
 
 
 def merge(spills: Sequence[Spill], path: str, *, range_bytes: int) -> Spill:
@@ -276,12 +339,6 @@ def _sorted(
     yield rows.entries, data
 
 
-def _within(entries: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Return those of some sorted entries whose positions are in a range."""
-    high = entries["high"]
-    return entries[bisect.bisect_left(high, start) : bisect.bisect_left(high, stop) if stop < END else len(high)]
-
-
 def _moved_to_zero(entries: np.ndarray) -> tuple[int, int]:
     """Let entries count from the first of them; return where that stood, and the bytes of all."""
     if not len(entries):
@@ -289,20 +346,6 @@ def _moved_to_zero(entries: np.ndarray) -> tuple[int, int]:
     origin, size = int(entries["begin"][0]), int(entries["begin"][-1]) + int(entries["size"][-1])
     entries["begin"] -= np.uint64(origin)
     return origin, size - origin
-
-
-def _read_entries(file: int, first: int, last: int, start: int, stop: int) -> np.ndarray:
-    """Return those of the entries `first` to `last` of a file whose positions are in a range."""
-    if last - first > _READ_ENTRIES:
-
-        def position(entry: int) -> int:
-            return int.from_bytes(os.pread(file, 8, entry * ENTRY.itemsize), "little")
-
-        begin = first + bisect.bisect_left(range(first, last), start, key=position)
-        end = last if stop >= END else first + bisect.bisect_left(range(first, last), stop, key=position)
-        first, last = begin, max(begin, end)
-    index = _bytes_at(file, (last - first) * ENTRY.itemsize, first * ENTRY.itemsize)
-    return _within(np.frombuffer(index, ENTRY), start, stop).copy()
 
 
 def _bytes_at(file: int, size: int, at: int) -> bytes:

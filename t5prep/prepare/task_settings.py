@@ -3,7 +3,9 @@
 import dataclasses
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from t5prep.prepare import earlier_datasets, placement, row_limit
 from t5prep.prepare.block_tokenizer import BlockExamples
 from t5prep.prepare.filters.chain import Chain
 from t5prep.prepare.row_limit import LimitedFile
+from t5prep.prepare.sorted_pairs import SortedPairs
 from t5prep.reading import blocks, formats, json_documents
 from t5prep.reading.blocks import Block
 from t5prep.sources import RawFile, Resolved
@@ -293,56 +296,85 @@ def with_counted_splits(settings: Settings, task: ChosenTask, *, source: Resolve
     own = formats.of_files([file.name for file in source.files]) if held_out else {}
     if held_out and "validation" in own.values():
         return dataclasses.replace(settings, held_out=None)
-    draws = _draws(settings, task, source=source, own_splits=own)
+    wanted = {**asked, "train": 1.0} if held_out else asked
+    with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
+        draws = _draws(settings, task, source=source, own_splits=own, folder=Path(folder))
+        shares = exact_shares(wanted, draws)  # type: ignore[arg-type]
     if held_out:
-        shares = exact_shares({**asked, "train": 1.0}, draws)  # type: ignore[dict-item]
         return dataclasses.replace(settings, held_out=shares["validation"])
-    return dataclasses.replace(settings, splits=exact_shares(asked, draws))  # type: ignore[arg-type]
+    return dataclasses.replace(settings, splits=shares)
 
 
-def exact_shares(splits: Mapping[str, float], draws: np.ndarray) -> dict[str, float]:
-    """Return shares that add up to 1 and by which these numbers (float64[rows], in 0..1) are drawn as asked.
+def exact_shares(splits: Mapping[str, float], draws: Iterable[np.ndarray]) -> dict[str, float]:
+    """Return shares that add up to 1 and by which these numbers are drawn as asked: in order, some at a time, float64 in 0..1.
 
     A split that is a number of rows gets exactly that many of different draws; equal draws, those of one group, stay
     together, and then it gets at least that many. The shares that were asked for divide the rest. Without any row the shares
     are equal: preparing then rejects each row with its reason. Raises UsageError.
 
-    >>> exact_shares({"validation": 2, "train": 1.0}, np.array([0.9, 0.5, 0.1, 0.3]))
+    >>> exact_shares({"validation": 2, "train": 1.0}, [np.array([0.1, 0.3]), np.array([0.5, 0.9])])
     {'validation': 0.4, 'train': 0.6}
     """
-    if not len(draws):
-        return {name: 1 / len(splits) for name in splits}
-    different, numbers = np.unique(draws, return_counts=True)
-    reached, edge, edges, total = np.cumsum(numbers), 0, [0.0], 0
     counts = row_counts(splits)
-    for name, count in counts.items():
-        total += count
-        edge = int(np.searchsorted(reached, total)) + 1
-        if edge >= len(different):
-            raise UsageError(
-                f"--splits {name}={count}: there are {len(draws):,} rows that make an example, and others need some too. "
-                "Ask for fewer"
-            )
-        edges.append(float((different[edge - 1] + different[edge]) / 2))
-        total = int(reached[edge - 1])
+    edges, rows, left = [0.0], 0, list(counts.values())
+    different, numbers = np.zeros(0), np.zeros(0, np.int64)
+    for part in draws:
+        found, often = np.unique(part, return_counts=True)
+        again = int(len(different) > 0 and found[0] == different[-1])  # equal draws that stand in two parts
+        numbers[-1:] += often[:again].sum()
+        different, numbers = np.append(different[-1:], found[again:]), np.append(numbers[-1:], often[again:])
+        reached = rows + np.cumsum(numbers)
+        while left and (place := int(np.searchsorted(reached[:-1], left[0]))) < len(reached) - 1:
+            edges.append(float((different[place] + different[place + 1]) / 2))
+            left = [int(reached[place]) + count for count in left[1:2]] + left[2:]
+        rows = int(reached[-1] - numbers[-1])
+    rows += int(numbers[-1:].sum())
+    if not rows:
+        return {name: 1 / len(splits) for name in splits}
+    if left:
+        name = list(counts)[-len(left)]
+        raise UsageError(
+            f"--splits {name}={counts[name]}: there are {rows:,} rows that make an example, and others need some too. "
+            "Ask for fewer"
+        )
     rest = 1 - edges[-1]
     exact = {name: edges[place + 1] - edges[place] for place, name in enumerate(counts)}
     return exact | {name: share * rest for name, share in splits.items() if name not in counts}
 
 
-def _draws(settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str]) -> np.ndarray:
-    """Return the number in 0..1 by which each different row is drawn: float64[rows]."""
-    draws: dict[bytes, float] = {}
+def _draws(
+    settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str], folder: Path
+) -> Iterator[np.ndarray]:
+    """Yield the numbers in 0..1 by which the different rows are drawn, in order, some at a time: float64[n].
+
+    A row is known by 64 bits of its position, and drawn by 64 others or those of its group; of equal rows in several groups the
+    smallest counts. What does not fit into memory waits in the folder.
+    """
+    known = SortedPairs(folder / "rows")
+    for keys, groups in _rows(settings, task, source=source, own_splits=own_splits):
+        digests = placement.digests(keys, seed=settings.seed)
+        drawn_by = placement.by_group(groups, digests, seed=settings.seed)
+        pair = (placement.positions(digests)["high"], placement.drawing(drawn_by))
+        known.add(np.stack(pair, axis=1).astype(np.uint64))
+    drawn, before = SortedPairs(folder / "draws"), -1
+    for part in known.all():
+        first = np.append(int(part[0, 0]) != before, part[1:, 0] != part[:-1, 0])
+        before = int(part[-1, 0])
+        drawn.add(part[first][:, ::-1])
+    for part in drawn.all():
+        yield part[:, 0].astype(np.float64) / 2.0**64
+
+
+def _rows(
+    settings: Settings, task: ChosenTask, *, source: Resolved, own_splits: Mapping[str, str]
+) -> Iterator[tuple[list[str], list[str | None]]]:
+    """Yield what decides the place of each example of a block that is drawn, and the groups of all."""
     examples_of, filters = BlockExamples(settings, task), Chain(settings.filter)
     for file in row_limit.limited_files(source.files, settings, task):
         if own_splits.get(blocks.files(file.element)[0].name, "train") != "train":
             continue
         for block in row_limit.scan(file, settings, task.task.corpus):
-            keys, groups = _keys(examples_of(block), filters, block=block, by_text=settings.dedup == "exact")
-            digests = placement.digests(keys, seed=settings.seed)
-            drawn = placement.uniform(placement.by_group(groups, digests, seed=settings.seed))
-            draws.update(zip((digest.tobytes() for digest in digests), drawn.tolist(), strict=True))
-    return np.array(list(draws.values()), np.float64)
+            yield _keys(examples_of(block), filters, block=block, by_text=settings.dedup == "exact")
 
 
 def _keys(examples: pa.Table, filters: Chain, *, block: Block, by_text: bool) -> tuple[list[str], list[str | None]]:

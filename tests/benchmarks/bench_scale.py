@@ -1,10 +1,12 @@
 """Does the cost of preparing grow as the corpus does? Many tiny blocks, many shards, and the time and memory of each.
 
     python -m tests.benchmarks.bench_scale 1000 10000 100000 [--shards 16384] [--workers 2]
+    python -m tests.benchmarks.bench_scale 1000000 10000000 --links
 
 A block is a few rows here, so that as many blocks as ten terabytes have fit on a laptop. With --sort-only, blocks are cut,
 sorted, merged and written into shards as ever, but not tokenized, which costs the same for every block. With --near,
-near-duplicates are searched too, and one row of twenty is one. Each number of blocks is prepared by processes of its own.
+near-duplicates are searched too, and one row of twenty is one. With --links, so many links between rows become components and
+nothing else is done: what one process does of the search. Each number of blocks is prepared by processes of its own.
 CPU seconds are those of all processes, so that other work on the machine does not count.
 """
 
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,6 +146,23 @@ def sorted_only_by_all() -> None:
     pool.multiprocessing.set_forkserver_preload = lambda names: preload([*names, sort_only.__name__])
 
 
+def join(links: int) -> None:
+    """Join links between rows, each several times, as bands have them; print how many rows became how many components."""
+    from t5prep.prepare.near_duplicates import components
+
+    def parts(size: int = 1 << 16) -> Iterator[np.ndarray]:
+        drawn = np.random.default_rng(0)
+        for _ in range(0, links, size):
+            rows = drawn.integers(0, links, size, dtype=np.uint64)
+            ends = np.stack([rows, rows - rows % np.uint64(3)], axis=1) * np.uint64(0x9E3779B97F4A7C15)
+            yield ends[ends[:, 0] != ends[:, 1]]
+
+    rows = roots = 0
+    for found in components.components(parts()):
+        rows, roots = rows + len(found), roots + int((found[:, 0] == found[:, 1]).sum())
+    print(f"{'':>10} {rows:,} rows in {roots:,} components")
+
+
 def remembered_results() -> list[Any]:
     """Return a list that the result of every pipeline that is run will be in."""
     import apache_beam as beam
@@ -176,6 +195,7 @@ def pieces(result: Any, name: str, source_bytes: int) -> str:
 @click.option("--runner", default="local", help="An engine instead of this machine's processes: prism, flink.")
 @click.option("--sort-only", is_flag=True, help="Do not tokenize.")
 @click.option("--near", is_flag=True, help="Search near-duplicates too.")
+@click.option("--links", is_flag=True, help="Join so many links between near-duplicates, without blocks.")
 @click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
 @click.option("--one", default="", hidden=True)
@@ -187,13 +207,23 @@ def main(
     runner: str,
     sort_only: bool,
     near: bool,
+    links: bool,
     kept: bool,
     scratch: str,
     one: str,
 ) -> None:
     """Print a line for each number of blocks."""
+    module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
+    if one and links:
+        join(blocks[0])
+        return
     if one:
         prepare(**{**json.loads(one), "out": Path(json.loads(one)["out"])})
+        return
+    for count in blocks if links else ():
+        cpu, peak = watched([*module, str(count), "--links", "--one", "links"])
+        click.echo(f"{count:>12,} links: {1e6 * cpu / count:.2f} CPU us a link, {byte_sizes.text(peak.first)} at most")
+    if links:
         return
     head = f"{'blocks':>10} {'shards':>7} {'CPU ms/block':>12} {'CPU s':>8} {'s':>7}"
     click.echo(f"{head} {'first':>10} {'a worker':>10} {'together':>10}   (peak memory)")
@@ -207,7 +237,6 @@ def main(
                 "dedup": "near" if near else "none",
             }  # fmt: skip
             began = time.monotonic()
-            module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
             cpu, peak = watched([*module, "1", "--one", json.dumps(how)])
             memory = " ".join(f"{byte_sizes.text(part):>10}" for part in peak)
             click.echo(

@@ -18,7 +18,7 @@ from pipelines.local import Gathering
 from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
-from t5prep.prepare import memory_budget
+from t5prep.prepare import memory_budget, shards
 from t5prep.prepare import shards as spill_pieces
 from t5prep.prepare.memory_budget import Budget
 from t5prep.sources import sample
@@ -193,3 +193,23 @@ def test_rejected_rows_stand_in_one_order_however_shards_are_written_in_parts(
     monkeypatch.setattr(memory_budget, "share", lambda memory, *, workers: Budget(workers, 2 << 20, 1 << 10))
     prepared(tmp_path / "rows", tmp_path / "parts", **choices)
     assert bytes_of(tmp_path / "parts") == bytes_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("dedup", ["exact", "none"])
+@pytest.mark.parametrize("layout", ["ragged", "packed"])
+def test_rows_of_one_position_are_sorted_on_the_disk_to_the_same_bytes(
+    layout: str, dedup: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text or an id that stands in a third of all rows, where no range may have a byte: all of them are divided."""
+    rows = questions(90)
+    for number, row in enumerate(rows[::3]):
+        row |= {"Title": "one", "Body": "text"} if dedup == "exact" else {"Id": "one", "Body": f"text {number % 7}"}
+    source = write_csv(tmp_path / "rows.csv", rows)
+    choices = {**CHOICES, "shards": 3, "dedup": dedup, "layout": layout}
+    made = prepared(source, tmp_path / "whole", **choices)
+    assert made.rejected[f"duplicate {'text' if dedup == 'exact' else 'id'}"] >= 29
+    monkeypatch.setattr(shards, "LINES_BYTES", 100)
+    for name, value in (("RIVALS", 4), ("CROWDED", 0)):
+        monkeypatch.setattr(shards, name, value)
+        prepared(source, tmp_path / name, **choices)
+        assert bytes_of(tmp_path / name) == bytes_of(tmp_path / "whole")

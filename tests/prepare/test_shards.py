@@ -128,7 +128,7 @@ def test_of_equal_positions_the_smallest_record_stays_whoever_came_first(backwar
     assert ids == ["same"]
     assert written.totals.duplicates == {"large": 1}
     assert written.totals.splits["train"].reasons == {"duplicate id": 1}
-    assert json.loads(written.rejected) == {
+    assert json.loads(b"".join(written.rejected)) == {
         "file": "large", "row": 10, "id": "same", "reason": "duplicate id: kept is small:1",
     }  # fmt: skip
     with open(tmp_path / written.shard.name, "rb") as file:
@@ -153,7 +153,7 @@ def test_a_split_gives_up_ids_that_an_earlier_split_has(tmp_path: Path) -> None:
     spills = [spill_of({"train": some(1, 2), "test": some(2)})]
     ids, written = write(tmp_path, spills, before=("test",))
     assert ids == ["r1"]
-    assert json.loads(written.rejected)["reason"] == "duplicate id: the split test has it"
+    assert json.loads(b"".join(written.rejected))["reason"] == "duplicate id: the split test has it"
 
 
 def one_written(number: int, *, split: str = "train", shards: int = 3) -> ShardTotals:

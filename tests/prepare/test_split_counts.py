@@ -1,5 +1,6 @@
 """Splits by group, by number of rows, and out of the training rows: who goes where, and that nobody is in two."""
 
+import functools
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ from preparing import by_id, prepared, questions, records, write_csv
 
 from t5prep.dataset.settings import parse_held_out, parse_splits
 from t5prep.errors import SourceError, UsageError
+from t5prep.prepare import sorted_pairs, task_settings
 from t5prep.prepare.task_settings import exact_shares
 
 COLUMNS = {"inputs_column": "q", "targets_column": "a", "id_column": "id"}
@@ -98,11 +100,38 @@ def test_a_number_of_rows_where_no_row_makes_an_example(tmp_path: Path, option: 
 
 def test_groups_fill_a_number_of_rows_at_least() -> None:
     draws = np.repeat([0.8, 0.2, 0.5, 0.4], 5)
-    shares = exact_shares({"validation": 7, "train": 0.5, "test": 0.5}, draws)
+    for part in (20, 1, 3):  # draws of one group may stand in several parts
+        parts = np.split(np.sort(draws), range(part, 20, part))
+        shares = exact_shares({"validation": 7, "train": 0.5, "test": 0.5}, parts)
+        assert shares == exact_shares({"validation": 7, "train": 0.5, "test": 0.5}, [np.sort(draws)])
     assert list(shares) == ["validation", "train", "test"]
     assert 0.4 < shares["validation"] < 0.5
     assert sum(shares.values()) == pytest.approx(1)
     assert shares["train"] == shares["test"]
+
+
+def test_numbers_of_rows_are_counted_in_any_parts() -> None:
+    draws = np.sort(np.random.default_rng(0).integers(0, 40, 200) / 40)
+    for part in (200, 7, 1):
+        parts = np.split(draws, range(part, 200, part))
+        shares = exact_shares({"validation": 17, "test": 60, "train": 1.0}, parts)
+        edges = np.cumsum([0.0, *shares.values()])
+        numbers = np.histogram(draws, edges)[0].tolist()
+        equal = max(np.unique(draws, return_counts=True)[1])
+        assert 17 <= numbers[0] < 17 + equal
+        assert 60 <= numbers[1] < 60 + equal
+        assert sum(numbers) == 200
+        with pytest.raises(UsageError, match=r"--splits test=190: there are 200 rows"):
+            exact_shares({"validation": 5, "test": 190, "train": 1.0}, parts)
+
+
+def test_more_rows_than_memory_holds_are_drawn_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = _pages(tmp_path / "rows.jsonl", pages=60, rows=4)
+    choices = {"task": "text2text", "tokenizer": "sample:", "options": COLUMNS, "splits": parse_splits("test=50")}
+    expected = prepared(source, tmp_path / "out", group_column="page", **choices)
+    assert 50 <= expected.splits["test"].records < 54
+    monkeypatch.setattr(task_settings, "SortedPairs", functools.partial(sorted_pairs.SortedPairs, held=20))
+    assert prepared(source, tmp_path / "again", group_column="page", **choices).settings == expected.settings
 
 
 @pytest.mark.parametrize("size", ["0.2", "12"])

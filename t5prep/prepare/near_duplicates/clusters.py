@@ -1,18 +1,26 @@
 """Search for near-duplicates in steps that can be spread: pairs that share a band, clusters of similar rows, rows to drop."""
 
 import dataclasses
+import functools
 import itertools
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from t5prep.dataset.manifest import Cluster
 from t5prep.dataset.settings import Settings
-from t5prep.prepare.near_duplicates import sketches
+from t5prep.io import atomic_files
+from t5prep.prepare import placement
+from t5prep.prepare.near_duplicates import components, sketches
 from t5prep.prepare.near_duplicates import sketches as minhash
-from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, Sketch, mix, of_lists
+from t5prep.prepare.near_duplicates.components import labels
+from t5prep.prepare.near_duplicates.sketches import ROWS, Bands, Shingles, Sketch, mix, of_lists
+from t5prep.prepare.sorted_pairs import SortedPairs
 
 # In a band that more rows share than this, each is compared with this many next to it: the work stays linear where a
 # whole corpus is one template. Rows of one cluster share many bands, so that few of its pairs have to be compared.
@@ -143,76 +151,6 @@ def _alike(sets: Sets, pairs: np.ndarray, threshold: float) -> np.ndarray:
     return alike
 
 
-class Joined:
-    """Links as what they have become: for each linked node the smallest of its component, 16 bytes a node.
-
-    New links wait until there are as many of them as nodes, so that adding all of them costs little more than sorting.
-    """
-
-    def __init__(self, *, waiting: int = 1 << 20) -> None:
-        self._most = waiting
-        self._links = np.zeros((0, 2), np.uint64)
-        self._waiting: list[np.ndarray] = []
-        self._count = 0
-
-    def add(self, links: np.ndarray) -> "Joined":
-        """Take links, `uint64[links, 2]`."""
-        self._waiting.append(links)
-        self._count += len(links)
-        if self._count > max(self._most, len(self._links)):
-            self._join()
-        return self
-
-    def merge(self, other: "Joined") -> "Joined":
-        """Take all links of another one."""
-        return self.add(other.links())
-
-    def links(self) -> np.ndarray:
-        """Return each linked node beside the smallest node of its component, `uint64[nodes, 2]`, in order of the nodes."""
-        self._join()
-        return self._links
-
-    def _join(self) -> None:
-        if self._count:
-            self._links = np.stack(connected([self._links, *self._waiting]), axis=1)
-            self._waiting, self._count = [], 0
-
-
-def connected(links: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return all linked nodes in order, `uint64[n]`, and for each the smallest node of its component.
-
-    `links` are arrays `uint64[links, 2]`; each is added to what the earlier ones have become, so that only nodes are
-    held and never all links. The order of the arrays does not matter.
-    """
-    nodes = roots = np.zeros(0, np.uint64)
-    for more in links:
-        if not len(more):
-            continue
-        joined = np.concatenate([np.stack([nodes, roots], axis=1), more])
-        nodes, ends = np.unique(joined, return_inverse=True)
-        roots = nodes[labels(ends.reshape(joined.shape), len(nodes))]
-    return nodes, roots
-
-
-def labels(links: np.ndarray, nodes: int) -> np.ndarray:
-    """Return for each of the nodes 0..n the smallest node of its component, `int64[nodes]`.
-
-    Roots that are linked are joined, the larger under the smaller, and every path is shortened to its root, until no
-    link joins two roots.
-    """
-    parent = np.arange(nodes)
-    left, right = links[:, 0].astype(np.int64), links[:, 1].astype(np.int64)
-    while True:
-        one, other = parent[left], parent[right]
-        apart = one != other
-        if not apart.any():
-            return parent
-        left, right, one, other = left[apart], right[apart], one[apart], other[apart]
-        np.minimum.at(parent, np.maximum(one, other), np.minimum(one, other))
-        while not np.array_equal(shorter := parent[parent], parent):
-            parent = shorter
-
-
 # Choose the rows to drop: each cluster keeps one row, by a rule that does not depend on the order of the rows.
 
 # One dropped row: its split, position and place, and the row that is kept instead of it.
@@ -237,12 +175,38 @@ NAMED = 10
 
 @dataclasses.dataclass(frozen=True)
 class Repeats:
-    """Rows to drop (DROPPED) and what was counted: clusters, rows in another split than the kept one, the largest."""
+    """Rows to drop (DROPPED) and what was counted: clusters, rows in another split than the kept one, the largest.
+
+    The rows are sorted by split and position; they are in `dropped`, or in the file at `path`.
+    """
 
     dropped: pa.Table
     clusters: int = 0
     across_splits: int = 0
     largest: tuple[Cluster, ...] = ()
+    path: str = ""
+
+    def spooled(self, path: Path) -> "Repeats":
+        """Write the rows to a file that need not outlive the run, and return the repeats that read them there."""
+        with atomic_files.scratch(path) as temporary, pa.ipc.new_stream(str(temporary), DROPPED) as writer:
+            writer.write_table(self.dropped)
+        return dataclasses.replace(self, dropped=DROPPED.empty_table(), path=str(path))
+
+    def read(self) -> pa.Table:
+        """Return the rows."""
+        if not self.path:
+            return self.dropped
+        with pa.memory_map(self.path) as file:
+            return pa.ipc.open_stream(file).read_all()
+
+    def cut(self, split: str, shards: int) -> Iterator[tuple[int, "Repeats"]]:
+        """Yield the number of each shard of a split that has rows to drop, and these, without the counts."""
+        rows = self.read()
+        rows = rows.filter(pc.equal(rows["split"], split))
+        of = np.searchsorted(_inner_edges(shards), rows["high"].to_numpy(), side="right")
+        begins = np.flatnonzero(np.append(True, of[1:] != of[:-1])[: len(of)])
+        for begin, size in zip(begins.tolist(), np.diff(begins, append=len(of)).tolist(), strict=True):
+            yield int(of[begin]), Repeats(rows.slice(begin, size))
 
     def slice(self, split: str, begin: int, end: int) -> "Repeats":
         """Return those of a split whose positions are in a range, without the counts. The table must be sorted."""
@@ -260,6 +224,12 @@ class Repeats:
             self.across_splits + other.across_splits,
             tuple(largest[:NAMED]),
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _inner_edges(shards: int) -> np.ndarray:
+    """Return where each shard of a split begins but the first."""
+    return np.array(placement.shard_edges(shards)[1:-1], np.uint64)
 
 
 def none() -> Repeats:
@@ -281,7 +251,47 @@ def precedence(split: str) -> int:
     return {EARLIER: -1, "test": 0, "validation": 1, "train": 3}.get(split, 2)
 
 
-def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
+def _different(pieces: Iterable[pa.Table]) -> tuple[pa.Table, Sets, pa.ChunkedArray]:
+    """Return rows without shingles, the different sets of shingles, and the lists of these.
+
+    The rows have columns of their own: `file`, the digest of their set, `content`, how many elements it has, `elements`, and its
+    `number` among the different ones.
+    """
+    rows, lists, known, hashed = list[pa.Table](), list[pa.ChunkedArray](), np.zeros(0, np.uint64), None
+    for batch in _batches(pieces):
+        hashed = sets(of_lists(batch["shingles"]))
+        content = hashed.contents()
+        different, at = np.unique(content, return_index=True)
+        at = np.sort(at[~np.isin(different, known)])
+        lists.append(batch["shingles"].take(pa.array(at)))
+        known = np.append(known, content[at])
+        order = np.argsort(known)
+        numbers = order[np.searchsorted(known[order], content)]
+        own = {"content": content, "elements": hashed.sizes, "number": numbers}
+        batch = batch.drop_columns("shingles")
+        for name, column in own.items():
+            batch = batch.append_column(name, pa.array(column))
+        rows.append(batch)
+    every = pa.chunked_array([chunk for part in lists for chunk in part.chunks], pa.list_(pa.uint64()))
+    hashed = hashed.take(at) if hashed and len(rows) == 1 else sets(of_lists(every))
+    return pa.concat_tables(rows) if rows else ROWS.empty_table(), hashed, every
+
+
+def _batches(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows with the name of their file, of which the schema of each piece has it; some GROUP_BYTES at a time."""
+    waiting, size = list[pa.Table](), 0
+    for rows in pieces:
+        file = pa.array([rows.schema.metadata[b"file"].decode()] * len(rows), pa.string())
+        waiting.append(rows.replace_schema_metadata().append_column("file", file))
+        size += rows.nbytes
+        if size > 2 * GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _preferred(table: pa.Table, *, drawn: bool) -> np.ndarray:
     """Return the numbers of rows in the order in which they would be kept."""
     place = np.lexsort((table["row"].to_numpy(), table["file"].to_numpy(zero_copy_only=False).astype(str)))
     tie = np.empty(len(table), np.int64)
@@ -289,7 +299,8 @@ def _preferred(table: pa.Table, sets: Sets, *, drawn: bool) -> np.ndarray:
     low, high = table["low"].to_numpy(), table["high"].to_numpy()
     splits = table["split"].to_pylist()
     rank = np.array([-(split == EARLIER) if drawn else precedence(split) for split in splits])
-    return np.lexsort((tie, low, high, sets.contents(), -sets.sizes, rank))
+    content, elements = table["content"].to_numpy(), table["elements"].to_numpy()
+    return np.lexsort((tie, low, high, content, -elements, rank))
 
 
 def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:
@@ -304,6 +315,8 @@ def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:
 
 # One LSH band of one row: its value, and the node that names the row: its sketch's number and its place there, 32 bits each.
 ENTRY = np.dtype([("value", "u8"), ("node", "u8")])
+# A row of a sketch, and the number of the group of rows that it is compared with.
+PLACED = np.dtype([("place", "u4"), ("group", "u4")])
 # Bytes of bands that are compared at a time.
 RANGE_BYTES = 16 << 20
 # Bytes of shingles that are compared at a time; rows that are linked stay together, however many they are.
@@ -311,10 +324,14 @@ GROUP_BYTES = 16 << 20
 
 
 class Plan(NamedTuple):
-    """Give the cuts of the bands (the first value of each range but the first), and each sketch's number, by file and first row."""
+    """Give the cuts of the bands (the first value of each range but the first), and each sketch's number, by file and first row.
+
+    A group of rows that are compared with each other has `most` rows, or more where links connect them.
+    """
 
     edges: np.ndarray
     numbers: Mapping[tuple[str, int], int]
+    most: int
 
     def number(self, sketch: Sketch) -> int:
         """Return the number of a sketch."""
@@ -333,14 +350,6 @@ class Plan(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
-    """Rows that are compared with each other: sketches' numbers, each with places in its table, `uint32[n]`."""
-
-    number: int
-    places: Mapping[int, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
 class Search:
     """The settings that decide which rows repeat another: `drawn` where splits are drawn from ids."""
 
@@ -348,57 +357,42 @@ class Search:
     threshold: float
     drawn: bool
 
-    def plan(self, sketches: Sequence[Sketch], *, range_bytes: int = RANGE_BYTES) -> Plan:
+    @staticmethod
+    def plan(sketches: Sequence[Sketch], *, range_bytes: int = RANGE_BYTES, group_bytes: int = GROUP_BYTES) -> Plan:
         """Return the plan of a search in these sketches; their bytes are not needed."""
         places = sorted((sketch.file, sketch.first_row) for sketch in sketches)
         numbers = {place: number for number, place in enumerate(places)}
         count = max(1, -(-sum(sketch.bands for sketch in sketches) * ENTRY.itemsize // range_bytes))
-        return Plan(np.array([(number << 64) // count for number in range(1, count)], np.uint64), numbers)
+        edges = np.array([(number << 64) // count for number in range(1, count)], np.uint64)
+        rows, size = sum(sketch.rows for sketch in sketches), sum(sketch.size for sketch in sketches)
+        return Plan(edges, numbers, max(2, group_bytes * rows // max(1, size)))
 
-    def groups(self, joined: Joined, sketches: Iterable[Sketch], *, group_bytes: int = GROUP_BYTES) -> Iterator[Group]:
-        """Yield the linked rows in groups of about this many bytes; rows that links connect are in one group."""
-        nodes, roots = joined.links().T
-        sizes = [(sketch.rows, sketch.size) for sketch in sketches]
-        rows, size = (sum(part) for part in zip(*sizes, strict=True)) if sizes else (0, 0)
-        most = max(2, group_bytes * rows // max(1, size))
-        order = np.lexsort((nodes, roots))
-        nodes, roots = nodes[order], roots[order]
-        ends = np.append(np.flatnonzero(roots[1:] != roots[:-1]) + 1, len(roots))
-        begin = number = 0
-        while begin < len(nodes):
-            last = np.searchsorted(ends, begin + most, side="right") - 1
-            end = (
-                int(ends[last])
-                if last >= 0 and ends[last] > begin
-                else int(ends[np.searchsorted(ends, begin, "right")])
-            )
-            yield Group(number, _by_sketch(np.sort(nodes[begin:end])))
-            begin, number = end, number + 1
-
-    def find(self, pieces: Sequence[tuple[str, pa.Table]]) -> Repeats:
-        """Return the repeats among rows, each of `pieces` a file's name and rows of it (ROWS).
+    def find(self, pieces: Iterable[pa.Table]) -> Repeats:
+        """Return the repeats among rows (ROWS), each of `pieces` with the name of its file in its schema (Sketch.rows_of).
 
         Kept is the row with the most different shingles, of those the first by a digest of them, then by the id's digest,
         then by place. Where splits are not `drawn` from ids but are the source's own, evaluation keeps a row before all
         that, and a row of an earlier dataset is kept before any other and never dropped. Rows with the id of the kept one
         are not repeats here, unless that is an earlier one: they are the same example, or its other answers.
+
+        Of rows with the same shingles these are held once, however many rows there are.
         """
-        table = pa.concat_tables(
-            [rows.append_column("file", pa.array([file] * len(rows), pa.string())) for file, rows in pieces]
-        )
-        shingles = of_lists(table["shingles"])
+        table, hashed, shingles = _different(pieces)
         if len(table) < 2:
             return none()
-        hashed = sets(shingles)
-        order = _preferred(table, hashed, drawn=self.drawn)
-        table, hashed = table.take(pa.array(order)), hashed.take(order)
-        first = clustered(of_lists(table["shingles"]), hashed, bands=self.bands, threshold=self.threshold)
+        table = table.take(pa.array(_preferred(table, drawn=self.drawn)))
+        _, at, of = np.unique(table["content"].to_numpy(), return_index=True, return_inverse=True)
+        ordered = np.argsort(at)  # contents, in order of the first row of each
+        of, at = np.argsort(ordered)[of], at[ordered]
+        numbers = table["number"].to_numpy()[at]
+        shingles, hashed = of_lists(shingles.take(pa.array(numbers))), hashed.take(numbers)
+        first = at[clustered(shingles, hashed, bands=self.bands, threshold=self.threshold)[of]]
         id, split = (table[name].to_numpy(zero_copy_only=False) for name in ("id", "split"))
         others = (first != np.arange(len(first))) & ((id[first] != id) | (split[first] == EARLIER))
         repeated = np.flatnonzero(others & (split != EARLIER))
         kept = first[repeated]
         dropped, instead = table.take(pa.array(repeated)), table.take(pa.array(kept))
-        alike = similarity(hashed, np.stack([kept, repeated], axis=1))
+        alike = similarity(hashed, np.stack([of[kept], of[repeated]], axis=1))
         columns = [dropped[name] for name in ("split", "high", "low", "file", "row")]
         columns += [instead[name] for name in ("file", "row", "id")]
         rows = pa.table([*columns, pa.array(alike)], schema=DROPPED)
@@ -419,18 +413,28 @@ def of_settings(settings: Settings) -> Search | None:
 
 
 def links(entries: np.ndarray) -> np.ndarray:
-    """Return `uint64[links, 2]`: the row of each band in `ENTRY[n]` and the first row with the same value of it."""
+    """Return links between the rows of bands (`ENTRY[n]`): each that has a value of another with the first of them."""
     order = np.lexsort((entries["node"], entries["value"]))
     value, node = entries["value"][order], entries["node"][order]
     begins = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])[: len(value)])
     first = np.repeat(node[begins], np.diff(np.append(begins, len(value))))
     linked = first != node
-    return np.unique(np.stack([first[linked], node[linked]], axis=1), axis=0)
+    return components.stars(np.stack([node[linked], first[linked]], axis=1))
 
 
-def _by_sketch(nodes: np.ndarray) -> dict[int, np.ndarray]:
-    """Return the places of sorted nodes by the number of their sketch."""
-    numbers = nodes >> np.uint64(32)
-    begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
-    parts = np.split(nodes.astype(np.uint32), begins[1:])
-    return dict(zip(numbers[begins].tolist(), parts, strict=True))
+def grouped(links: Iterable[np.ndarray], *, most: int, folder: str) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield for each sketch with linked rows its number and PLACED[n]: rows that links connect are in one group.
+
+    A sketch may come several times. A group has about `most` rows, or one component. What does not fit into memory waits in
+    the folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="groups-", dir=folder or None) as place:
+        placed = SortedPairs(Path(place) / "rows")
+        for number, nodes in components.grouped(components.components(links, folder=place), most=most):
+            placed.add(np.stack([nodes, np.full(len(nodes), number, np.uint64)], axis=1))
+        for nodes, groups in (part.T for part in placed.all()):
+            of = np.empty(len(nodes), PLACED)
+            of["place"], of["group"] = nodes.astype(np.uint32), groups
+            numbers = nodes >> np.uint64(32)
+            begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+            yield from zip(numbers[begins].tolist(), np.split(of, begins[1:]), strict=True)

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -206,12 +206,13 @@ class Sketch:
         values = np.frombuffer(self.data, np.uint64, self.bands)
         return values, np.frombuffer(self.data, np.uint32, self.bands, offset=8 * self.bands)
 
-    def part(self, places: np.ndarray) -> "RowsOfSketch":
-        """Return the rows with these numbers, in their order: without a copy where they lie in a file."""
-        if self.path:
-            return RowsOfSketch(self.file, self, places)
-        table = pa.ipc.open_stream(pa.py_buffer(self.data)[self.table_begins :]).read_all()
-        return RowsOfSketch(self.file, table.take(pa.array(places)))
+    def rows_of(self, places: np.ndarray) -> bytes:
+        """Return the rows at these places, in their order, and in the schema their file, as bytes (`tables`)."""
+        source = pa.memory_map(self.path) if self.path else pa.BufferReader(self.data)
+        with source as opened:
+            opened.seek(self.table_begins)
+            rows = pa.ipc.open_stream(opened).read_all().take(pa.array(places))
+        return to_bytes(rows.replace_schema_metadata({"file": self.file}))
 
     def spooled(self, path: Path) -> "Sketch":
         """Write the bytes to a file that need not outlive the run, and return the sketch that reads them there."""
@@ -219,20 +220,19 @@ class Sketch:
         return dataclasses.replace(self, data=b"", path=str(path))
 
 
-class RowsOfSketch(NamedTuple):
-    """Rows of a file: as a table (ROWS), or as places in a sketch whose bytes are in a file of this machine."""
+def to_bytes(table: pa.Table) -> bytes:
+    """Return a table as bytes that `tables` reads, alone or behind others."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
 
-    file: str
-    there: pa.Table | Sketch
-    places: np.ndarray | None = None
 
-    def read(self) -> pa.Table:
-        """Return the rows (ROWS)."""
-        if not isinstance(self.there, Sketch):
-            return self.there
-        with pa.memory_map(self.there.path) as opened:
-            opened.seek(self.there.table_begins)
-            return pa.ipc.open_stream(opened).read_all().take(pa.array(self.places))
+def tables(data: bytes | pa.Buffer) -> Iterator[pa.Table]:
+    """Yield the tables that `to_bytes` wrote, one behind the other."""
+    opened = pa.BufferReader(data)
+    while opened.tell() < len(data):
+        yield pa.ipc.open_stream(opened).read_all()
 
 
 def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketch:
@@ -244,12 +244,9 @@ def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketc
         values = band_values(hashed, bands=bands)
     order = np.argsort(values, axis=None, kind="stable")
     places = (order // bands.bands).astype(np.uint32)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ROWS) as writer:
-        writer.write_table(table)
     sketch = Sketch(file, first_row, len(table), len(order))
     index = values.reshape(-1)[order].tobytes() + places.tobytes()
-    data = index.ljust(sketch.table_begins, b"\0") + sink.getvalue().to_pybytes()
+    data = index.ljust(sketch.table_begins, b"\0") + to_bytes(table)
     return dataclasses.replace(sketch, size=len(data), data=data)
 
 

@@ -1,12 +1,11 @@
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 from near_search import search, sketches_of
 
 from t5prep.prepare.near_duplicates import clusters
-from t5prep.prepare.near_duplicates.clusters import Joined, Repeats
+from t5prep.prepare.near_duplicates.clusters import Repeats
 
 WORDS = [f"word{i}" for i in range(3000)]
 
@@ -45,6 +44,16 @@ def test_texts_with_a_word_changed_repeat_each_other_and_others_do_not() -> None
     assert [one.rows for one in found.largest] == [3] * 10
     kept = {row["kept_id"] for row in found.dropped.to_pylist()}
     assert not any(id.startswith("far") for id in kept)
+
+
+def test_the_same_rows_are_dropped_of_more_than_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = [*_corpus(), *((f"one{i}", _texts(1)[0][1]) for i in range(100))]
+    expected = search(sketches_of(corpus, block=20))
+    assert expected.largest[0].rows == 103
+    monkeypatch.setattr(clusters, "GROUP_BYTES", 2000)
+    found = search(sketches_of(corpus, block=20))
+    assert found.dropped.equals(expected.dropped)
+    assert found.largest == expected.largest
 
 
 @pytest.mark.parametrize("block", [7, 1000])
@@ -117,16 +126,3 @@ def test_counts_are_added_up() -> None:
     together = first.merge(second).merge(other)
     assert (together.clusters, together.across_splits) == (4, 2)
     assert [cluster.rows for cluster in together.largest] == [5, 3]
-
-
-@pytest.mark.parametrize("waiting", [0, 5, 1 << 20])
-def test_links_become_components_in_any_order_and_any_parts(waiting: int) -> None:
-    drawn = np.random.default_rng(0)
-    links = np.unique(drawn.integers(0, 400, (300, 2)).astype(np.uint64), axis=0)
-    nodes, roots = clusters.connected([links])
-    for parts in (1, 7, 100):
-        drawn.shuffle(links)
-        halves = Joined(waiting=waiting), Joined(waiting=waiting)
-        for number, part in enumerate(np.array_split(links, parts)):
-            halves[number % 2].add(part)
-        assert np.array_equal(halves[0].merge(halves[1]).links(), np.stack([nodes, roots], axis=1))

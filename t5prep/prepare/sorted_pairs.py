@@ -1,0 +1,113 @@
+"""Sort more pairs of numbers than memory holds: in sorted files, which are merged when they are read."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from t5prep.io import atomic_files
+
+# So many pairs are in memory at a time.
+HELD = 1 << 18
+# So many sorted files are merged at a time.
+FAN_IN = 128
+_PAIR_BYTES = 16
+
+
+class SortedPairs:
+    """Pairs of numbers in order of the first, then of the second, each once: in memory, or in sorted files that are merged."""
+
+    def __init__(self, folder: Path, held: int = HELD) -> None:
+        self._folder, self._held, self._written = folder, held, 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all pairs."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._waiting, self._count = list[np.ndarray](), 0
+        self._levels: list[list[Path]] = [[]]
+
+    def add(self, pairs: np.ndarray) -> None:
+        """Take pairs, `uint64[pairs, 2]`."""
+        self._waiting.append(pairs)
+        self._count += len(pairs)
+        if self._count >= self._held:
+            self._write(0, self._taken())
+
+    def all(self) -> Iterator[np.ndarray]:
+        """Yield all pairs, some at a time. No more are taken. Raises OutputError if a file is gone or cannot be written."""
+        if any(self._levels):
+            if self._count:
+                self._write(0, self._taken())
+            yield from _merged([path for level in self._levels for path in level], self._held)
+        elif self._count:
+            self._waiting = list(self._taken())
+            self._count = len(self._waiting[0])
+            yield self._waiting[0]
+
+    def _taken(self) -> Iterator[np.ndarray]:
+        pairs = _ordered(np.concatenate(self._waiting))
+        self._waiting, self._count = [], 0
+        yield pairs
+
+    def _write(self, level: int, pairs: Iterable[np.ndarray]) -> None:
+        """Write sorted pairs into a file; when there are many files of a level, they become one of the next."""
+        path = self._folder / f"{self._written:08d}"
+        self._written += 1
+        with atomic_files.scratch(path) as temporary, open(temporary, "wb") as file:
+            for part in pairs:
+                file.write(part.data)
+        self._levels[level].append(path)
+        if len(self._levels[level]) >= FAN_IN:
+            many, self._levels[level] = self._levels[level], []
+            if level + 1 == len(self._levels):
+                self._levels.append([])
+            self._write(level + 1, _merged(many, self._held))
+            for path in many:
+                path.unlink()
+
+
+def _ordered(pairs: np.ndarray) -> np.ndarray:
+    """Return different pairs in order."""
+    nodes, ends = np.unique(pairs, return_inverse=True)
+    left, right = ends.reshape(pairs.shape).astype(np.uint64).T
+    codes = np.sort(left << np.uint64(32) | right)  # one number sorts several times as fast as two
+    codes = codes[np.append(True, codes[1:] != codes[:-1])]
+    return np.stack([nodes[codes >> np.uint64(32)], nodes[codes & np.uint64(0xFFFFFFFF)]], axis=1)
+
+
+def _merged(paths: list[Path], held: int) -> Iterator[np.ndarray]:
+    """Yield the different pairs of sorted files in order, some `held` at a time."""
+    each = max(1, held // len(paths))
+    files = [open(path, "rb", buffering=0) for path in paths]  # noqa: SIM115 - closed below, all of them
+    try:
+        parts = [_read(file, each) for file in files]
+        while files:
+            # What is smaller than the last pair that was read of every file is complete. A file that has come to its end is.
+            last = min((part[-1] for part in parts), key=tuple)
+            ends = [_up_to(part, last) for part in parts]
+            yield _ordered(np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)]))
+            left = []
+            for file, part, end in zip(files, parts, ends, strict=True):
+                more = np.concatenate([part[end:], _read(file, end)])
+                if len(more):
+                    left.append((file, more))
+                else:
+                    file.close()
+            files, parts = [file for file, _ in left], [part for _, part in left]
+    finally:
+        for file in files:
+            file.close()
+
+
+def _read(file: BinaryIO, pairs: int) -> np.ndarray:
+    """Return the next pairs of a file: fewer at its end."""
+    return np.frombuffer(file.read(pairs * _PAIR_BYTES), np.uint64).reshape(-1, 2)
+
+
+def _up_to(pairs: np.ndarray, last: np.ndarray) -> int:
+    """Return how many of some sorted pairs come no later than another one."""
+    begin, end = (int(np.searchsorted(pairs[:, 0], last[0], side)) for side in ("left", "right"))
+    return begin + int(np.searchsorted(pairs[begin:end, 1], last[1], side="right"))
