@@ -107,7 +107,42 @@ MODERNBERTS = {
         **_COMMON,
     },
 }
-TYPES |= MODERNBERTS
+# microsoft/deberta-v3-base's entries; half of the buckets are of one distance each, and texts are longer than all of them.
+DEBERTA = {
+    "model_type": "deberta-v2",
+    "max_position_embeddings": 40,
+    "max_relative_positions": -1,
+    "position_buckets": 12,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "relative_attention": True,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+    "layer_norm_eps": 1e-7,
+    "pooler_dropout": 0,
+    "pooler_hidden_act": "gelu",
+    **_COMMON,
+    **{name: rate for name, rate in _NO_DROPOUT.items() if name != "classifier_dropout"},
+}
+# EuroBERT/EuroBERT-210m, 610m and 2.1B: late pooling; of the two larger ones, fewer heads have keys.
+EUROBERT = {
+    "model_type": "eurobert",
+    "max_position_embeddings": 200,
+    "num_key_value_heads": 2,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 250000.0},
+    "pad_token_id": 3,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    **_COMMON,
+}
+# Those that take longer texts than the others.
+LONG = MODERNBERTS | {
+    "deberta": DEBERTA,
+    "eurobert": EUROBERT,
+    "eurobert_mean": {**EUROBERT, "num_key_value_heads": 4, "classifier_pooling": "mean"},
+}
+TYPES |= LONG
 
 # T5's encoder with the mean of a text's logits by T5ForTokenClassification.
 _T5 = {"d_model": 32, "d_kv": 8, "d_ff": 37, "num_layers": 3, "num_decoder_layers": 1, "num_heads": 4, "num_labels": 3}
@@ -153,6 +188,7 @@ def _write(name: str, config: dict, folder: Path) -> None:
     batch = draw_batch(settings.pad_token_id)
     if name in MODERNBERTS:
         _published(model, folder)
+    if name in LONG:
         batch |= draw_long(settings.pad_token_id)
         with torch.no_grad():
             longer = {"input_ids": torch.tensor(batch["long_ids"]), "attention_mask": torch.tensor(batch["long_texts"])}

@@ -56,6 +56,7 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
       t5prep inspect data/sample --split validation -n 1
     """
     from t5prep.dataset import inspect_records, manifest
+    from t5prep.dataset.settings import OF_HEADS
 
     shown = inspect_records.records(data, split=split, count=count, tokenizer=tokenizer)
     if as_json:
@@ -71,8 +72,9 @@ def inspect_command(data: str, split: str, count: int, tokenizer: str | None, as
             click.echo(_output.colour(f"{what}  {len(ids)} places", fg="cyan"))
             for line in text.split("\n"):
                 click.echo(click.wrap_text(line, width=width - 2, initial_indent="  ", subsequent_indent="  "))
-            if what == "target" and dataset_manifest.settings.target == "class":
-                click.echo("    " + _output.colour(f"class {ids[0]}", dim=True))
+            if what == "target" and dataset_manifest.settings.target in OF_HEADS:
+                if dataset_manifest.settings.target == "class":
+                    click.echo("    " + _output.colour(f"class {ids[0]}", dim=True))
                 continue
             for tokens, numbers in inspect_records.aligned(ids, loaded_tokenizer, width=width - 4):
                 click.echo("    " + tokens)

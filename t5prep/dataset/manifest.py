@@ -17,7 +17,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from t5prep import __version__
 from t5prep.dataset.rejected_rows import RejectedFile, Rows
-from t5prep.dataset.settings import Settings
+from t5prep.dataset.settings import OF_HEADS, Settings
 from t5prep.dataset.shard_files import Index, Lengths
 from t5prep.errors import DatasetError
 from t5prep.io import gcs, paths
@@ -180,8 +180,8 @@ class Manifest:
 
     @property
     def class_names(self) -> list[str]:
-        """Return the names of the classes whose numbers are the targets; none where targets are texts."""
-        return self.task.classes if self.settings.target == "class" else []
+        """Return the names of the classes whose numbers are the targets; none where targets are texts, one for a number."""
+        return {"text": [], "tokens": [], "number": ["number"]}.get(self.settings.target, self.task.classes)
 
     @property
     def hides_tokens(self) -> bool:
@@ -263,7 +263,7 @@ def record_features(settings: Settings, *, references: bool) -> dict[str, Featur
     }
     if settings.masks:
         spec["attention_mask"] = Feature("int64", [inputs])
-        if settings.target == "class":
+        if settings.target in OF_HEADS:
             spec["token_type_ids"] = Feature("int64", [inputs])
         else:
             spec["decoder_attention_mask"] = Feature("int64", [targets])

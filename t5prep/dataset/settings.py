@@ -8,7 +8,9 @@ from t5prep.errors import UsageError
 from t5prep.tasks.example import is_split_name
 from t5prep.tasks.options import check, option, spelled
 
-TARGETS = ("text", "class", "tokens")
+TARGETS = ("text", "class", "tags", "labels", "number", "tokens")
+# What the head of an encoder tells of a text or its words.
+OF_HEADS = TARGETS[1:5]
 POLICIES = ("head_tail", "head", "tail")
 MARKERS = ("extra_id_1", "none")
 _EXAMPLE = "Write it like this: --splits train=0.9,validation=0.1 or --splits validation=15000"
@@ -118,8 +120,8 @@ class Settings:
     target_length: int = option(help="tokens of a target, EOS among them", least=1, changes_tokens=True)
     target: str = option(
         "text",
-        "what is learned: a text, or the number of one of the task's classes (always with an encoder's tokenizer); masked_language "
-        "has tokens",
+        "what is learned: a text, or the number of one of the task's classes (always with an encoder's tokenizer); a tag for "
+        "each word, several labels, a number, or hidden tokens, where the task has them",
         choices=TARGETS,
         changes_tokens=True,
     )

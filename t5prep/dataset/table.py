@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from t5prep._native import decode_rows
 from t5prep.dataset import inspect_records, manifest, rejected_rows, shard_files, tfrecord
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import OF_HEADS
+from t5prep.dataset.targets import text_of_numbers
 from t5prep.dataset.tfrecord import IGNORED_LABEL, BrokenPageError
 from t5prep.errors import DatasetError, UsageError
 from t5prep.io import paths
@@ -100,8 +102,12 @@ class _Records:
         self._data, self._dataset, self._tokenizer = data, dataset, tokenizer
         settings = dataset.settings
         self._texts = decoding.row_decoder(tokenizer, keep_newlines=settings.keep_newlines)
-        self._packed, self._classes = settings.layout == "packed", dataset.class_names
-        self._lengths = {"input_ids": settings.input_length, "labels": 1 if self._classes else settings.target_length}
+        self._packed, self._target = settings.layout == "packed", settings.target
+        self._classes = dataset.class_names
+        self._lengths = {
+            "input_ids": settings.input_length,
+            "labels": 1 if settings.target == "class" else settings.target_length,
+        }
         self._marker = tokenizer.sentinel(1) if dataset.marked and not self._classes else None
         self._references = "references" in dataset.features
         self._repeated = _repeated_by_kept(data, dataset) if dataset.near_duplicates else None
@@ -111,7 +117,7 @@ class _Records:
                 *((name, _NAME) for name in ("split", "shard")),
                 ("place", pa.int64()),
                 ("input", pa.string()),
-                ("target", _NAME if self._classes else pa.string()),
+                ("target", _NAME if settings.target == "class" else pa.string()),
                 ("input_tokens", pa.int32()),
                 ("target_tokens", pa.int32()),
                 ("cut", pa.bool_()),
@@ -224,8 +230,11 @@ class _Records:
         return pa.array(numbers, pa.int32())
 
     def _targets(self, labels: np.ndarray, lengths: np.ndarray) -> pa.Array:
-        if not self._classes:
+        if self._target not in OF_HEADS:
             return self._texts(labels, lengths)
+        if self._target != "class":
+            rows = (row[row != IGNORED_LABEL].tolist() for row in labels)
+            return pa.array([text_of_numbers(row, self._target, classes=self._classes) for row in rows], pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(labels[:, 0]), pa.array(self._classes, pa.string()))
 
     def _cut(self, ids: np.ndarray, full: np.ndarray) -> pa.Array:

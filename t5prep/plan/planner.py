@@ -37,6 +37,7 @@ class Data:
     classes: tuple[str, ...] = ()
     padding: Padding | None = None
     masked: bool = False
+    target: str = "text"
 
 
 def read(data: str, *, split: str) -> Data:
@@ -55,6 +56,7 @@ def read(data: str, *, split: str) -> Data:
         tuple(dataset.class_names),
         Padding.of_dataset(dataset),
         dataset.hides_tokens,
+        dataset.settings.target,
     )
 
 
@@ -77,12 +79,12 @@ def questions(
     if data and own.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
         shape = dataclasses.replace(shape, vocab_size=data.embeddings)
     if data and data.classes:
-        shape = with_classes(shape, data.classes)
+        shape = with_classes(shape, data.classes, data.target)
     if data and data.masked and isinstance(shape, EncoderConfig):
         shape = filling_masks(shape)
     given = data.lengths if data else LENGTHS
     if shape.classes:
-        given = (given[0], 1)  # a class is one target
+        given = (given[0], {"tags": given[0], "labels": len(shape.classes)}.get(shape.target, 1))
     inputs, targets = (said or default for said, default in zip(lengths, given, strict=True))
     return [
         Question(
@@ -103,6 +105,10 @@ def plan_lengths(question: Question, data: Data, *, asking: Ask = ask) -> list[t
     """Return each way to lay out the dataset, with the compiler's answer for each shape. Raises DatasetError."""
     if data.packed:
         raise DatasetError(f"{data.where} is packed already; lengths are planned from a dataset that is not.")
+    if data.target == "tags":
+        raise DatasetError(
+            f"{data.where} has a tag for each word: its targets are as long as its inputs. Ask for --input-length"
+        )
     joint = planner.histogram(data.split, where=data.where)
 
     def cost(inputs: int, targets: int) -> float:

@@ -51,6 +51,8 @@ def assemble(
     """
     parts = dict(sorted(written.splits.items()))
     counted = {split: own.counts for split, own in parts.items()}
+    if settings.target not in ("text", "class"):  # what a row is taught is no name that rows are counted by
+        counted = {split: dataclasses.replace(counts, labels=None) for split, counts in counted.items()}
     total = sum(counted.values(), record_counts.Counts())
     labelled = record_counts.is_classification(total)
     splits = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from t5prep._native import frame_records
 from t5prep.dataset import tfrecord
-from t5prep.dataset.settings import Settings
+from t5prep.dataset.settings import OF_HEADS, Settings
 from t5prep.prepare import record_counts
 from t5prep.prepare.spills import ENTRY, Columns, Rows
 from t5prep.tasks.task import ChosenTask, Masks, Spans, Task
@@ -77,7 +77,7 @@ def frame_of(settings: Settings, *, pad_id: int, separator: int) -> Frame:
     lengths, pads = (settings.input_length, settings.target_length), (pad_id, tfrecord.IGNORED_LABEL)
     if settings.layout == "packed":
         return Frame(lengths, pads, packed=True)
-    types = settings.masks and settings.target == "class"
+    types = settings.masks and settings.target in OF_HEADS
     return Frame(
         lengths, pads, (settings.masks, settings.masks and settings.target == "text"), separator if types else -1
     )

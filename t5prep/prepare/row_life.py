@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from t5prep import sources
 from t5prep.dataset import inspect_records, manifest, rejected_rows, targets, tfrecord
+from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, SourceError, T5prepError
 from t5prep.io import paths, trusted_code
@@ -276,6 +277,8 @@ class Lives:
         features = tfrecord.parse(found.record)
         inputs = [one for one in features["input_ids"] if one != self._tokenizer.pad_id]
         labels = [one for one in features["labels"] if one != IGNORED_LABEL]
+        if self.dataset.settings.target == "tags":  # most places of a row have none
+            labels = list(features["labels"][: len(inputs)])  # type: ignore[assignment]
         return (inputs, labels) == recomputed.ids
 
     def _duplicates(
@@ -520,7 +523,7 @@ class _Steps:
         numbered = _Numbered(self._tokenizer)
         plain = dataclasses.replace(self._settings, dedup="none", dedup_against=())
         table = BlockTokenizer(plain, self._task, numbered).features(examples)  # type: ignore[arg-type]
-        sides = [] if self._settings.target == "class" else ["labels"]
+        sides = [] if self._settings.target in OF_HEADS else ["labels"]
         texts = {name: numbered.missing(table[name][0].as_py()) for name in ("inputs", *sides)}
         return {"cut_input": texts["inputs"], "cut_target": texts.get("labels", [])}
 

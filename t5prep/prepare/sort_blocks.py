@@ -107,7 +107,9 @@ class BlockSorter:
         self._settings = settings
         self.draw = SplitDraw(settings, own_splits=own_splits)
         self._numbers = {name: number for number, name in enumerate(files)}
-        self._unk_id, self._type = tokenizer.unk_id, TOKENS[2 if tokenizer.padded_size <= 1 << 16 else 4]
+        self._unk_id = tokenizer.unk_id
+        narrow = tokenizer.padded_size <= 1 << 16 and settings.target not in ("tags", "number")  # those may be negative
+        self._type = TOKENS[2 if narrow else 4]
         self._search = clusters.of_settings(settings)
         self._several = task.several_answers
         self._frame = records.frame_of_rows(settings, task, pad_id=tokenizer.pad_id, separator=tokenizer.eos_id)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep.dataset.settings import Settings, row_counts
+from t5prep.dataset.settings import OF_HEADS, Settings, row_counts
 from t5prep.errors import SourceError, TokenizerError, UsageError
 from t5prep.prepare import earlier_datasets, placement, row_limit
 from t5prep.prepare.block_tokenizer import BlockExamples
@@ -34,6 +34,7 @@ from t5prep.tokens.tokenizer import SENTINELS, Tokenizer
 DEFAULT_SPLITS = {"train": 0.9, "validation": 0.1}
 # A column with more different values is text, not the name of a class.
 MOST_CLASSES = 1_000
+KINDS = OF_HEADS[1:]
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
@@ -55,7 +56,7 @@ def decide(
     source = without_documents(source, kind=given.get("format") or task.task.corpus.format)
     task = with_label_names(definition, task, source=source)
     settings = whole(task, source=source, **given)
-    if (tokenizer.is_encoders or settings.target == "class") and not task.classes:
+    if (tokenizer.is_encoders or settings.target != "text") and task.target != "number" and not task.classes:
         task = with_found_classes(definition, task, settings, source=source)
         settings = whole(task, source=source, **given)
     settings = with_tokenizer(settings, task, tokenizer)
@@ -73,6 +74,17 @@ def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
     if values.get("splits") is None:
         splits_in_files = formats.of_files([file.name for file in source.files])
         values["splits"] = None if splits_in_files else dict(DEFAULT_SPLITS)
+    if chosen.target:
+        if (said := values.get("target", "text")) not in ("text", chosen.target):
+            raise UsageError(
+                f"--target {said}: the targets of these options are of the kind {chosen.target}. Leave it out"
+            )
+        values["target"] = chosen.target
+    elif values.get("target") in KINDS:
+        raise UsageError(
+            f"--target {values['target']}: {chosen.name} has none. t5prep prepare text2text has them in the column that "
+            f"--{values['target']}-column names"
+        )
     if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need
         values["target_length"] = _target_length(chosen, values["input_length"])
     settings = Settings(task=chosen.name, options=task_options.plain(chosen.options), **values)
@@ -81,7 +93,7 @@ def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
 
 
 def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -> Settings:
-    """Return the settings as a tokenizer decides them: a target is the number of a class for an encoder.
+    """Return the settings as a tokenizer decides them: a target is the number of a class for an encoder, if not of another kind.
 
     Raises UsageError for settings that classes do not go with.
     """
@@ -95,10 +107,10 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         return dataclasses.replace(settings, target="tokens", marker="none")
     if settings.target == "tokens":
         raise UsageError(f"--target tokens: {settings.task} has targets of its own. Prepare masked_language instead")
-    if settings.target != "class" and not tokenizer.is_encoders:
+    if settings.target == "text" and not tokenizer.is_encoders:
         _check_sentinels(settings, task, tokenizer)
         return settings
-    if not task.classes:
+    if settings.target != "number" and not task.classes:
         why = f"{tokenizer.name} is an encoder's tokenizer" if tokenizer.is_encoders else "--target class"
         advice = "take a task with classes (t5prep tasks)"
         if "label_map" in settings.options:
@@ -111,7 +123,9 @@ def with_tokenizer(settings: Settings, task: ChosenTask, tokenizer: Tokenizer) -
         raise UsageError("--layout packed: a classification has one class for each row. Use --layout padded or ragged")
     if settings.keep_newlines:
         raise UsageError("--keep-newlines is for texts that are written out: leave it out of a classification")
-    return dataclasses.replace(settings, target="class", target_length=1, marker="none")
+    target = "class" if settings.target == "text" else settings.target
+    length = {"tags": settings.input_length, "labels": len(task.classes)}.get(target, 1)
+    return dataclasses.replace(settings, target=target, target_length=length, marker="none")
 
 
 def check(settings: Settings, task: ChosenTask) -> None:
@@ -216,14 +230,22 @@ def check_source(settings: Settings, task: ChosenTask, *, source: Resolved, toke
         raise SourceError(f"{name} has no column {missing}")
 
 
+def _column_of_classes(options: Mapping[str, Any]) -> str:
+    """Return the column whose values may be names of classes; "" where the user named these, or there is no such column."""
+    if options.get("label_map", "given") != "" or options.get("targets"):
+        return ""
+    columns = (options.get(f"{name}_column") for name in ("targets", "tags", "labels"))
+    return next(filter(None, columns), "")
+
+
 def with_label_names(definition: Definition, task: ChosenTask, *, source: Resolved) -> ChosenTask:
     """Return the task with the words that the source gives its numbered classes, where the user gave none.
 
     A task takes part that has the options `label_map` and `targets_column`.
     """
     options = task_options.plain(task.options)
-    column = options.get("targets_column")
-    if not source.files or not column or options.get("label_map", "given") != "" or options.get("targets"):
+    column = _column_of_classes(options)
+    if not source.files or not column:
         return task
     names = formats.of_source(source, column)
     if not names:
@@ -242,15 +264,16 @@ def with_found_classes(definition: Definition, task: ChosenTask, settings: Setti
     UsageError if these values are too many, or cannot be names of classes.
     """
     options = task_options.plain(task.options)
-    column = options.get("targets_column")
-    if not source.files or not column or options.get("label_map", "given") != "" or options.get("targets"):
+    column = _column_of_classes(options)
+    if not source.files or not column:
         return task
     found: set[str] = set()
     examples_of = BlockExamples(settings, task)
     for file in row_limit.limited_files(source.files, settings, task):
         for block in row_limit.scan(file, settings, task.task.corpus):
             examples = examples_of(block)
-            found.update(pc.unique(examples["target"].filter(examples["reason"].is_null())).to_pylist())
+            there = examples["target"].filter(examples["reason"].is_null()).combine_chunks()
+            found.update(pc.unique(example_table.names_of(there, task.target).values).to_pylist())
             if len(found) > MOST_CLASSES:
                 raise UsageError(
                     f"{column} has more than {MOST_CLASSES:,} different values, so they are hardly classes. Name another "

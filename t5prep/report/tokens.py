@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import OF_HEADS
+from t5prep.dataset.targets import text_of_numbers
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -28,6 +30,11 @@ def of_record(
     target = labels(labels_, tokenizer)
     if dataset.settings.target == "class":
         target = [Piece(dataset.class_names[labels_[0]], "text", f"class {labels_[0]}")]
+    elif dataset.settings.target in OF_HEADS:
+        told = text_of_numbers(
+            [one for one in labels_ if one != IGNORED_LABEL], dataset.settings.target, classes=dataset.class_names
+        )
+        target = [Piece(told, "text", dataset.settings.target)]
     return {"input": inputs(input_ids, tokenizer, marker=marker), "target": target}
 
 

@@ -247,6 +247,9 @@ class Task:
     target_length: int = 128
     metrics: tuple[str, ...] = ()
     classes: Sequence[str] | Callable[[Any], Sequence[str]] = ()  # (options): a classification's words, in their order
+    # (options): what the texts of targets are, where --target does not say it. "tags": the names of tags with a space between
+    # them, one for each word of the input, which have a space between them too; "labels": some names with commas; "number".
+    target: str | Callable[[Any], str] = ""
     # For examples that are plain texts: they are concatenated and cut into rows, with spans hidden as given here.
     spans: Callable[[Any], Spans | Mixture | Masks] | None = None
     # Rows with one id are correct answers to one input: one training example each, and one evaluation example with all
@@ -324,6 +327,12 @@ class ChosenTask:
         """Return the words of a classification, in the order of a confusion matrix."""
         classes = self.task.classes
         return tuple(classes(self.options) if callable(classes) else classes)
+
+    @property
+    def target(self) -> str:
+        """Return what the texts of targets are; "" for one text, or one of the classes."""
+        target = self.task.target
+        return target(self.options) if callable(target) else target
 
     @property
     def spans(self) -> Spans | Mixture | Masks | None:

@@ -21,6 +21,7 @@ from t5prep.tasks.example_table import END, PROTECTED, Inputs, visible
 from t5prep.tokens import ragged
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.ragged import Frame, Ragged
+from t5prep.tokens.target_numbers import IGNORED, TargetNumbers
 from t5prep.tokens.tokenizer import Tokenizer
 
 
@@ -138,10 +139,14 @@ class Features(NamedTuple):
 
 
 class OneInput(NamedTuple):
-    """The ids of one input, int32[length], and how many tokens it had before it was cut."""
+    """The ids of one input, int32[length], and how many tokens it had before it was cut.
+
+    `words`, int32[length]: the number of the word that begins at each id, -100 elsewhere; empty where words have no tags.
+    """
 
     ids: np.ndarray
     tokens: int
+    words: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,8 +160,8 @@ class _Encoded:
 class Featurizer:
     """Turn examples into features with one tokenizer, two lengths and one truncation policy. Threads may share it.
 
-    `classes` are the words whose numbers are the labels, int32[1] each, instead of a text. `documents` are texts
-    without a target, which are not cut: a later stage cuts them into rows.
+    `classes` are the words whose numbers are the labels instead of a text, and `target` says how (`Settings.target`).
+    `documents` are texts without a target, which are not cut: a later stage cuts them into rows.
     """
 
     def __init__(
@@ -168,23 +173,30 @@ class Featurizer:
         policy: str,
         marker: str,
         keep_newlines: bool = False,
+        target: str = "text",
         classes: Sequence[str] | None = None,
         documents: bool = False,
     ) -> None:
         self._tokenizer, self._frame = tokenizer, tokenizer.frame
         self._end = Frame((), (), (tokenizer.eos_id,))
         self._lines = Frame((), (tokenizer.sentinel(newlines.NUMBER),), ()) if keep_newlines else None
-        self._classes, self._documents = classes, documents
-        self._numbers = pa.array(classes or [], pa.large_string())
+        self._target, self._classes, self._documents = target, classes, documents
+        self._of_classes = TargetNumbers(target, classes or ())
         # The second sentinel marks the cut, as in the tutorial of so_quality: the first would look like a span to
         # fill in. A classification has no marker.
         marked = policy == "head_tail" and marker == "extra_id_1" and classes is None
         self._cut = Truncation(policy, input_length, tokenizer.sentinel(1) if marked else None)
         self._cut_target = Truncation("head", target_length)
 
-    def __call__(self, inputs: Inputs, targets: pa.LargeStringArray) -> Features:
-        """Return the features of the rows of these inputs; a row without parts has none, and no reason."""
-        made = self._of_documents(inputs) if self._documents else self._of_pairs(inputs, targets)
+    def __call__(self, inputs: Inputs, targets: pa.LargeStringArray | None) -> Features:
+        """Return the features of the rows of these inputs; a row without parts has none, and no reason.
+
+        Without targets, the labels of words are their numbers.
+        """
+        if self._documents:
+            made = self._of_documents(inputs)
+        else:
+            made = self._of_words(inputs, targets) if self._target == "tags" else self._of_pairs(inputs, targets)
         none = np.diff(inputs.starts) == 0
         none[list(made.reasons)] = True
         if not none.any():
@@ -195,12 +207,16 @@ class Featurizer:
     def inputs_of(self, examples: Sequence[Example]) -> list[OneInput | Reject]:
         """Return the input of each example as ids, or why it has none; its target does not matter."""
         table = example_table.made_of(range(len(examples)), examples)
-        target = self._classes[0] if self._classes else "unknown"
-        made = self(example_table.inputs_of(table), pa.array([target] * len(examples), pa.large_string()))
+        of_words = self._target == "tags"
+        any_target = "0" if self._target == "number" else self._classes[0] if self._classes else "unknown"
+        targets = None if of_words else pa.array([any_target] * len(examples), pa.large_string())
+        made = self(example_table.inputs_of(table), targets)
         reasons = dict(enumerate(table["reason"].to_pylist())) | made.reasons
+        nothing = np.zeros(0, np.int32)
+        found = zip(made.inputs.apart(), made.tokens.tolist(), made.labels.apart(), strict=True)
         return [
-            Reject(reason) if (reason := reasons[place]) else OneInput(ids, tokens)
-            for place, (ids, tokens) in enumerate(zip(made.inputs.apart(), made.tokens.tolist(), strict=True))
+            Reject(reason) if (reason := reasons[place]) else OneInput(ids, tokens, words if of_words else nothing)
+            for place, (ids, tokens, words) in enumerate(found)
         ]
 
     def _of_pairs(self, inputs: Inputs, targets: pa.LargeStringArray) -> Features:
@@ -216,8 +232,8 @@ class Featurizer:
             seen = np.concatenate([[0], np.cumsum(visible(fields))])[rows]
             blank |= there & (np.diff(seen) == 0)
             reasons |= dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input")
-            labels, wrong = self._class_numbers(targets)
-            target_tokens = np.ones(len(tokens), np.int64)
+            labels, wrong = self._of_classes(targets)
+            target_tokens = labels.lengths
         else:
             reasons = dict.fromkeys(np.flatnonzero(blank).tolist(), "empty input") | reasons
             labels, target_tokens, wrong = self._target_ids(targets)
@@ -282,13 +298,42 @@ class Featurizer:
         room = self._cut.length - special
         return f"protected text too long: {fixed - special} tokens, and the limit leaves {room}"
 
-    def _class_numbers(self, targets: pa.LargeStringArray) -> tuple[Ragged, dict[int, str]]:
-        """Return the number of each target's class, and the reasons of targets that are none."""
-        numbers = pc.index_in(targets, self._numbers)
-        known = ", ".join(list(self._classes or ())[:8])
-        unknown = np.flatnonzero(numbers.is_null().to_numpy(zero_copy_only=False)).tolist()
-        wrong = {row: f"unknown class: {targets[row].as_py()[:40]!r} is not one of {known}" for row in unknown}
-        return Ragged(numbers.fill_null(0).to_numpy(), np.arange(len(targets) + 1)), wrong
+    def _of_words(self, inputs: Inputs, targets: pa.LargeStringArray | None) -> Features:
+        """Return the features of words and their tags: of each word, the label is at its first piece, and -100 elsewhere.
+
+        Words are encoded one by one, each with a space before it, as transformers encodes words that are given apart.
+        """
+        fields, rows = inputs.fields()
+        words = pc.split_pattern(fields, " ")
+        edges = words.offsets.to_numpy().astype(np.int64)
+        coded = pc.dictionary_encode(words.values)
+        spelled = pc.replace_substring(coded.dictionary, example_table.SPACE_IN_WORD, " ")
+        spelled = pc.binary_join_element_wise(
+            pa.scalar("", pa.large_string()), spelled, pa.scalar(" ", pa.large_string())
+        )
+        each = ragged.taken(self._tokenizer.encode_block(spelled), coded.indices.to_numpy().astype(np.int64))
+        of_words, wrong = self._of_classes.of_words(targets, edges, rows)
+        labels = np.full(len(each.ids), IGNORED, np.int32)
+        there = each.lengths > 0
+        labels[each.starts[:-1][there]] = of_words[there]
+        row_of = np.repeat(np.arange(len(rows) - 1), np.diff(rows))
+        empty = (pc.equal(words.values, "").to_numpy(zero_copy_only=False)).nonzero()[0]
+        blank = row_of[np.searchsorted(edges, empty, side="right") - 1]
+        texts = Ragged(each.ids, each.starts[edges])
+        wrong |= dict.fromkeys(row_of[texts.lengths == 0].tolist(), "empty input") | dict.fromkeys(
+            blank.tolist(), "empty word: there are two spaces, or an empty text, between words"
+        )
+        wrong |= dict.fromkeys(
+            np.flatnonzero(np.diff(rows) > 1).tolist(), "tags are for the words of one text, not of a pair"
+        )
+        nowhere = self._frame._make((IGNORED,) * len(part) for part in self._frame)
+        sides = [(texts, self._frame), (Ragged(labels, texts.starts), nowhere)]
+        whole, nothing = np.arange(len(fields) + 1), np.zeros(len(fields), bool)
+        inputs_, marks = (
+            self._cut.apart(side, protected=nothing, fields=whole, rows=rows, frame=frame)[0] for side, frame in sides
+        )
+        tokens = ragged.framed(texts, rows, self._frame).lengths
+        return Features(inputs_, marks, tokens, marks.lengths, _with_markup(fields, rows), wrong)
 
     def _target_ids(self, targets: pa.LargeStringArray) -> tuple[Ragged, np.ndarray, dict[int, str]]:
         """Return the labels of targets, their tokens before cutting, and the reasons of targets without any.

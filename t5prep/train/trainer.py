@@ -181,6 +181,7 @@ def first_weights(
         ids=tokenizer.size,
         needed=tokenizer.size if marked else tokenizer.vocab_size,
         classes=manifests[0].class_names,
+        target=manifests[0].settings.target,
         masked=manifests[0].hides_tokens,
     )
     if own_tokenizer and own_tokenizer.sha256 != tokenizer.sha256:

@@ -2,6 +2,7 @@
 
 Example  t5prep prepare text2text --source mine.csv --inputs-column question --targets-column answer
          t5prep prepare text2text --source qa.jsonl --inputs "question: {q} context: {c}" --targets-column a --protect q
+         t5prep prepare text2text --source ner.jsonl --inputs-column tokens --tags-column ner_tags --tokenizer bert-base-cased
 """
 
 import dataclasses
@@ -12,7 +13,8 @@ from typing import Any
 from t5prep.errors import Reject, UsageError
 from t5prep.reading import rows
 from t5prep.reading.rows import Record
-from t5prep.tasks.example import Example, Protected
+from t5prep.tasks.example import EOS, Example, Part, Protected
+from t5prep.tasks.example_table import BETWEEN, SPACE_IN_WORD
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, Words
 
@@ -26,6 +28,14 @@ class Options:
     id_column: str = option("", "the column with a unique id; without it, the row's place in its file is the id")
     inputs: str = option("", 'a template of several columns, as in "question: {q} context: {c}"')
     targets: str = option("", "the same for the target")
+    second_column: str = option("", "the column with the second text of a pair")
+    tags_column: str = option(
+        "",
+        "instead of a target: the column with a tag for each word of the input; both are lists, or texts with spaces",
+    )
+    labels_column: str = option("", "instead of a target: the column with any number of labels, a list or a text")
+    label_separator: str = option(",", "what divides the labels in a text")
+    number_column: str = option("", "instead of a target: the column with a number")
     label_map: str = option(
         "", "what the values of the targets' column mean, as in 0=negative,1=positive; others are rejected"
     )
@@ -42,18 +52,27 @@ class Options:
 
 def to_inputs(record: Record, options: Options) -> Example:
     """Return one row without its target. Raises Reject for an empty one."""
+    if options.tags_column:
+        record = {**record, options.inputs_column: _words_of(record, options.inputs_column)}
     if not any(rows.text(record, column).strip() for column in input_columns(options)):
         raise Reject("empty input")
     id = rows.text(record, options.id_column, "") if options.id_column else ""
-    given = [part for part in template(options).inputs if isinstance(part, TemplatePart)]
-    parts = [(_filled(part.words, record), part.protected) for part in given]
-    return Example(id or None, tuple(Protected(text) if protected else text for text, protected in parts), targets="")
+    parts: list[Part] = []
+    for part in template(options).inputs:
+        text = _filled(part.words, record) if isinstance(part, TemplatePart) else EOS
+        parts.append(Protected(text) if isinstance(part, TemplatePart) and part.protected else text)
+    return Example(id or None, tuple(parts), targets="")
 
 
 def to_example(record: Record, options: Options) -> Example:
     """Return one row with its target. Raises Reject if the input, the target or the id is empty."""
     references: tuple[str, ...] = ()
-    if options.targets:
+    kind, words = target_of(options), label_words(options)
+    if kind == "number":
+        target = rows.text(record, options.number_column).strip()
+    elif kind:
+        target = _names(record, options, kind, words)
+    elif options.targets:
         target = _filled(template(options).target, record)
     else:
         answers = record[options.targets_column]
@@ -62,11 +81,11 @@ def to_example(record: Record, options: Options) -> Example:
             target = references[0] if references else ""
         else:
             target = rows.text(record, options.targets_column)
-    if not target.strip():
+    if not target.strip() and kind != "labels":
         if not options.empty_target:
             raise Reject('empty target: give such rows one by --empty-target "no answer"')
         target, references = options.empty_target, ()
-    elif words := label_words(options):
+    elif words and not kind:
         if target not in words:
             raise Reject(f"unknown label: {target!r} is not one of {', '.join(words)}")
         target, references = words[target], tuple(words.get(answer, answer) for answer in references)
@@ -74,6 +93,35 @@ def to_example(record: Record, options: Options) -> Example:
     if options.id_column and not rows.text(record, options.id_column):
         raise Reject("empty id")
     return Example(id=asked.id, inputs=asked.inputs, targets=target, references=references)
+
+
+def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -> str:
+    """Return the tags or the labels of a row as the text of a target. Raises Reject for an unknown one."""
+    value = record[options.tags_column or options.labels_column]
+    if not isinstance(value, list | tuple):
+        text = rows.text(record, options.tags_column or options.labels_column)
+        value = text.split(options.label_separator if kind == "labels" else None)
+    names = [_text(name).strip() for name in value]
+    names = [name for name in names if name or kind == "tags"]
+    for name in names:
+        if words and name not in words:
+            raise Reject(f"unknown label: {name!r} is not one of {', '.join(list(words)[:20])}")
+        if not name or BETWEEN[kind] in words.get(name, name):
+            raise Reject(f"no name of a label: {name!r}")
+    return BETWEEN[kind].join(words.get(name, name) for name in names)
+
+
+def _words_of(record: Record, column: str) -> str:
+    """Return the words of a row, a list or a text with spaces between them, as a text with one space between two."""
+    value = record[column]
+    words = value if isinstance(value, list | tuple) else rows.text(record, column).split()
+    return " ".join(SPACE_IN_WORD.join(_text(word).split()) for word in words)
+
+
+def target_of(options: Options) -> str:
+    """Return what the target is, if it is neither a text nor one class."""
+    columns = {"tags": options.tags_column, "labels": options.labels_column, "number": options.number_column}
+    return next((kind for kind, column in columns.items() if column), "")
 
 
 def label_words(options: Options) -> dict[str, str]:
@@ -92,6 +140,8 @@ def label_words(options: Options) -> dict[str, str]:
         )
     if options.targets:
         raise UsageError("--label-map is for the values of one column: say it with --targets-column, not --targets")
+    if options.number_column:
+        raise UsageError("--label-map is for labels, and --number-column has numbers: leave one of them out")
     return words
 
 
@@ -112,8 +162,9 @@ def template(options: Options) -> Template:
             inputs[-1] = TemplatePart((*inputs[-1].words, word), protected=True)
         else:
             inputs.append(TemplatePart((word,), protected=True))
+    second = (EOS, TemplatePart((ColumnText(options.second_column),))) if options.second_column else ()
     target = tuple(ColumnText(column) if column else words for words, column in _pieces(_targets(options)))
-    return Template(tuple(inputs), target=target, labels=label_words(options), id=options.id_column)
+    return Template((*inputs, *second), target=target, labels=label_words(options), id=options.id_column)
 
 
 def _pieces(side: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -133,7 +184,8 @@ def _inputs(options: Options) -> list[tuple[str, str]]:
 
 def _targets(options: Options) -> list[tuple[str, str]]:
     """Return the same of the target."""
-    return _parsed(options.targets) if options.targets else [("", options.targets_column)]
+    columns = (options.targets_column, options.tags_column, options.labels_column, options.number_column)
+    return _parsed(options.targets) if options.targets else [("", next(filter(None, columns), ""))]
 
 
 def _parsed(template: str) -> list[tuple[str, str]]:
@@ -162,17 +214,23 @@ def _text(value: Any) -> str:
 
 def input_columns(options: Options) -> list[str]:
     """Return the columns of the input."""
-    return [column for _, column in _inputs(options) if column]
+    second = [options.second_column] if options.second_column else []
+    return [column for _, column in _inputs(options) if column] + second
 
 
 def columns(options: Options) -> Columns:
     """Return the columns that are read. Raises UsageError when the options do not name them."""
+    others = [name for name in ("tags", "labels", "number") if getattr(options, f"{name}_column")]
     for what, column, template in (
         ("inputs", options.inputs_column, options.inputs),
         ("targets", options.targets_column, options.targets),
     ):
-        if bool(column) == bool(template):
+        if bool(column) == bool(template) and not (what == "targets" and others and not column):
             raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
+    if len(others) > 1 or (others and (options.targets_column or options.targets)):
+        raise UsageError(f"--{others[0]}-column says what is learned instead of a target: leave the other one out")
+    if options.tags_column and (options.inputs or options.second_column or options.protect):
+        raise UsageError("--tags-column goes with one column of words: name it by --inputs-column, and no other")
     inputs = tuple(dict.fromkeys(input_columns(options)))
     label_words(options)
     for column in options.protect:
@@ -198,10 +256,12 @@ def line_pairs(options: Options) -> tuple[tuple[str, str], ...]:
 
 TASK = Task(
     to_example=to_example,
-    template=template,
+    # Lists, and texts that are divided into names, are not columns of texts.
+    template=lambda options: None if options.tags_column or options.labels_column else template(options),
     to_inputs=to_inputs,
     columns=columns,
     options=Options,
     corpus=Corpus(pairs=line_pairs),
     classes=lambda options: tuple(dict.fromkeys(label_words(options).values())),
+    target=target_of,
 )

@@ -21,7 +21,7 @@ from t5prep.errors import UsageError
 from t5prep.tokens import tokenizer as newlines
 from t5prep.tokens.tokenizer import Tokenizer
 from t5prep.train.data import batches, eval_batches, opening
-from t5prep.train.evaluate import metrics
+from t5prep.train.evaluate import metrics, target_metrics
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
 from t5prep.train.model.forward import forward, with_mask
 from t5prep.train.model.generation import Generation
@@ -29,8 +29,9 @@ from t5prep.train.predict.device import answers_on_rows, uniform
 from t5prep.train.runtime.layout import Layout
 from t5prep.train.runtime.rows import Rows, each, on_rows
 from t5prep.train.settings.padding import Padding
-from t5prep.train.step.step import token_losses
+from t5prep.train.step.step import losses_of_numbers, token_losses
 
+SEVERAL = ("tags", "labels", "number")  # targets that are neither texts nor one class
 MOST_CLASSES = 100  # with more different words than this, a confusion matrix is no help
 
 
@@ -40,6 +41,7 @@ class Kind(enum.Enum):
     NONE = enum.auto()
     ONE_TOKEN = enum.auto()
     TEXTS = enum.auto()
+    NUMBERS = enum.auto()  # tags, labels or a number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Evaluator:
             raise UsageError(
                 f"{self._opened.data} {has} hidden tokens as targets, and the model {not_}: name a dataset that it was trained for."
             )
-        order = logits_order(config, self._names, data=self._opened.data)
+        order = logits_order(config, self._names, target=dataset.settings.target, data=self._opened.data)
         score = functools.partial(_score, config=config, dtype=dtype, order=order, padding=padding)
         longest = generation.max_length or max(self._opened.target_length, generation.min_length)
         self._generation = dataclasses.replace(generation, max_length=longest)
@@ -141,6 +143,7 @@ class Evaluator:
         `worst` and `sample` are the most wrong answers to keep: those with the highest losses, and random ones. With
         `score_each` a prediction has the `scores` of its own.
         """
+        references: list[list[str]]
         rows, generated = ScoredRows(worst, sample, by_class=bool(self._labels or self._names)), []
         program = self._score_and_generate if self.kind is Kind.TEXTS else self._score
         for batch, scored in each(program, weights, self._batches()):
@@ -153,14 +156,22 @@ class Evaluator:
         if self.kind is Kind.NONE:
             return Evaluation(values, [], [])
         names = self._wanted
-        if self.kind is Kind.ONE_TOKEN:
+        if self.kind is Kind.NUMBERS:
+            dataset = self._opened.manifest
+            target = dataset.settings.target
+            own_values, right, answers = target_metrics.score(target, labels, ids, classes=self._names)
+            has = metrics.possible(dataset, split=self._opened.name, generate=False)
+            values = {name: value for name, value in values.items() if name in (*has, "records")} | own_values
+            names = []
+            references = [[one] for one in right]
+        elif self.kind is Kind.ONE_TOKEN:
             text = (
                 (lambda number: self._names[int(number)])
                 if self._names
                 else words_of(labels[:, 0], tokenizer=self._tokenizer)
             )
             answers, right = [text(token) for token in ids[:, 0]], [text(token) for token in labels[:, 0]]
-            references: list[list[str]] = [[one] for one in right]
+            references = [[one] for one in right]
             if len(set(right)) <= MOST_CLASSES and not self._given:
                 names = ["classification"]
                 values |= metrics.classification(right, answers, classes=self._classes)
@@ -220,6 +231,8 @@ class Evaluator:
 
 def _kind(opened: opening.Opened, *, limit: int, generating: bool) -> Kind:
     """Return what the answers of a split (of its first `limit` records) are, by the lengths that stand beside its index."""
+    if opened.manifest.settings.target in SEVERAL:
+        return Kind.NUMBERS
     if opened.manifest.settings.layout == "packed":
         return Kind.NONE
     single = opened.target_length <= 2
@@ -299,11 +312,11 @@ def is_record(batch: Mapping[str, np.ndarray]) -> np.ndarray:
     return mask
 
 
-def logits_order(config: Config, classes: Sequence[str], *, data: str) -> list[int]:
+def logits_order(config: Config, classes: Sequence[str], *, data: str, target: str = "class") -> list[int]:
     """Return which of the model's logits belongs to each class of a dataset; an empty list for a model that writes texts.
 
-    A model and a dataset that name the same classes in another order are compared by the names, without regard to case;
-    others by the numbers. Raises UsageError if the model has other classes or writes texts.
+    `target` is what the dataset's targets are. A model and a dataset that name the same classes in another order are
+    compared by the names, without regard to case; others by the numbers. Raises UsageError if the model has other classes.
     """
     if not config.classes:
         if classes:
@@ -317,6 +330,11 @@ def logits_order(config: Config, classes: Sequence[str], *, data: str) -> list[i
         raise UsageError(
             f"{data} {has}, and the model tells {len(config.classes)} classes apart ({', '.join(config.classes[:8])}): "
             "prepare the dataset that it was trained for."
+        )
+    if target != config.target:
+        raise UsageError(
+            f"The targets of {data} are of the kind {target}, and the model tells {config.target}: prepare the dataset that it "
+            "was trained for."
         )
     own, names = ([name.casefold() for name in some] for some in (config.classes, classes))
     return [own.index(name) for name in names] if sorted(own) == sorted(names) else list(range(len(names)))
@@ -338,6 +356,10 @@ def _score(
     scores = forward(weights, config, with_mask(batch, padding), dtype=dtype)
     if order:
         scores = tf.gather(scores, order, axis=-1)
+    if config.target in ("labels", "number"):
+        is_target = batch["labels"] != IGNORED_LABEL
+        losses, ids = losses_of_numbers(scores[:, 0], tf.where(is_target, batch["labels"], 0), config.target)
+        return {"loss": tf.reduce_sum(tf.where(is_target, losses, 0.0), axis=1), "ids": ids}
     losses, _ = token_losses(scores, batch["labels"])
     summed = tf.reduce_sum(tf.where(batch["labels"] >= 0, losses, 0.0), axis=1)
     return {"loss": summed, "ids": tf.argmax(scores, axis=-1, output_type=tf.int32)}

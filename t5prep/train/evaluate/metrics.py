@@ -278,9 +278,20 @@ OF_TOKENS: Mapping[str, Number] = {
     "perplexity": Number(hub="perplexity", lower_is_better=True),
     "token_accuracy": Number(),
 }
+# What an evaluation has of targets that are no texts (`target_metrics`).
+OF_TARGETS: Mapping[str, Mapping[str, Number]] = {
+    "tags": {"precision": Number(hub="precision"), "recall": Number(hub="recall"), "f1": Number(hub="f1")},
+    "labels": {"micro_f1": Number(hub="f1"), "macro_f1": Number(), "exact_match": Number(hub="exact_match")},
+    "number": {
+        "mse": Number(hub="mse", lower_is_better=True),
+        "pearson": Number(hub="pearsonr"),
+        "spearman": Number(hub="spearmanr"),
+    },
+}
 # Every number that there is.
 NUMBERS: Mapping[str, Number] = {
     **OF_TOKENS,
+    **{name: number for own in OF_TARGETS.values() for name, number in own.items()},
     **_OF_CLASSES,
     **{name: number for metric in METRICS.values() for name, number in metric.numbers.items()},
 }
@@ -349,6 +360,9 @@ def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...
     The manifest knows target lengths in steps of four tokens: a split whose targets may be single tokens or longer
     counts as both.
     """
+    if (target := dataset.settings.target) in OF_TARGETS:
+        unfit = {"number": ("perplexity", "token_accuracy"), "labels": ("perplexity",)}.get(target, ())
+        return (*(name for name in OF_TOKENS if name not in unfit), *OF_TARGETS[target])
     wanted = of_answers(dataset)
     names = dict.fromkeys(OF_TOKENS)
     of_texts = [name for metric in wanted or DEFAULT_METRICS for name in METRICS[metric].numbers]

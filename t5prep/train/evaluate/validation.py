@@ -17,6 +17,9 @@ from t5prep.train.runtime.layout import Layout
 from t5prep.train.settings.config import TrainConfig
 from t5prep.train.step.step import dtype_of
 
+# The number that picks the best checkpoint where there is no accuracy of classes, by what is learned.
+AUTO = {"tags": "f1", "labels": "micro_f1"}
+
 
 class Validation:
     """Evaluates weights on every dataset that has the evaluation split. False if none has it."""
@@ -52,6 +55,9 @@ class Validation:
             for one in evaluated
         ]
 
+        targets = {one.manifest.settings.target for one in evaluated}
+        self._auto = ["accuracy", *(AUTO[target] for target in targets if target in AUTO)]
+
     def __bool__(self) -> bool:
         return bool(self._evaluators)
 
@@ -63,7 +69,7 @@ class Validation:
         metrics = joined(self._names, [evaluator(weights).numbers() for evaluator in self._evaluators])
         metric = state.metric
         if metric == "auto":
-            metric = "accuracy" if "accuracy" in metrics else "loss"
+            metric = next((name for name in self._auto if name in metrics), "loss")
         if metric not in metrics:
             raise UsageError(f'metric is "{metric}", and the evaluation has {", ".join(metrics)}.')
         value = metrics[metric]

@@ -44,13 +44,40 @@ def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
+# The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
+POOLED = {"pooling": "mean"}
+# What a model with a head tells (`Settings.target`) → the end of its class's name in transformers, and its `problem_type`.
+HEADS = {
+    "class": ("SequenceClassification", "single_label_classification"),
+    "labels": ("SequenceClassification", "multi_label_classification"),
+    "number": ("SequenceClassification", "regression"),
+    "tags": ("TokenClassification", None),
+}
+
+
+def target_of(config: Mapping[str, Any]) -> str:
+    """Return what the model of a `config.json` tells of a text: a key of HEADS. As in transformers, one logit is a number.
+
+    >>> target_of({"architectures": ["BertForTokenClassification"]}), target_of({"problem_type": "regression"})
+    ('tags', 'number')
+    """
+    pooled = POOLED.items() <= config.items()
+    if not pooled and any(str(name).endswith(HEADS["tags"][0]) for name in config.get("architectures") or ()):
+        return "tags"
+    problem = config.get("problem_type") or (HEADS["number"][1] if len(classes_of(config)) == 1 else None)
+    return next((target for target, (_, own) in HEADS.items() if own and own == problem), "class")
+
+
+def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a config that are about its head."""
+    return {"classes": classes_of(config), "target": target_of(config)}
+
+
 T5_TYPES = ("t5", "mt5", "umt5")
 # `feed_forward_proj` → the name of its activation (transformers, configuration_t5.py).
 FEED_FORWARDS = {"relu": "relu", "gated-gelu": "gelu_new", "gated-silu": "silu"}
 # Fields that are in no config.json.
-OWN_FIELDS = frozenset({"lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
-# The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
-POOLED = {"pooling": "mean"}
+OWN_FIELDS = frozenset({"target", "lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
 # No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
 LARGEST = 1 << 24
 
@@ -62,6 +89,7 @@ class ModelConfig:
     `scale_decoder_outputs` (T5 1.0): the decoder's outputs are divided by sqrt(d_model) before the output embedding.
     `tie_word_embeddings`: logits use the input embedding `shared`; else a separate matrix, `lm_head`.
     `classes`: the names of the classes, in the order of the logits, of an encoder with a head; empty: it writes texts.
+    `target`: what an encoder with a head tells: the class of a text, a tag for each word, several labels, or a number.
     `lora_rank` and `lora_alpha` are of adapters (`model.lora`), which are not part of the model that others read.
     `computed_layers` and `computed_decoder_layers`: the model has all its weights, but only this many layers are computed (0: all);
     `plan` compiles such models.
@@ -86,6 +114,7 @@ class ModelConfig:
     decoder_start_token_id: int = 0
     model_type: str = "t5"
     classes: tuple[str, ...] = ()
+    target: str = "class"
     lora_rank: int = 0  # 0: no adapters
     lora_alpha: float = 0.0
     computed_layers: int = 0
@@ -131,9 +160,9 @@ class ModelConfig:
         """Check whether each layer has its own relative position biases (umT5), or all share those of the first."""
         return self.model_type == "umt5"
 
-    def with_classes(self, classes: Sequence[str]) -> "ModelConfig":
+    def with_classes(self, classes: Sequence[str], target: str = "class") -> "ModelConfig":
         """Return the config of this T5's encoder with a head for classes; it has no matrix of output embeddings."""
-        return dataclasses.replace(self, classes=tuple(classes), tie_word_embeddings=True)
+        return dataclasses.replace(self, classes=tuple(classes), target=target, tie_word_embeddings=True)
 
     @classmethod
     def from_json(cls, config: Mapping[str, Any]) -> "ModelConfig":
@@ -174,7 +203,9 @@ class ModelConfig:
             values["eos_token_id"] = values["eos_token_id"][0]
         values.setdefault("num_decoder_layers", values.get("num_layers", cls.num_layers))
         made = cls(**values)
-        return made.with_classes(classes_of(config)) if POOLED.items() <= config.items() else made
+        target = target_of(config)
+        headed = POOLED.items() <= config.items() or target == "tags"
+        return made.with_classes(classes_of(config), target) if headed else made
 
     def to_json(self) -> dict[str, Any]:
         """Return a `config.json` that `transformers` 4 and 5 read as this model, and `from_json` as this config."""
@@ -182,7 +213,9 @@ class ModelConfig:
         if self.model_type != "t5":
             del values["scale_decoder_outputs"]
         classes = values.pop("classes")
-        head = {**class_entries(classes), **POOLED} if classes else {}
+        head: dict[str, Any] = class_entries(classes) if classes else {}
+        if classes and self.target != "tags":
+            head |= POOLED | {"problem_type": HEADS[self.target][1]}
         return {
             "architectures": [
                 f"{self.model_type.upper()}For{'TokenClassification' if head else 'ConditionalGeneration'}"
@@ -260,6 +293,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 # Models of another kind: type → the module with its `Config` and its `layouts`. `forward` has what computes it. That of a
 # model that writes texts also has `named`, which finds its tensors in a checkpoint.
 FAMILIES = {
+    "deberta-v2": "t5prep.train.model.deberta",
+    "eurobert": "t5prep.train.model.eurobert",
     "modernbert": "t5prep.train.model.modernbert",
     "t5gemma": "t5prep.train.model.t5gemma",
     "t5gemma2": "t5prep.train.model.t5gemma",
@@ -269,8 +304,10 @@ CLASS_NAMES = {
     "albert": "Albert",
     "bert": "Bert",
     "camembert": "Camembert",
+    "deberta-v2": "DebertaV2",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "eurobert": "EuroBert",
     "modernbert": "ModernBert",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
@@ -299,7 +336,8 @@ class EncoderConfig:
 
     `embedding_size` may be smaller than `d_model` (ALBERT, ELECTRA); 0 means that both are equal. `segments`: kinds of
     texts in a pair that have embeddings of their own. `classes`: the names of the classes, in the order of the logits; with
-    `masked` there are none, and the head scores the whole vocabulary at each position, as in pre-training.
+    `masked` there are none, and the head scores the whole vocabulary at each position, as in pre-training. `target`: what
+    the head tells: the class of a text, a tag for each word, several labels, or a number.
     """
 
     vocab_size: int = 30522
@@ -316,6 +354,7 @@ class EncoderConfig:
     pad_token_id: int = 0
     model_type: str = "bert"
     classes: tuple[str, ...] = ("LABEL_0", "LABEL_1")
+    target: str = "class"
     masked: bool = False
     lora_rank: int = 0  # of adapters beside the matrices (`lora`); 0: none
     lora_alpha: float = 0.0
@@ -336,11 +375,14 @@ class EncoderConfig:
         name = CLASS_NAMES[self.model_type]
         if self.masked:
             return {"architectures": [f"{name}ForMaskedLM"], "tie_word_embeddings": True}
-        return {
-            "architectures": [f"{name}ForSequenceClassification"],
-            **class_entries(self.classes),
-            "problem_type": "single_label_classification",
-        }
+        head, problem = HEADS[self.target]
+        own = {"problem_type": problem} if problem else {}
+        return {"architectures": [f"{name}For{head}"], **class_entries(self.classes), **own}
+
+    @property
+    def score_scale(self) -> float:
+        """Return what the scores of attention are multiplied by."""
+        return float((self.d_model // self.num_heads) ** -0.5)
 
     @property
     def wide_matrices(self) -> int:
@@ -388,7 +430,7 @@ class EncoderConfig:
         family = LIKE.get(model_type, model_type)
         names = DISTILBERT_NAMES if family == "distilbert" else NAMES
         values = {field: config[name] for field, name in names.items() if config.get(name) is not None}
-        values = {**DEFAULTS[model_type], **values, "model_type": model_type, "classes": classes_of(config)}
+        values = {**DEFAULTS[model_type], **values, "model_type": model_type, **head_of(config)}
         if values.get("embedding_size") == values.get("d_model", cls.d_model) or family in ("bert", "roberta"):
             values["embedding_size"] = 0
         made = cls(**values)
@@ -454,15 +496,22 @@ def read_config(content: bytes, *, where: object) -> Config:
     return config
 
 
-def with_classes(config: Config, classes: Sequence[str]) -> Config:
-    """Return the config of a model with these classes; of a T5 that writes texts, the config of its encoder."""
+def with_classes(config: Config, classes: Sequence[str], target: str = "class") -> Config:
+    """Return the config of a model with these classes and this target; of a T5 that writes texts, the config of its encoder."""
     if isinstance(config, EncoderConfig):
-        return dataclasses.replace(config, classes=tuple(classes), masked=False)
-    return config.with_classes(classes)
+        return dataclasses.replace(config, classes=tuple(classes), target=target, masked=False)
+    return config.with_classes(classes, target)
 
 
 def filling_masks(config: EncoderConfig) -> EncoderConfig:
-    """Return the config of an encoder with the head of pre-training, which scores the vocabulary at each position."""
+    """Return the config of an encoder with the head of pre-training, which scores the vocabulary at each position.
+
+    Raises UsageError for a family whose head is not computed here.
+    """
+    if config.family in ("deberta-v2", "eurobert"):
+        raise UsageError(
+            f"A model of type {config.model_type} is not pre-trained here: take a BERT, RoBERTa or ModernBERT."
+        )
     return dataclasses.replace(config, classes=(), masked=True)
 
 

@@ -362,9 +362,31 @@ def relative_bias(
     row, and everything outside it is masked.
     """
     buckets = table.shape[0]
-    # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
     reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
     bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
+    one_hot = in_buckets(
+        table[0, 0], reach, bucket, buckets=buckets, queries=queries, keys=keys, first_query=first_query
+    )
+    # With queries and keys as one axis, a TPU would move the result, and its gradient, to another layout.
+    return tf.einsum("bh,bqk->hqk", table, one_hot)
+
+
+def in_buckets(
+    any_number: tf.Tensor,
+    reach: np.ndarray,
+    bucket: np.ndarray,
+    *,
+    buckets: int,
+    queries: int,
+    keys: int,
+    first_query: tf.Tensor | int = 0,
+) -> tf.Tensor:
+    """Return 1 where the distance of a key from a query is in a bucket, else 0: [buckets, queries, keys].
+
+    `reach` are distances `key - query`, one after the other, and `bucket` the bucket of each; what is further away is in the
+    bucket of the last one. The result has the dtype of `any_number`.
+    """
+    # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
     held = [reach[bucket == number] for number in range(buckets)]
     limit = np.iinfo(np.int32).max
     low = np.array([here[0] if len(here) else limit for here in held], np.int32)
@@ -372,11 +394,9 @@ def relative_bias(
     low[low == reach[0]], high[high == reach[-1]] = -limit, limit
     # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix in the program. With a plain 0
     # the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module of 10.1 MB instead of 0.7 MB.
-    zero = tf.cast(tf.raw_ops.ZerosLike(x=table[0, 0]), tf.int32)
+    zero = tf.cast(tf.raw_ops.ZerosLike(x=any_number), tf.int32)
     distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
-    one_hot = tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), table.dtype)
-    # With queries and keys as one axis, a TPU would move the result, and its gradient, to another layout.
-    return tf.einsum("bh,bqk->hqk", table, one_hot)
+    return tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), any_number.dtype)
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
@@ -424,7 +444,10 @@ def attend_together(
     dropped: tf.Tensor | None,
     cap: float = 0.0,
 ) -> list[tf.Tensor]:
-    """Compute attention for all rows of the batch at once; return its result, in the queries' order, and any bias."""
+    """Compute attention for all rows of the batch at once; return its result, in the queries' order, and any bias.
+
+    Here, a bias may also be of each row: [batch, heads, queries, keys].
+    """
     q, k = ("bhdq" if heads.queries_last else "bqhd"), ("bhdk" if heads.keys_last else "bkhd")
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -433,7 +456,7 @@ def attend_together(
         if dropped is not None:
             value *= dropped
         scores = capped(product(f"{q},{k}->bhqk", query, key), cap)
-        scores = tf.where(mask, scores + biases[0] if biases else scores, MASKED)
+        scores = tf.where(mask, scores + tf.cast(biases[0], tf.float32) if biases else scores, MASKED)
         raised = tf.cast(tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True)), dtype)
         sums = row_sums(tf.cast(raised, tf.float32))
         scale = heads.beside_queries(1.0 / sums)
@@ -455,7 +478,9 @@ def attend_together(
                 of_value if dropped is None else of_value * dropped,
                 # Add the rows of the batch one by one: a TPU takes three times as long for a sum over the first axis.
                 *(
-                    tf.add_n([total, *(tf.cast(row, tf.float32) for row in tf.unstack(of_scores))])
+                    total + tf.cast(of_scores, total.dtype)
+                    if total.shape.rank == 4
+                    else tf.add_n([total, *(tf.cast(row, tf.float32) for row in tf.unstack(of_scores))])
                     for total in of_biases
                 ),
             )

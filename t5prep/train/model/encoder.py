@@ -6,7 +6,7 @@ rounds both sides of the head's products, too, unless the dtype is float32 (`low
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -23,7 +23,14 @@ _PARTS = frozenset({"qkv_bias", "norms", "norms_bias"})  # those that hold sever
 EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
 
 # The activation between the two matrices of the head; those before which the first token's vector is dropped out too.
-_OF_HEAD = {"bert": "tanh", "albert": "tanh", "roberta": "tanh", "electra": "gelu", "distilbert": "relu"}
+_OF_HEAD = {
+    "deberta-v2": "gelu",
+    "bert": "tanh",
+    "albert": "tanh",
+    "roberta": "tanh",
+    "electra": "gelu",
+    "distilbert": "relu",
+}
 _DROPS_BEFORE_HEAD = ("roberta", "electra")
 
 
@@ -36,7 +43,7 @@ def classify(
     dropout_seed: tf.Tensor | None = None,
     remat: bool = False,
 ) -> tf.Tensor:
-    """Return the logits of the classes: float32[batch, 1, classes], as of one target position.
+    """Return the logits of the classes: float32[batch, 1, classes], as of one target position; of tags, at each token.
 
     batch: `input_ids` and `attention_mask`, int32[batch, length]. The mask is 0 for padding, 1 for the tokens of the
     first text and 2 for those of the second. The other arguments are as in `t5.forward`. Raises UsageError if the
@@ -44,6 +51,13 @@ def classify(
     """
     dropout = Dropout(config.dropout_rate, dropout_seed)
     x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
+    return logits_of(weights, config, x, dropout=dropout)
+
+
+def logits_of(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
+    """Return the logits that `classify` returns, from the vectors of the tokens."""
+    if config.target == "tags":
+        return last_matrix(weights, dropout(tf.cast(x, tf.float32), site=HEAD_SITE))
     return head(weights, config, x, dropout=dropout)[:, None, :]
 
 
@@ -82,9 +96,10 @@ def embed(
 ) -> tf.Tensor:
     """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `classify`."""
     first, length = config.first_position, ids.shape[1]
-    check_length(config, length)
     x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
-    x += tf.convert_to_tensor(weights["embeddings.position"])[first : first + length]
+    if "embeddings.position" in weights:
+        check_length(config, length)
+        x += tf.convert_to_tensor(weights["embeddings.position"])[first : first + length]
     if config.segments:
         number = tf.clip_by_value(texts - 1, 0, config.segments - 1)
         table = tf.convert_to_tensor(weights["embeddings.token_type"])
@@ -99,41 +114,66 @@ def embed(
     return x
 
 
-def run_layers(
-    weights: Weights, config: EncoderConfig, x: tf.Tensor, *, mask: tf.Tensor, dropout: Dropout, remat: bool
+def plain_attention(
+    heads: Heads,
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    w: LayerWeights,
+    *shared: tf.Tensor,
+    **how: tf.Tensor,
 ) -> tf.Tensor:
-    """Apply all layers to x, [batch, length, d_model]."""
+    """Return what each query attends to, by the products of queries and keys alone."""
+    return attend(heads, query, key, value, bias=None, **how)[0]
+
+
+Attention = Callable[..., tf.Tensor]
+
+
+def run_layers(
+    weights: Weights,
+    config: EncoderConfig,
+    x: tf.Tensor,
+    *shared: tf.Tensor,
+    mask: tf.Tensor,
+    dropout: Dropout,
+    remat: bool,
+    attention: Attention = plain_attention,
+) -> tf.Tensor:
+    """Apply all layers to x, [batch, length, d_model]; `shared` is what the attention of every layer takes."""
+    layer = functools.partial(run_layer, config=config, mask=mask, dropout=dropout, attention=attention)
     layers = range(config.own_layers)
     stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
     stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
     matrices = {name: [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in layers] for name in MATRICES}
-    shared = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
+    repeats = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
     if remat:
         stacked |= {name: tf.stack(own) for name, own in matrices.items()}
-        repeated = {name: tf.repeat(value, shared, axis=0) for name, value in stacked.items()}
+        repeated = {name: tf.repeat(value, repeats, axis=0) for name, value in stacked.items()}
 
-        def run(x: tf.Tensor, _: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
+        def run(x: tf.Tensor, some: Sequence[tf.Tensor], w: Mapping[str, tf.Tensor], number: tf.Tensor) -> tf.Tensor:
             own = {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
-            return run_layer(x, own, config=config, mask=mask, dropout=dropout, number=number)
+            return layer(x, (own, some), number=number)
 
-        return loop_over_layers(run, x, [], repeated)
-    for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * shared):
+        return loop_over_layers(run, x, list(shared), repeated)
+    for number, w in enumerate(unstack_layers(stacked, parts=_PARTS) * repeats):
         own_matrices = {name: own[number % config.own_layers] for name, own in matrices.items()}
-        layer = functools.partial(run_layer, config=config, mask=mask, dropout=dropout, number=number)
-        x = gradients_in_turn(layer, x, {**w, **own_matrices})
+        x = gradients_in_turn(functools.partial(layer, number=number), x, ({**w, **own_matrices}, list(shared)))
     return x
 
 
 def run_layer(
     x: tf.Tensor,
-    w: LayerWeights,
+    given: tuple[LayerWeights, Sequence[tf.Tensor]],
     *,
     config: EncoderConfig,
     mask: tf.Tensor,
     dropout: Dropout,
+    attention: Attention,
     number: int | tf.Tensor,
 ) -> tf.Tensor:
     """Apply one layer to x, [batch, length, d_model]: each of its two sums is normed after it is made."""
+    w, shared = given
     site = (number + 1) * SITES_PER_LAYER
     heads = Heads.of(config.num_heads, queries=x.shape[1], keys=x.shape[1])
     splits = (heads.queries, heads.keys, heads.keys)
@@ -141,9 +181,9 @@ def run_layer(
         split(x, matrix, bias)
         for split, matrix, bias in zip(splits, (w["query"], w["key"], w["value"]), w["qkv_bias"], strict=True)
     )
-    query *= tf.constant((config.d_model // config.num_heads) ** -0.5, x.dtype)
+    query *= tf.constant(config.score_scale, x.dtype)
     dropped = dropout.mask(heads.shape_of_keys(x.shape[0], x.shape[1]), x.dtype, site=site)
-    attended, _ = attend(heads, query, key, value, bias=None, mask=mask, dropped=dropped)
+    attended = attention(heads, query, key, value, w, *shared, mask=mask, dropped=dropped)
     out = heads.join(attended, w["attended"]) + w["out_bias"]
     epsilon = config.layer_norm_epsilon
     x = layer_norm(x + dropout(out, site=site + 1), w["norms"][0], w["norms_bias"][0], epsilon=epsilon)
@@ -157,12 +197,15 @@ def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Drop
     first = tf.cast(x[:, :1], tf.float32)
     if config.family in _DROPS_BEFORE_HEAD:
         first = dropout(first, site=HEAD_SITE)
-    dense, dense_bias, last, last_bias = (
-        tf.convert_to_tensor(weights[f"head.{name}"])
-        for name in ("dense", "dense_bias", "classifier", "classifier_bias")
-    )
-    hidden = ACTIVATIONS[_OF_HEAD[config.family]](tf.matmul(first, dense) + dense_bias)
-    return (tf.matmul(dropout(hidden, site=HEAD_SITE + 1), last) + last_bias)[:, 0]
+    dense, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("dense", "dense_bias"))
+    hidden = ACTIVATIONS[_OF_HEAD[config.family]](tf.matmul(first, dense) + bias)
+    return last_matrix(weights, dropout(hidden, site=HEAD_SITE + 1))[:, 0]
+
+
+def last_matrix(weights: Weights, x: tf.Tensor) -> tf.Tensor:
+    """Return the logits of the classes, float32[..., classes], from vectors of tokens or texts."""
+    matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
+    return tf.matmul(x, matrix) + bias
 
 
 def fill(

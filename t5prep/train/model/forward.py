@@ -5,14 +5,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from t5prep.train.model import decoding, encoder, modernbert_layers, t5, t5gemma_layers
+from t5prep.train.model import deberta_layers, decoding, encoder, eurobert_layers, modernbert_layers, t5, t5gemma_layers
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
 from t5prep.train.model.decoding import Writer
 from t5prep.train.settings.padding import Padding
 
 # What computes an encoder whose layers are in a file of their own.
-CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.classify}
-ENCODERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.encode}
+_OWN = {"deberta-v2": deberta_layers, "eurobert": eurobert_layers, "modernbert": modernbert_layers}
+CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {name: layers.classify for name, layers in _OWN.items()}
+ENCODERS: dict[str, Callable[..., tf.Tensor]] = {name: layers.encode for name, layers in _OWN.items()}
 FILLERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.fill}
 # What computes a model that writes texts and is no T5.
 WRITERS: dict[str, Writer] = dict.fromkeys(("t5gemma", "t5gemma2"), t5gemma_layers.WRITER)
@@ -41,7 +42,8 @@ def with_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> dict[str, tf.
 
 
 def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], **options: Any) -> tf.Tensor:
-    """Return the logits of each target position: float32[batch, target_length, vocab_size], or [batch, 1, classes].
+    """Return the logits of each target position: float32[batch, target_length, vocab_size], [batch, 1, classes], or of tags
+    [batch, input_length, classes].
 
     batch and options: as for `t5.forward` and `encoder.classify`.
     """

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, EncoderConfig, check_usual, classes_of
+from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, EncoderConfig, check_usual, head_of
 from t5prep.train.model.weight_layout import STDDEV, WeightLayout
 
 # Field → its name in a config.json.
@@ -62,6 +62,12 @@ class ModernBertConfig(EncoderConfig):
     local_theta: float = 10_000.0
     pooling: str = "mean"
     head_activation: str = "gelu"
+    norm: str = "layer"  # what its layers norm by: with the mean taken off, or "rms"
+
+    @property
+    def heads_of_keys(self) -> int:
+        """Return how many heads have keys and values of their own."""
+        return int(getattr(self, "key_heads", self.num_heads))
 
     @property
     def prefix(self) -> str:
@@ -99,7 +105,7 @@ class ModernBertConfig(EncoderConfig):
             values[field] = theta
         if (kinds := config.get("layer_types")) is not None:
             values["global_every"] = _full_every(kinds)
-        made = cls(**values, classes=classes_of(config))
+        made = cls(**values, **head_of(config))
         for field, known in (
             ("activation", ACTIVATIONS),
             ("head_activation", ACTIVATIONS),

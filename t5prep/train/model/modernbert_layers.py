@@ -1,9 +1,10 @@
-"""Compute a ModernBERT with a classification head, from weights and tokens to logits, in plain TensorFlow.
+"""Compute a ModernBERT with a head, from weights and tokens to logits, and the layers of its likes, in plain TensorFlow.
 
 Norms stand before attention and before the gated feed-forward part, and nothing but the last matrix has a bias. Dtypes are
 as in `encoder`.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from t5prep.train.model.layers import (
     layer_norm,
     loop_over_layers,
     mean_of_tokens,
+    rms_norm,
     slices_of,
 )
 from t5prep.train.model.modernbert import ModernBertConfig
@@ -46,10 +48,13 @@ def classify(
     dropout_seed: tf.Tensor | None = None,
     remat: bool = False,
 ) -> tf.Tensor:
-    """Return the logits of the classes: float32[batch, 1, classes]. Arguments and errors are those of `encoder.classify`."""
+    """Return the logits of the classes: float32[batch, 1 or length, classes]. All else is as in `encoder.classify`."""
     tokens, dropout = batch["attention_mask"], Dropout(config.dropout_rate, dropout_seed)
     x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
-    x = mean_of_tokens(x, tokens)[:, None] if config.pooling == "mean" else tf.cast(x[:, :1], tf.float32)
+    if config.target == "tags":
+        x = tf.cast(x, tf.float32)
+    else:
+        x = mean_of_tokens(x, tokens)[:, None] if config.pooling == "mean" else tf.cast(x[:, :1], tf.float32)
     dense, last, last_bias = (
         tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("dense", "classifier", "classifier_bias")
     )
@@ -93,6 +98,8 @@ def fill(
 
 
 def _norm(config: ModernBertConfig) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    if config.norm == "rms":
+        return functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
     return functools.partial(layer_norm, bias=None, epsilon=config.layer_norm_epsilon)
 
 
@@ -109,9 +116,10 @@ def run_layers(
     )
     run = functools.partial(run_layer, config=config, dropout=dropout)
     own = [{name: cast_weight(weights[f"layers.{number}.{name}"], x.dtype) for name in _MATRICES} for number in layers]
-    for name, first in (("feed_forward_norm", 0), ("attention_norm", 1)):
-        if own[first:]:
+    for name in ("feed_forward_norm", "attention_norm"):
+        if f"layers.{name}s" in weights:
             scales = slices_of(tf.convert_to_tensor(weights[f"layers.{name}s"]))
+            first = len(own) - len(scales)  # in a ModernBERT, the first layer's attention has none
             own[first:] = [{**w, name: scale} for w, scale in zip(own[first:], scales, strict=True)]
     in_turn = own[:1] if remat else own
     for number, w in enumerate(in_turn):
@@ -135,16 +143,20 @@ def run_layer(
 ) -> tf.Tensor:
     """Apply one layer to x, [batch, length, d_model]; the first layer has no `attention_norm`."""
     site = (number + 1) * SITES_PER_LAYER
-    epsilon = config.layer_norm_epsilon
-    normed = layer_norm(x, w["attention_norm"], None, epsilon=epsilon) if "attention_norm" in w else x
+    norm = _norm(config)
+    normed = norm(x, w["attention_norm"]) if "attention_norm" in w else x
     heads = Heads.of(config.num_heads, queries=x.shape[1], keys=x.shape[1])
     query = heads.rotated(heads.queries(normed, w["query"]), reach.cosines, reach.sines)
-    key = heads.rotated(heads.keys(normed, w["key"]), reach.cosines, reach.sines)
-    value = heads.keys(normed, w["value"])
+    own = dataclasses.replace(heads, number=config.heads_of_keys)
+    key = own.rotated(own.keys(normed, w["key"]), reach.cosines, reach.sines)
+    value = own.keys(normed, w["value"])
+    if own != heads:
+        served, axis = config.num_heads // own.number, 1 if heads.keys_last else 2
+        key, value = (tf.repeat(some, served, axis=axis) for some in (key, value))
     query *= tf.constant((config.d_model // config.num_heads) ** -0.5, x.dtype)
     dropped = dropout.mask(heads.shape_of_keys(x.shape[0], x.shape[1]), x.dtype, site=site)
     attended, _ = attend(heads, query, key, value, bias=None, mask=reach.mask, dropped=dropped)
     x += dropout(heads.join(attended, w["attended"]), site=site + 1)
     mask = dropout.mask([x.shape[0], 1, config.d_ff], x.dtype, site=site + 2)
-    normed = layer_norm(x, w["feed_forward_norm"], None, epsilon=epsilon)
+    normed = norm(x, w["feed_forward_norm"])
     return x + feed_forward(normed, (w["wide"], w["gate"]), w["narrow"], activation=config.activation, mask=mask)

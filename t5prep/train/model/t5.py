@@ -278,7 +278,7 @@ def classify(
     dropout_seed: tf.Tensor | None = None,
     remat: bool = False,
 ) -> tf.Tensor:
-    """Return the logits of the classes: float32[batch, 1, classes], as of one target position.
+    """Return the logits of the classes: float32[batch, 1, classes], as of one target position; of tags, at each token.
 
     batch: `input_ids` and `attention_mask`, int32[batch, length]; the mask is 0 for padding. The other arguments are as
     in `forward`.
@@ -286,4 +286,6 @@ def classify(
     dropout, mask = Dropout(config.dropout_rate, dropout_seed), batch["attention_mask"]
     x = encode(weights, config, batch["input_ids"], mask, dtype=dtype, dropout=dropout, remat=remat)
     matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
+    if config.target == "tags":
+        return tf.matmul(tf.cast(x, tf.float32), matrix) + bias
     return (tf.matmul(mean_of_tokens(x, mask), matrix) + bias)[:, None, :]

@@ -162,17 +162,24 @@ DISTILBERT = Names(
     ("sa_layer_norm", "output_layer_norm"),
     ("ffn.lin1", "ffn.lin2"),
 )
+DEBERTA = Names(
+    "encoder.layer.{}",
+    ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj", "attention.output.dense"),
+    ("attention.output.LayerNorm", "output.LayerNorm"),
+    ("intermediate.dense", "output.dense"),
+)
 ALBERT = Names(
     "encoder.albert_layer_groups.0.albert_layers.{}",
     ("attention.query", "attention.key", "attention.value", "attention.dense"),
     ("attention.LayerNorm", "full_layer_layer_norm"),
     ("ffn", "ffn_output"),
 )
-NAMES = {"distilbert": DISTILBERT, "albert": ALBERT}
+NAMES = {"distilbert": DISTILBERT, "albert": ALBERT, "deberta-v2": DEBERTA}
 PROJECTIONS = {"albert": "encoder.embedding_hidden_mapping_in", "electra": "embeddings_project"}
 # The dense layer of the head and the last matrix, which does not belong to the pretrained model in any of them.
 HEADS = {
     "bert": ("bert.pooler.dense", "classifier"),
+    "deberta-v2": ("pooler.dense", "classifier"),
     "albert": ("albert.pooler", "classifier"),
     "distilbert": ("pre_classifier", "classifier"),
     "roberta": ("classifier.dense", "classifier.out_proj"),
@@ -195,7 +202,7 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
     >>> layouts["layers.11.query"].shape, layouts["layers.qkv_bias"].shape
     ((768, 768), (12, 3, 768))
     """
-    prefix, names = config.family, NAMES.get(config.family, BERT)
+    family, prefix, names = config.family, config.prefix.removesuffix("."), NAMES.get(config.family, BERT)
     layers, width, hidden, narrow = config.own_layers, config.d_model, config.d_ff, config.embedding_width
     layouts: dict[str, WeightLayout] = {}
 
@@ -215,7 +222,7 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
 
     for name, rows in (
         ("word", config.vocab_size),
-        ("position", config.max_positions),
+        ("position", 0 if family == "deberta-v2" else config.max_positions),
         ("token_type", config.segments),
     ):
         if rows:
@@ -223,8 +230,8 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
             layouts[f"embeddings.{name}"] = WeightLayout((rows, narrow), 0, STDDEV, (tensor,))
     norms("embeddings.norm", (f"{prefix}.embeddings.LayerNorm",), narrow)
     if config.projects:
-        matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[prefix]}", narrow, width)
-        biases("embeddings.projection_bias", (f"{prefix}.{PROJECTIONS[prefix]}",), width)
+        matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[family]}", narrow, width)
+        biases("embeddings.projection_bias", (f"{prefix}.{PROJECTIONS[family]}",), width)
     tensors = (*names.attention, *names.feed_forward)
     shapes = [(width, width)] * 4 + [(width, hidden), (hidden, width)]
     for number in range(layers):
@@ -236,13 +243,16 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
     biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
     norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2))
     if config.masked:
-        dense, norm, last = MASKED_HEADS[prefix]
+        dense, norm, last = MASKED_HEADS[family]
         matrix("masked.dense", dense, width, narrow)
         biases("masked.dense_bias", (dense,), narrow)
         norms("masked.norm", (norm,), narrow)
         biases("masked.bias", (last,), config.vocab_size)
         return layouts
-    for name, tensor, columns in zip(("dense", "classifier"), HEADS[prefix], (width, len(config.classes)), strict=True):
+    parts = zip(("dense", "classifier"), HEADS[family], (width, len(config.classes)), strict=True)
+    if config.target == "tags":  # one matrix for all tokens
+        parts = iter([("classifier", "classifier", len(config.classes))])
+    for name, tensor, columns in parts:
         matrix(f"head.{name}", tensor, width, columns)
         biases(f"head.{name}_bias", (tensor,), columns)
     return layouts

@@ -136,19 +136,18 @@ def load_weights(
 
 
 def for_classes(
-    config: Config, weights: dict[str, Array], classes: Sequence[str], *, seed: int
+    config: Config, weights: dict[str, Array], classes: Sequence[str], *, seed: int, target: str = "class"
 ) -> tuple[Config, dict[str, Array]]:
-    """Return a model with these classes; if it had another number of them, its last matrix begins anew.
+    """Return a model with these classes and this target; if it had another number or target, its last matrix begins anew.
 
     A T5 that writes texts gives its encoder, and so does a model that fills masks.
     """
-    changed = with_classes(config, classes)
+    changed = with_classes(config, classes, target)
     layouts = weight_layouts(changed)
     kept = {name: weights[name] for name in layouts if name in weights}
-    if len(classes) != len(config.classes):
-        last = ("head.classifier", "head.classifier_bias")
-        kept |= draw({name: own for name, own in layouts.items() if name in last or name not in kept}, seed=seed)
-    return changed, kept
+    if (len(classes), target) != (len(config.classes), config.target):
+        kept = {name: value for name, value in kept.items() if name not in ("head.classifier", "head.classifier_bias")}
+    return changed, kept | draw({name: own for name, own in layouts.items() if name not in kept}, seed=seed)
 
 
 def _of_one_stack(

@@ -64,6 +64,8 @@ class Device:
     def __call__(self, inputs: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return answers, int32[inputs, answers, max_length], and scores, float32[inputs, answers], best first.
 
+        Of tags, answers are int32[inputs, 1, length], and scores float32[inputs, 1, length], of each token by itself.
+
         inputs: at most `rows` of int32[<= length]. The batch that the device gets is always [rows, length].
         """
         batch = batch_of(inputs, [self.rows, length], tokenizer=self._tokenizer, pairs=self._pairs)
@@ -122,8 +124,25 @@ def _classes(
     options: Generation,
     dtype: Any,
 ) -> dict[str, tf.Tensor]:
-    """Return the numbers of the likeliest classes, int32[rows, answers, 1], and the logarithms of their probabilities."""
-    scores = tf.nn.log_softmax(forward(weights, config, batch, dtype=dtype)[:, 0])
+    """Return the numbers of the likeliest classes, int32[rows, answers, 1], and the logarithms of their probabilities.
+
+    Of other targets there is one answer: int32[rows, 1, labels], as records have it, and the score of all of it.
+    """
+    logits = forward(weights, config, batch, dtype=dtype)
+    if config.target == "tags":
+        best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        sure = tf.reduce_max(tf.nn.log_softmax(logits), axis=-1)
+        return {"ids": best[:, None], "scores": sure[:, None]}
+    scores = logits[:, 0]
+    if config.target == "labels":
+        likeliest = tf.cast(scores > 0, tf.int32)
+        return {
+            "ids": likeliest[:, None],
+            "scores": tf.reduce_sum(tf.math.log_sigmoid(tf.abs(scores)), axis=1)[:, None],
+        }
+    if config.target == "number":
+        return {"ids": tf.bitcast(scores, tf.int32)[:, None], "scores": tf.zeros_like(scores)}
+    scores = tf.nn.log_softmax(scores)
     best = tf.math.top_k(scores, k=min(options.answers, len(config.classes)))
     return {"ids": best.indices[..., None], "scores": best.values}
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from t5prep.dataset import targets
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import Reject, UsageError, did_you_mean
 from t5prep.tasks.example import Example
 from t5prep.tokens import loading
@@ -58,6 +59,7 @@ class _Asked:
 
     question: Question
     ids: tuple[np.ndarray, ...] = ()
+    words: np.ndarray | None = None  # of tags: where words begin (`OneInput.words`)
     parts: Parts | None = None
     tokens: int = 0
     lost: int = 0
@@ -97,7 +99,7 @@ class Predictor:
             opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
         )
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
-        self._classes = opened.config.classes
+        self._classes, self._target = opened.config.classes, opened.config.target
         self._keep_newlines = chosen.keep_newlines
         self.limit = chosen.input_length
         self._featurize = targets.featurizer_of(chosen, self.tokenizer, classes=self._classes)
@@ -125,13 +127,14 @@ class Predictor:
         """Return an answer to each question, in order."""
         asked = self._ask(questions)
         ids = [part for one in asked for part in one.ids]
+        of = [one for one in asked for _ in one.ids]
         found: list[_Generated] = [_Generated((), (), False)] * len(ids)
         order = sorted(range(len(ids)), key=lambda at: len(ids[at]), reverse=True)
         for some in _batched(order, self._device.rows):
             length = bucket(len(ids[some[0]]), limit=self.limit)
             tokens, scores = self._device([ids[at] for at in some], length)
             for at, own, score in zip(some, tokens, scores, strict=True):
-                found[at] = self._read(own, score)
+                found[at] = self._read(own, score, of[at])
         answers = iter(found)
         return [self._answered(one, list(itertools.islice(answers, len(one.ids)))) for one in asked]
 
@@ -154,7 +157,7 @@ class Predictor:
             return self._split(question, example, features.tokens)
         markers = int((ids == self.tokenizer.sentinel(1)).sum())  # each marker replaces cut text; no text contains one
         lost = features.tokens - len(ids) + markers if too_long else 0
-        return _Asked(question, (ids,), tokens=features.tokens, lost=lost)
+        return _Asked(question, (ids,), features.words, tokens=features.tokens, lost=lost)
 
     def _split(self, question: Question, example: Example, tokens: int) -> _Asked:
         try:
@@ -166,10 +169,23 @@ class Predictor:
             if isinstance(one, Reject) or one.tokens > self.limit:
                 return _Asked(question, tokens=tokens, reason=f"too long to split: {tokens} tokens")
         ids = tuple(one.ids for one in features if isinstance(one, OneInput))
-        return _Asked(question, ids, parts, tokens=tokens)
+        return _Asked(question, ids, parts=parts, tokens=tokens)
 
-    def _read(self, ids: np.ndarray, scores: np.ndarray) -> "_Generated":
-        """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers]."""
+    def _read(self, ids: np.ndarray, scores: np.ndarray, asked: _Asked) -> "_Generated":
+        """Return the texts of one row's answers: ids int32[answers, length], scores float32[answers].
+
+        A word that was cut off, or has no token, has the tag O, if there is such a tag, else the first one.
+        """
+        if asked.words is not None and self._target == "tags":
+            first = np.flatnonzero(asked.words != IGNORED_LABEL)
+            outside = "O" if "O" in self._classes else self._classes[0]
+            tags = [outside] * len(asked.question.text.split(" "))
+            for place in first.tolist():
+                tags[asked.words[place]] = self._classes[ids[0, place]]
+            return _Generated((" ".join(tags),), (float(scores[0, first].sum()),), False)
+        if self._target in ("labels", "number"):
+            text = targets.text_of_numbers(ids[0], self._target, classes=self._classes)
+            return _Generated((text,), (float(scores[0]),), False)
         if self._classes:
             return _Generated(tuple(self._classes[number] for (number,) in ids), tuple(map(float, scores)), False)
         unfinished = self.generation.max_length > 1 and bool((ids[0] != self.tokenizer.eos_id).all())

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from t5prep.dataset.card import code, literal
 from t5prep.dataset.manifest import Manifest
 from t5prep.train.evaluate.metrics import NUMBERS
-from t5prep.train.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
+from t5prep.train.model.architecture import CLASS_NAMES, HEADS, T5_TYPES, EncoderConfig
 from t5prep.train.run.run import Model
 
 _TOLD = [
@@ -29,6 +29,8 @@ _TOLD = [
     "seed",
     "dtype",
 ]
+
+_HEADS = {"class": "classification", "labels": "multi-label classification", "number": "regression", "tags": "tagging"}
 
 UNTIED = """
 
@@ -68,15 +70,19 @@ from transformers import pipeline
 fill = pipeline("fill-mask", "THIS_MODEL")
 print(fill(f"a text with a {{fill.tokenizer.mask_token}}"))
 ```"""
-    if isinstance(model.config, EncoderConfig):
-        name, classes = CLASS_NAMES[model.config.model_type], ", ".join(map(code, model.config.classes))
-        return f"""A {name} with a classification head ({model.config.num_layers} layers; classes {classes}){begun}.
+    if isinstance(model.config, EncoderConfig) or (model.config.classes and model.config.target == "tags"):
+        name, classes = (
+            CLASS_NAMES.get(model.config.model_type, "T5's encoder"),
+            ", ".join(map(code, model.config.classes)),
+        )
+        what, head = _HEADS[model.config.target], HEADS[model.config.target][0]
+        return f"""A {name} with a {what} head ({model.config.num_layers} layers; classes {classes}){begun}.
 
 ```python
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelFor{head}, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("THIS_MODEL")
-model = AutoModelForSequenceClassification.from_pretrained("THIS_MODEL")
+model = AutoModelFor{head}.from_pretrained("THIS_MODEL")
 ```"""
     if model.config.classes:
         classes = ", ".join(map(code, model.config.classes))
@@ -180,6 +186,8 @@ def _task(model: Model) -> str:
     """Return the Hub's name of what a model does."""
     if isinstance(model.config, EncoderConfig) and model.config.masked:
         return "fill-mask"
+    if model.config.classes and model.config.target == "tags":
+        return "token-classification"
     return CLASS_TASK if model.config.classes else "text-generation"
 
 

@@ -99,7 +99,9 @@ def settings_without_data(config: Config) -> Settings:
     length = MOST_TOKENS
     if isinstance(config, EncoderConfig):
         length = min(length, config.max_positions - config.first_position)
-    return dataclasses.replace(UNKNOWN_DATA, target="class", input_length=length, target_length=1)
+    return dataclasses.replace(
+        UNKNOWN_DATA, target=config.target, input_length=length, target_length=length if config.target == "tags" else 1
+    )
 
 
 def is_run(name: str) -> bool:
@@ -202,14 +204,20 @@ def weight_bytes(model: Model) -> int:
 
 
 def start_from(
-    config: TrainConfig, *, ids: int, needed: int | None = None, classes: Sequence[str] = (), masked: bool = False
+    config: TrainConfig,
+    *,
+    ids: int,
+    needed: int | None = None,
+    classes: Sequence[str] = (),
+    target: str = "class",
+    masked: bool = False,
 ) -> tuple[Config, dict[str, Array], Tokenizer | None]:
     """Return the model that a run starts from: its shape, weights, and its tokenizer if it has one.
 
     `ids` is the number of ids of the data's tokenizer, of which the data has the first `needed` ones at most (None: all). A
     trained model must have an embedding for each of these; a random one gets all, in a multiple of 128. `classes` are those
-    of a dataset whose targets are their numbers: a T5 gives its encoder, and the model's last matrix begins anew if it has
-    another number of them. `masked`: the data has hidden tokens for an encoder. Raises UsageError.
+    of a dataset whose targets (`target`) are numbers: a T5 gives its encoder, and the model's last matrix begins anew if it
+    has another number of them. `masked`: the data has hidden tokens for an encoder. Raises UsageError.
     """
     if config.weights == "random":
         tiny = TINY_ENCODER if classes or masked else TINY
@@ -219,7 +227,7 @@ def start_from(
         _check_target(config, shape, classes, masked=masked)
         shape = dataclasses.replace(shape, vocab_size=-(-ids // EMBEDDING_MULTIPLE) * EMBEDDING_MULTIPLE)
         if classes:
-            shape = with_classes(shape, classes)
+            shape = with_classes(shape, classes, target)
         return shape, {**random_weights(shape, seed=config.seed)}, None
     if config.model == "tiny":
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
@@ -236,7 +244,7 @@ def start_from(
         )
     _check_target(config, model.config, classes, masked=masked)
     if classes:
-        return *for_classes(model.config, model.weights, classes, seed=config.seed), model.tokenizer
+        return *for_classes(model.config, model.weights, classes, seed=config.seed, target=target), model.tokenizer
     return model.config, model.weights, model.tokenizer
 
 

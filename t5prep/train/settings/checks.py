@@ -16,9 +16,11 @@ from t5prep.train.step.step import schedule_of
 
 def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     """Raise UsageError for a setting that has no effect with these datasets, or that an evaluation cannot obey."""
-    of_first = (manifests[0].class_names, manifests[0].hides_tokens)
-    if any((dataset.class_names, dataset.hides_tokens) != of_first for dataset in manifests):
+    target = manifests[0].settings.target
+    if any((one.class_names, one.settings.target) != (manifests[0].class_names, target) for one in manifests):
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
+    if target == "tags" and any(inputs != targets for inputs, targets in config.buckets):
+        raise UsageError("A tag stands at its word: give buckets of equal sides, as in --set buckets=64x64,128x128")
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
     if not evaluated:
         _refuse_settings_of_evaluation(config, manifests)
@@ -27,7 +29,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
             _check_metric(config, dataset)
     if config.generate and all(dataset.settings.layout == "packed" for dataset in manifests):
         raise UsageError("generate does nothing with packed data, whose answers are not apart: --set generate=false")
-    if config.generate and all(dataset.settings.target_length <= 2 for dataset in manifests):
+    if config.generate and (target != "text" or all(one.settings.target_length <= 2 for one in manifests)):
         raise UsageError(
             "generate does nothing where targets are one token: each evaluation has the answers already."
             " Leave it out: --set generate=false"

@@ -277,7 +277,7 @@ class TrainConfig:
     )
     metric: str = setting(
         "auto",
-        "picks the best checkpoint; auto: accuracy of classes, else loss",
+        "picks the best checkpoint; auto: accuracy of classes, f1 of tags, micro_f1 of labels, else loss",
         choices=("auto", *NUMBERS),
         names="metric_for_best_model",
         free=True,

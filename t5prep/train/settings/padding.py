@@ -3,6 +3,7 @@
 import dataclasses
 
 from t5prep.dataset.manifest import Manifest
+from t5prep.dataset.settings import OF_HEADS
 from t5prep.train.model.architecture import Config
 
 
@@ -10,7 +11,7 @@ from t5prep.train.model.architecture import Config
 class Padding:
     """The ids from which the mask of a batch is computed (`model.token_mask`).
 
-    `separator` is the id after each text in a dataset of classes, whose inputs may be pairs; else None.
+    `separator` is the id after each text in a dataset of other targets than texts, whose inputs may be pairs; else None.
     """
 
     pad_id: int = 0
@@ -19,7 +20,7 @@ class Padding:
     @classmethod
     def of_dataset(cls, dataset: Manifest) -> "Padding":
         """Return the ids of a dataset's tokenizer."""
-        in_classes = dataset.settings.target == "class"
+        in_classes = dataset.settings.target in OF_HEADS
         return cls(dataset.tokenizer.pad_id, dataset.tokenizer.eos_id if in_classes else None)
 
     @classmethod

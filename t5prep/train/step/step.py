@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import forward, with_mask
@@ -77,6 +78,29 @@ def token_losses(
 
     losses, correct = run(logits)
     return losses, correct
+
+
+def losses_of_numbers(logits: tf.Tensor, labels: tf.Tensor, target: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the loss of each logit and the likeliest labels, float32 and int32[batch, logits].
+
+    Of "labels", which are 0 or 1, that is the cross-entropy of each by itself; of a "number", whose label is the bits of a
+    float32, the squared error.
+    """
+    if target == "number":
+        return tf.math.squared_difference(logits, tf.bitcast(labels, tf.float32)), tf.bitcast(logits, tf.int32)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(labels, tf.float32), logits=logits)
+    return losses, tf.cast(logits > 0, tf.int32)
+
+
+def summed_loss_of_numbers(logits: tf.Tensor, labels: tf.Tensor, target: str) -> Sums:
+    """Return the loss of float32[batch, logits] on int32[batch, logits] labels, where rows of -100 are none."""
+    is_target = labels != IGNORED_LABEL
+    losses, likeliest = losses_of_numbers(logits, tf.where(is_target, labels, 0), target)
+    return Sums(
+        loss=tf.reduce_sum(tf.where(is_target, losses, 0.0)),
+        targets=tf.reduce_sum(tf.cast(is_target, tf.float32)),
+        correct=tf.reduce_sum(tf.cast(is_target & (likeliest == labels), tf.float32)),
+    )
 
 
 Batch = Mapping[str, tf.Tensor]
@@ -169,7 +193,11 @@ class TrainStep:
                 dropout_seed=tf.stack([options.seed, index]) if options.dropout else None,
                 remat=options.remat,
             )
-            sums = summed_loss(scores, batch["labels"], label_smoothing=options.label_smoothing, z_loss=options.z_loss)
+            if self.config.target in ("labels", "number"):
+                sums = summed_loss_of_numbers(scores[:, 0], batch["labels"], self.config.target)
+            else:
+                smoothing, z_loss = options.label_smoothing, options.z_loss
+                sums = summed_loss(scores, batch["labels"], label_smoothing=smoothing, z_loss=z_loss)
         gradients = tape.gradient(sums.loss, trained)
         return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}, sums
 

@@ -24,7 +24,7 @@ CASES = [
     if "bert" not in name
 ]
 # Recipes of encoders: tests/train/test_encoder_runs.py trains one.
-OF_ENCODERS = {"sst2_bert", "tiny_bert"}
+OF_ENCODERS = {"sst2_bert", "tiny_bert", "tune_bert"}
 SOURCES = {"tiny": ("so_quality", "sample:", "sample:")}
 
 

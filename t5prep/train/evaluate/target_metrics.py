@@ -1,0 +1,118 @@
+"""Score answers that are no texts: tags of words by the spans that they mark, sets of labels, and numbers."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from t5prep.dataset.targets import text_of_numbers
+from t5prep.dataset.tfrecord import IGNORED_LABEL
+from t5prep.tokens.target_numbers import numbers_of
+
+# The tags of spans: outside, or a place in a span (its beginning, inside, end, or a single word) with the span's kind.
+SPAN_TAG = re.compile(r"O|[BIES]-.+")
+Span = tuple[str, int, int]
+
+
+def spans_of(tags: Sequence[str]) -> list[Span]:
+    """Return the spans that tags mark: kind, first word, and last word. A span may begin with I, as seqeval has it.
+
+    >>> spans_of(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
+    [('PER', 0, 1), ('LOC', 3, 3), ('LOC', 4, 4)]
+    """
+    found: list[Span] = []
+    begin, before, kind = 0, "O", ""
+    for number, tag in enumerate([*tags, "O"]):
+        place, _, own = tag.partition("-")
+        other = own != kind or place in "BSO" or before in "ESO"
+        if other and before != "O":
+            found.append((kind, begin, number - 1))
+        if other:
+            begin = number
+        before, kind = place, own
+    return found
+
+
+def of_spans(right: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return precision, recall and F1 over the spans of all rows: a span is right if its kind and both its ends are.
+
+    >>> of_spans([["B-PER", "I-PER", "O"]], [["B-PER", "O", "B-LOC"]])["f1"]
+    0.0
+    """
+    both = [(set(spans_of(own)), set(spans_of(said))) for own, said in zip(right, predicted, strict=True)]
+    hits, wanted, given = (sum(map(len, some)) for some in ((a & b for a, b in both), *zip(*both, strict=True)))
+    return {
+        "precision": hits / given if given else 0.0,
+        "recall": hits / wanted if wanted else 0.0,
+        "f1": 2 * hits / (wanted + given) if wanted + given else 0.0,
+    }
+
+
+def of_labels(right: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Return F1 over all labels (micro), the mean of each label's (macro), and the share of rows with all labels right.
+
+    Both are 0 or 1, int[rows, labels]. A label that is neither a target nor predicted counts as 0, as in scikit-learn.
+
+    >>> of_labels(np.array([[1, 0], [1, 1]]), np.array([[1, 0], [1, 0]]))
+    {'micro_f1': 0.8, 'macro_f1': 0.5, 'exact_match': 0.5}
+    """
+    hits, both = (right & predicted).sum(axis=0), right.sum(axis=0) + predicted.sum(axis=0)
+    return {
+        "micro_f1": float(2 * hits.sum() / max(both.sum(), 1)),
+        "macro_f1": float((2 * hits / np.maximum(both, 1)).mean()),
+        "exact_match": float((right == predicted).all(axis=1).mean()),
+    }
+
+
+def of_numbers(right: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Return the mean squared error, and the correlations of Pearson and of Spearman; 0 where all are one number.
+
+    >>> of_numbers(np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 9.0]))["spearman"]
+    1.0
+    """
+    return {
+        "mse": float(np.mean((right - predicted) ** 2)),
+        "pearson": _correlation(right, predicted),
+        "spearman": _correlation(_ranks(right), _ranks(predicted)),
+    }
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    one, other = one - one.mean(), other - other.mean()
+    scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
+    return float((one * other).sum() / scale) if scale else 0.0
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank of each value; equal ones have the mean of their ranks."""
+    _, of, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    ranks: np.ndarray = (ends - (counts - 1) / 2)[of]
+    return ranks
+
+
+def score(
+    target: str, labels: np.ndarray, predicted: np.ndarray, *, classes: Sequence[str]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the metrics of a split whose targets are of a kind, and each row's right and predicted answers as texts.
+
+    labels, predicted: int32[rows, length], as records have them; places with the label -100 have no answer.
+    """
+    if target == "number":
+        values = of_numbers(*(numbers_of(side[:, 0]).astype(np.float64) for side in (labels, predicted)))
+    elif target == "labels":
+        values = of_labels(labels, predicted)
+    else:
+        names = [[[classes[tag] for tag in row] for row in _with_label(side, labels)] for side in (labels, predicted)]
+        values = of_spans(*names) if all(map(SPAN_TAG.fullmatch, classes)) else {}
+    right, said = (
+        [text_of_numbers(row.tolist(), target, classes=classes) for row in _with_label(side, labels)]
+        for side in (labels, predicted)
+    )
+    return values, right, said
+
+
+def _with_label(rows: Iterable[np.ndarray], labels: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the values of each row at the places that have a label."""
+    return (row[own != IGNORED_LABEL] for row, own in zip(rows, labels, strict=True))

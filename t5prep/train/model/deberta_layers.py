@@ -1,0 +1,107 @@
+"""Compute a DeBERTa-v3 with a head, from weights and tokens to logits, in plain TensorFlow.
+
+It is a BERT whose scores have two more terms (He et al. 2021, section 3.1): each query times the key of the distance to each
+key, and each key times the query of that distance. A distance is one of some buckets, so both are products with a small
+table, of which each query takes for each key the bucket of their distance. A TPU takes single numbers out of an array
+one by one, for over a hundred times as long as all of a BERT's step. Here a product with zeros and ones takes them: of the
+table's few rows that a text of this length needs, in the same unit that computes all other products.
+"""
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from t5prep.train.model import encoder
+from t5prep.train.model.attention import Heads, attend_together, in_buckets, product
+from t5prep.train.model.deberta import DebertaConfig
+from t5prep.train.model.layers import Dropout, layer_norm
+from t5prep.train.model.t5 import LayerWeights, Weights, key_mask
+
+DISTANCE_SITE = encoder.HEAD_SITE + 8  # of the dropout of distances, the first one of as many as there are layers
+
+
+def classify(
+    weights: Weights,
+    config: DebertaConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the logits of the classes. Arguments and result are those of `encoder.classify`; texts may have any length."""
+    dropout = Dropout(config.dropout_rate, dropout_seed)
+    x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
+    return encoder.logits_of(weights, config, x, dropout=dropout)
+
+
+def encode(
+    weights: Weights,
+    config: DebertaConfig,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `classify`."""
+    texts = batch["attention_mask"]
+    x = encoder.embed(weights, config, batch["input_ids"], texts, dropout=dropout, dtype=dtype)
+    length = int(x.shape[1])
+    reach = np.arange(-length, length + 1)
+    rows = rows_of(reach, buckets=config.buckets, farthest=config.max_positions)
+    first, last = int(rows[1:-1].min()), int(rows[1:-1].max())
+    table = layer_norm(
+        tf.convert_to_tensor(weights["distances"]),
+        weights["distances.norm"],
+        weights["distances.norm_bias"],
+        epsilon=config.layer_norm_epsilon,
+    )
+    table = dropout(tf.cast(table[first : last + 1], dtype), site=DISTANCE_SITE)
+    attention = functools.partial(disentangled, reach=reach, rows=rows - first, scale=config.score_scale)
+    mask = key_mask(texts)
+    return encoder.run_layers(weights, config, x, table, mask=mask, dropout=dropout, remat=remat, attention=attention)
+
+
+def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray:
+    """Return the row of the table of each distance `key - query`, in float32 as transformers computes it.
+
+    >>> rows_of(np.array([-300, -2, 0, 1, 300]), buckets=256, farthest=512).tolist()
+    [462, 258, 256, 255, 50]
+    """
+    half = buckets // 2
+    far = np.maximum(np.abs(distances), half).astype(np.float32) / np.float32(half)
+    steps = np.log(far) / np.log(np.float32((farthest - 1) / half)) * np.float32(half - 1)
+    bucket = np.where(np.abs(distances) <= half, np.abs(distances), np.ceil(steps).astype(np.int64) + half)
+    return np.clip(buckets - np.sign(distances) * bucket, 0, 2 * buckets - 1)
+
+
+def disentangled(
+    heads: Heads,
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    w: LayerWeights,
+    table: tf.Tensor,
+    *,
+    reach: np.ndarray,
+    rows: np.ndarray,
+    scale: float,
+    mask: tf.Tensor,
+    dropped: tf.Tensor | None,
+) -> tf.Tensor:
+    """Return what each query attends to by its content and its distance; `rows` are those of the table for each of `reach`."""
+    of_query, of_key = (
+        tf.reshape(tf.matmul(table, w[name]) + bias, [table.shape[0], heads.number, -1])
+        for name, bias in zip(("query", "key"), w["qkv_bias"], strict=False)
+    )
+    q, k = ("bhdq" if heads.queries_last else "bqhd"), ("bhdk" if heads.keys_last else "bkhd")
+    length = mask.shape[-1]
+    chosen = in_buckets(table[0, 0], reach, rows, buckets=int(table.shape[0]), queries=length, keys=length)
+    to_position = tf.cast(product(f"{q},rhd->bhqr", query, of_key), table.dtype)
+    from_position = tf.cast(product(f"{k},rhd->bhkr", key, of_query * tf.constant(scale, table.dtype)), table.dtype)
+    bias = tf.einsum("bhqr,rqk->bhqk", to_position, chosen) + tf.einsum("bhkr,rqk->bhqk", from_position, chosen)
+    attended, _ = attend_together(heads, query, key, value, bias, mask=mask, dropped=dropped)
+    return attended

@@ -1,0 +1,59 @@
+"""What PyTorch's encoders make of small models of tags, of labels and of a number: the reference of tests/train/test_targets.py.
+
+    python tests/torch_targets.py OUT
+
+For each of JOBS, OUT gets a directory in Hugging Face layout and `reference.npz`: a batch, its logits, the loss that
+transformers itself computes from its labels, and the gradients of that. A program of its own, as torch_encoders.py is.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from torch_encoders import T5_TYPES, TYPES, draw_batch
+
+TARGETS = {"labels": "multi_label_classification", "number": "regression", "tags": None}
+OF_TAGS = ("bert", "distilbert", "roberta", "albert", "electra", "modernbert", "deberta", "eurobert", "t5_1_1")
+# Name → its type's config, and what it learns.
+JOBS = {f"{name}-tags": ({**TYPES, **T5_TYPES}[name], "tags") for name in OF_TAGS}
+JOBS |= {
+    f"{name}-{target}": (TYPES[name], target) for name in ("bert", "modernbert") for target in ("labels", "number")
+}
+
+
+def draw_labels(target: str, texts: np.ndarray) -> np.ndarray:
+    """Labels as records have them: a tag at some tokens and -100 elsewhere; 0 or 1 for each of three; a float32."""
+    drawn = np.random.default_rng(2)
+    if target == "tags":
+        return np.where((texts > 0) & (drawn.random(texts.shape) < 0.6), drawn.integers(0, 3, texts.shape), -100)
+    return (
+        drawn.integers(0, 2, (len(texts), 3)) if target == "labels" else drawn.normal(size=(len(texts), 1)).astype("f4")
+    )
+
+
+def _write(config: dict, target: str, folder: Path) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    torch.manual_seed(0)
+    settings = AutoConfig.for_model(**{**config, "num_labels": 1 if target == "number" else 3})
+    settings.problem_type = TARGETS[target]
+    kind = AutoModelForTokenClassification if target == "tags" else AutoModelForSequenceClassification
+    model = kind.from_config(settings, attn_implementation="eager").train()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, mean=0.0 if parameter.dim() > 1 else 0.5, std=0.3)
+    model.save_pretrained(folder)
+    batch = draw_batch(settings.pad_token_id)
+    labels = batch["labels"] = draw_labels(target, batch["texts"])
+    given = {"input_ids": torch.tensor(batch["ids"]), "attention_mask": torch.tensor((batch["texts"] > 0).astype(int))}
+    if getattr(settings, "type_vocab_size", 1) > 1:
+        given["token_type_ids"] = torch.tensor(np.maximum(batch["texts"] - 1, 0))
+    out = model(**given, labels=torch.tensor(labels if target != "labels" else labels.astype("f4")))
+    out.loss.backward()
+    gradients = {f"gradient/{n}": p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
+    np.savez(folder / "reference.npz", logits=out.logits.detach(), loss=out.loss.item(), **batch, **gradients)
+
+
+if __name__ == "__main__":
+    for own_name, (own_config, own_target) in JOBS.items():
+        _write(own_config, own_target, Path(sys.argv[1]) / own_name)

@@ -1,0 +1,111 @@
+"""Encoders of tags, of several labels and of a number: the logits, losses and gradients of PyTorch, and its files."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch_targets import JOBS, TARGETS
+
+pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+if not importlib.util.find_spec("torch"):
+    pytest.skip("PyTorch is not installed", allow_module_level=True)
+
+import tensorflow as tf
+from safetensors import safe_open
+
+from t5prep.tokens.target_numbers import bits_of
+from t5prep.train.model.forward import forward
+from t5prep.train.model.weights import for_classes, load_weights, save_weights
+from t5prep.train.step.optimizer import AdamW
+from t5prep.train.step.step import StepOptions, TrainStep, losses_of_numbers
+
+PROGRAM = Path(__file__).parents[1] / "torch_targets.py"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    subprocess.run([sys.executable, str(PROGRAM), str(folder)], check=True, capture_output=True, env=dict(os.environ))
+    return folder
+
+
+def reference(model, target):
+    kept = np.load(model / "reference.npz")
+    labels = bits_of(kept["labels"]) if target == "number" else kept["labels"]
+    batch = {"input_ids": kept["ids"], "attention_mask": kept["texts"], "labels": labels}
+    return kept, {name: tf.constant(value, tf.int32) for name, value in batch.items()}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_logits_loss_and_gradients_are_those_of_transformers(published, name, tmp_path):
+    _, target = JOBS[name]
+    kept, batch = reference(published / name, target)
+    config, weights = load_weights(published / name)
+    assert (config.target, len(config.classes)) == (target, 1 if target == "number" else 3)
+    weights = {name: tf.constant(np.asarray(value)) for name, value in weights.items()}
+    step = TrainStep(config, AdamW(), StepOptions(dropout=False))
+
+    @tf.function(jit_compile=True)
+    def run(weights):
+        gradients, sums = step.gradients(weights, batch, tf.constant(0))
+        means = {name: tf.cast(own, tf.float32) / sums.targets for name, own in gradients.items()}
+        return forward(weights, config, batch), means, sums.loss / sums.targets
+
+    logits, gradients, loss = run(weights)
+    logits = logits.numpy()
+    there = kept["texts"] > 0  # what stands at padding is nobody's
+    own, theirs = (logits[there], kept["logits"][there]) if target == "tags" else (logits[:, 0], kept["logits"])
+    np.testing.assert_allclose(own, theirs, atol=1e-5)
+    np.testing.assert_allclose(loss, kept["loss"], rtol=1e-5)
+    save_weights(tmp_path, config, gradients)
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        assert {f"gradient/{tensor}" for tensor in file.keys()} == {one for one in kept if one.startswith("gradient")}  # noqa: SIM118
+        for tensor in file.keys():  # noqa: SIM118 - it is no dict
+            wanted = kept[f"gradient/{tensor}"]
+            np.testing.assert_allclose(file.get_tensor(tensor), wanted, atol=2e-5 * max(1.0, np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_what_is_exported_is_the_file_and_the_class_of_transformers(published, name, tmp_path):
+    _, target = JOBS[name]
+    config, weights = load_weights(published / name)
+    save_weights(tmp_path, config, weights)
+    (own, theirs) = (safe_open(folder / "model.safetensors", "np") for folder in (tmp_path, published / name))
+    aliases = {"transformer.encoder.embed_tokens.weight"}
+    assert {*own.keys()} == {*theirs.keys()} - aliases
+    for tensor in own.keys():  # noqa: SIM118 - it is no dict
+        np.testing.assert_array_equal(own.get_tensor(tensor), theirs.get_tensor(tensor))
+    written, read = config.to_json(), json.loads((published / name / "config.json").read_text())
+    assert written["architectures"] == read["architectures"]
+    assert written.get("problem_type") == TARGETS[target]
+
+
+def test_a_model_of_one_target_begins_anew_with_another_head(published):
+    config, weights = load_weights(published / "roberta-tags")
+    assert "head.dense" not in weights
+    changed, kept = for_classes(config, weights, ["a", "b", "c"], seed=1, target="labels")
+    assert changed.target == "labels"
+    assert {"head.dense", "head.dense_bias"} <= kept.keys()
+    assert kept["layers.0.query"] is weights["layers.0.query"]
+    again, same = for_classes(config, weights, ["a", "b", "c"], seed=1, target="tags")
+    assert again.classes == ("a", "b", "c")
+    assert all(same[name] is weights[name] for name in weights)
+
+
+def test_a_published_model_of_one_logit_is_of_a_number(published, tmp_path):
+    config = json.loads((published / "bert-number" / "config.json").read_text())
+    del config["problem_type"]  # as cross-encoder/ms-marco-MiniLM-L6-v2 has none
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").symlink_to(published / "bert-number" / "model.safetensors")
+    assert load_weights(tmp_path)[0].target == "number"
+
+
+def test_likeliest_labels_are_those_above_one_half():
+    losses, likeliest = losses_of_numbers(tf.constant([[2.0, -1.0]]), tf.constant([[1, 1]]), "labels")
+    assert likeliest.numpy().tolist() == [[1, 0]]
+    np.testing.assert_allclose(losses, [[np.log(1 + np.exp(-2)), np.log(1 + np.e)]], rtol=1e-6)
