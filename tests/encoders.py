@@ -111,6 +111,29 @@ def mmbert(folder: Path) -> Path:
     return _templated(folder, made, ("<bos>", "<eos>", "<pad>", "<unk>"))
 
 
+def deberta(folder: Path) -> Path:
+    """Train the `spm.model` of a DeBERTa-v3, whose special tokens have the ids of microsoft/deberta-v3-base; [MASK] is not in it."""
+    import io
+
+    import sentencepiece
+
+    made = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=made,
+        vocab_size=100,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **{"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3},
+        **{"pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]"},
+    )
+    folder.mkdir(parents=True)
+    (folder / "spm.model").write_bytes(made.getvalue())
+    (folder / "config.json").write_text(json.dumps({"model_type": "deberta-v2"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "vocab_type": "spm"}))
+    return folder
+
+
 def _templated(folder: Path, made, named: tuple[str, str, str, str]) -> Path:
     """Write a ModernBERT's tokenizer, with the tokens before and after a text, of padding and of what is unknown."""
     from tokenizers import processors

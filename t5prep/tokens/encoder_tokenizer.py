@@ -3,6 +3,7 @@
 The file is read, or made of the model's vocabulary.
 """
 
+import base64
 import functools
 import hashlib
 import itertools
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from t5prep.errors import TokenizerError
 from t5prep.io.model_files import ModelFiles
-from t5prep.tokens import ragged, words
+from t5prep.tokens import model_proto, ragged, words
 from t5prep.tokens.ragged import Frame, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
@@ -133,6 +134,52 @@ def byte_pairs(
     )
 
 
+def sentence_pieces(content: bytes) -> bytes:
+    """Return the `tokenizer.json` of a DeBERTa-v3's SentencePiece model, which has all special tokens but [MASK].
+
+    Texts are normalized, and spaces at their ends removed, in SentencePiece's order. Raises KeyError if a special token is
+    not there, ValueError for what is no model of this kind.
+    """
+    import sentencepiece
+
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_proto=content)
+    except RuntimeError as error:
+        raise ValueError(error) from error
+    pieces = [[model.id_to_piece(id), model.get_score(id)] for id in range(model.get_piece_size())]
+    ids = {str(piece): id for id, (piece, _) in enumerate(pieces)}
+    if "[MASK]" not in ids:
+        ids["[MASK]"] = len(pieces)
+        pieces.append(["[MASK]", 0.0])
+    charsmap = base64.b64encode(model_proto.charsmap(content)).decode()
+    normalizers: list[dict[str, Any]] = [
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    ]
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    first, last = ({"SpecialToken": {"id": text, "type_id": 0}} for text in ("[CLS]", "[SEP]"))
+    texts = [{"Sequence": {"id": name, "type_id": 0}} for name in ("A", "B")]
+    around = {
+        "type": "TemplateProcessing",
+        "single": [first, texts[0], last],
+        "pair": [first, texts[0], last, texts[1], last],
+        "special_tokens": {text: {"id": text, "ids": [ids[text]], "tokens": [text]} for text in ("[CLS]", "[SEP]")},
+    }
+    return _dumped(
+        {"type": "Unigram", "unk_id": ids["[UNK]"], "vocab": pieces, "byte_fallback": False},
+        special={text: ids[text] for text in BERT_SPECIAL},
+        normalizer={
+            "type": "Sequence",
+            "normalizers": [{"type": "Precompiled", "precompiled_charsmap": charsmap}, *normalizers]
+            if charsmap
+            else normalizers,
+        },
+        pre_tokenizer=space,
+        post_processor=around,
+        decoder=space,
+    )
+
+
 def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: Any) -> bytes:
     """Return a tokenizer.json, the same bytes for the same vocabulary."""
     added = [
@@ -151,12 +198,17 @@ def _dumped(model: Mapping[str, Any], *, special: Mapping[str, int], **parts: An
     return json.dumps(whole, ensure_ascii=False).encode()
 
 
-MODEL_TYPES = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra", "modernbert")
+MODEL_TYPES = (
+    *("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "albert", "electra"),
+    *("modernbert", "deberta-v2", "eurobert"),
+)
 # Classes of transformers that read any tokenizer.json, so they do not say which model it is of.
 NO_KINDS = ("pretrainedtokenizerfast", "tokenizersbackend")
 JSON, WORDS, PAIRS, MERGES = "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"
-ADDED = "added_tokens.json"
-FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}")
+ADDED, PIECES = "added_tokens.json", "spm.model"
+# Of these files, the first one that is there is read.
+CONTENTS = (JSON, WORDS, PAIRS, PIECES)
+FILES = (JSON, WORDS, f"{PAIRS} with {MERGES}", PIECES)
 
 
 def tokenizer_json(files: ModelFiles) -> bytes | None:
@@ -181,6 +233,8 @@ def tokenizer_json(files: ModelFiles) -> bytes | None:
             return word_pieces([line.removesuffix("\r") for line in lines], config)
         if {PAIRS, MERGES} <= files.names:
             return of_pairs(files, config)
+        if PIECES in files.names and is_encoders:
+            return sentence_pieces(files.read(PIECES))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
             f"The vocabulary of {files.name} cannot be read ({error!r:.80}): fetch it again."

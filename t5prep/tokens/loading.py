@@ -163,10 +163,10 @@ def load(name: str) -> Tokenizer:
     Raises TokenizerError.
 
     A file is a SentencePiece model or a `tokenizer.json`. ByT5 has neither; it is known by its `tokenizer_config.json`.
-    An encoder's tokenizer (BERT's, RoBERTa's, ...) may be a `vocab.txt`, or a `vocab.json` beside its `merges.txt`.
+    An encoder's tokenizer (BERT's, RoBERTa's, ...) may be a `vocab.txt`, a `vocab.json` beside its `merges.txt`, or a `spm.model`.
     """
     path = find(name)
-    if path.suffix in (".json", ".txt"):
+    if path.suffix in (".json", ".txt") or path.name == encoder_tokenizer.PIECES:
         own = encoder_tokenizer.tokenizer_json(model_files.in_directory(path.parent, name=name))
         if own is not None:
             return of_content(own, name=name)
@@ -226,7 +226,7 @@ def _file_of(files: ModelFiles) -> Path:
     """Return the file of a model from which its tokenizer is made. Raises TokenizerError if there is none."""
     is_encoders = encoder_tokenizer.tokenizer_json(files) is not None
     of_t5 = (*MODEL_NAMES, JSON_NAME, encoder_tokenizer.PAIRS)
-    for name in (JSON_NAME, encoder_tokenizer.WORDS, encoder_tokenizer.PAIRS) if is_encoders else of_t5:
+    for name in encoder_tokenizer.CONTENTS if is_encoders else of_t5:
         if name in files.names and (name != encoder_tokenizer.PAIRS or encoder_tokenizer.MERGES in files.names):
             # Gemma's SentencePiece model does not say whether a text begins with <bos>, as T5Gemma 2's do; its JSON file does.
             gemmas = name == "tokenizer.model" and JSON_NAME in files.names

@@ -103,3 +103,18 @@ def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
     with pytest.raises(TokenizerError, match="holds no tokenizer"):
         loading.load(str(tmp_path))
+
+
+def test_a_debertas_pieces_have_the_ids_of_sentencepiece(tmp_path):
+    import sentencepiece
+
+    folder = encoders.deberta(tmp_path / "deberta")
+    ours, theirs = loading.load(str(folder)), sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
+    texts = [*TEXTS, "  it 's\u00a0a  movie\t. ", "ﬁlm ① 中文"]
+    plain = [text for text in texts if "[" not in text and "<" not in text]
+    assert [ids.tolist() for ids in ours.encode_all(plain)] == [theirs.encode(text) for text in plain]
+    assert ours.frame == ((1,), (2,), (2,))
+    assert (ours.pad_id, ours.eos_id, ours.unk_id, ours.size) == (0, 2, 3, theirs.get_piece_size() + 1)
+    assert ours.piece(ours.size - 1) == "[MASK]"
+    (spelled,) = ours.encode_all(["[SEP]"])
+    assert 2 not in spelled
