@@ -90,7 +90,7 @@ class DebertaConfig(EncoderConfig):
             "attention_probs_dropout_prob": self.dropout_rate,
             "pooler_dropout": 0,
             "pooler_hidden_size": self.d_model,
-            **self.head_entries(),
+            **self.head_entries,
         }
 
 

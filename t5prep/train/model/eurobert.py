@@ -93,7 +93,7 @@ class EuroBertConfig(ModernBertConfig):
             **dict(USUAL),
             "head_dim": self.d_model // self.num_heads,
             "rope_parameters": {"rope_type": "default", "rope_theta": self.global_theta},
-            **self.head_entries(),
+            **self.head_entries,
         }
 
 
