@@ -266,8 +266,11 @@ class Characters:
 def look(dataset_manifest: Manifest, tokenizer: Tokenizer) -> Characters | None:
     """Return the characters of inputs and targets that the tokenizer changes.
 
-    Return None if the source is not on this machine, or has changed since.
+    Return None if the source is not on this machine, or has changed since; and for an encoder's tokenizer, whose texts are
+    not read again.
     """
+    if tokenizer.is_encoders:
+        return None
     if dataset_manifest.source.uri != "sample:" and ":" in dataset_manifest.source.uri:
         return None
     try:
