@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep.errors import UsageError
-from t5prep.train.evaluate import metrics
+from t5prep.train.evaluate import metrics, target_metrics
 from t5prep.train.evaluate.metrics import (
     bleu,
     classification,
@@ -214,6 +214,12 @@ def test_an_unknown_metric_is_a_sentence():
 def test_the_numbers_to_pick_by_are_those_that_there_are():
     made = metrics.compute(metrics.METRICS, references=["low", "high"], predictions=["low", "none"])
     made |= metrics.perplexity([1.0], [1]) | metrics.token_accuracy([[5]], [[5]])
+    one = np.array([[1]])
+    made |= (
+        target_metrics.of_spans([["O"]], [["O"]])
+        | target_metrics.of_labels(one, one)
+        | target_metrics.of_numbers(one, one)
+    )
     assert sorted(metrics.NUMBERS) == sorted(name for name, value in made.items() if isinstance(value, float))
 
 
