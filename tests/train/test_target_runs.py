@@ -59,7 +59,7 @@ def run(tmp_path_factory, request):
     source.write_text("".join(json.dumps(row) + "\n" for row in rows(400)))
     columns = KINDS[request.param]
     prepared(source, folder / "data", tokenizer=bert, task="text2text", input_length=24, options=columns)
-    settings = {**SETTINGS, "weights": "random", "steps": 400, "eval_every": 400}
+    settings = {**SETTINGS, "weights": "random", "steps": 400, "eval_every": 400, "learning_rate": 5e-3}
     t5prep.train(data=str(folder / "data"), model=str(bert), out=str(folder / "run"), settings=settings)
     return request.param, folder
 
