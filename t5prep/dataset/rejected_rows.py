@@ -149,7 +149,7 @@ def read_rejected(file: BinaryIO, *, name: str) -> tuple[RejectedFile, collectio
         size += len(line)
         try:
             counts[str(json.loads(line)["file"])] += 1
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             counts[""] += 1
     return RejectedFile(name, sum(counts.values()), size, digest.hexdigest()), counts
 

@@ -276,7 +276,7 @@ def _rejected(data: str, dataset: Manifest) -> Iterator[pa.RecordBatch]:
             with paths.opened(path) as file:
                 while lines := list(itertools.islice(file, _TOGETHER)):
                     yield pa.RecordBatch.from_pylist([json.loads(line) for line in lines], schema=_REJECTED)
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError, pa.ArrowTypeError) as error:
             raise DatasetError(f"{path} cannot be read ({error}). Find out more: t5prep verify {data}") from error
 
 

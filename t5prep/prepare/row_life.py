@@ -189,8 +189,9 @@ class Lives:
                 with paths.opened(path) as opened:
                     for line in opened:
                         if any(one in line for one in wanted):
-                            yield json.loads(line)
-            except (OSError, ValueError) as error:
+                            said = json.loads(line)
+                            yield {name: said[name] for name in ("file", "row", "id", "reason")}
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DatasetError(
                     f"{path} cannot be read ({error}). Find out more: t5prep verify {self.data}"
                 ) from error

@@ -173,7 +173,7 @@ def of_schema(schema: pa.Schema, column: str) -> list[str]:
         features = json.loads((schema.metadata or {})[_KEY])["info"]["features"]
         feature: Any = features[column]
         names = feature["names"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return []
     return [str(name) for name in names] if isinstance(names, list) and feature.get("_type") == "ClassLabel" else []
 

@@ -159,7 +159,7 @@ def _lines(data: str | Path, dataset_manifest: Manifest) -> Iterator[dict[str, A
             for _, line in zip(range(_LINES), file, strict=False):
                 try:
                     row = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue  # a damaged line is left out of the page
                 if isinstance(row, dict):
                     yield row

@@ -55,7 +55,7 @@ def page(run: str | Path, *, answers: str | Path | None = None) -> str:
         settings = dict(json.loads(paths.read(paths.at(run, SETTINGS))))
         lines = sorted(_lines(run), key=lambda line: line["step"])
         names = paths.names(run)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DatasetError(f"{run} is a run that cannot be read ({error}).") from error
     evaluation = _answers(answers) if answers else {}
     if not answers and ANSWERS in names:
@@ -111,7 +111,7 @@ def _lines(run: str | Path) -> Iterator[dict[str, Any]]:
     for line in content.splitlines():
         try:
             values = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(values, dict) and isinstance(values.get("step"), int):
             yield values

@@ -232,7 +232,7 @@ def _lines_until(path: str, *, step: int, evaluated: str) -> list[str]:
                 break
             if evaluated and said["step"] == step and any(name.startswith(evaluated) for name in said):
                 continue
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             break
         kept.append(line)
     return kept

@@ -113,7 +113,10 @@ def _check_finite(number: int, metrics: Mapping[str, float]) -> None:
     """Raise T5prepError if the loss of a step or the norm of its gradient is not finite."""
     loss, norm = metrics["loss"], metrics["gradient_norm"]
     if not math.isfinite(loss):
-        raise T5prepError(f"The loss of step {number:,} is {loss}: lower learning_rate, or set clip_norm.")
+        how = "lower learning_rate, or set clip_norm"
+        if number == 1:
+            how = "the weights that training begins with hold values that are no numbers, or too large ones for this dtype"
+        raise T5prepError(f"The loss of step {number:,} is {loss}: {how}.")
     if not math.isfinite(norm):
         raise T5prepError(
             f"The gradient norm of step {number:,} is {norm}, at a loss of {loss:.4g}, and its weights are not saved: "

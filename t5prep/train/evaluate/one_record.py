@@ -156,5 +156,5 @@ def _kept(name: str, *, id: str, checkpoint: str) -> dict[str, Any] | None:
             return None
         answers = (one for part in whole.get("evaluations", [whole]) for one in part["predictions"])
         return next((one for one in answers if one["id"] == id), None)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

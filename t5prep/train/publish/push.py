@@ -51,7 +51,7 @@ def _card(place: Path, name: str) -> str:
     try:
         shape = json.loads((place / "config.json").read_bytes())
         kind, size = str(shape["model_type"]), int(shape["vocab_size"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(
             f"{place}/config.json is not the configuration of a model ({error}): make it again."
         ) from error

@@ -331,7 +331,7 @@ def _state(path: str) -> State:
         said = dict(json.loads(content))
         schema = said.get("schema")
         state = State(**said) if schema == SCHEMA else None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise OutputError(f"{path}/{MARKER} is damaged ({error}). Delete {path} and start again.") from error
     if state is None:
         raise OutputError(f"{path} has schema {schema!r}; this t5prep reads {SCHEMA}: update it (git pull).")
