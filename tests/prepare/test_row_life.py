@@ -551,3 +551,14 @@ def test_an_id_that_is_no_text_is_a_sentence(tmp_path: Path) -> None:
     (data / shard.name).write_bytes(broken)
     refused = run("why", "1003", "--data", data)
     assert (refused.exit_code, "is none that t5prep wrote" in refused.output) == (1, True)
+
+
+@pytest.mark.parametrize("line", ['[1, "1003"]', '{"file": "1003"}', '["1003", ' + "[" * 100_000])
+def test_lines_of_rejected_rows_that_are_none(tmp_path: Path, line: str) -> None:
+    data = tmp_path / "d"
+    prepared(write_csv(tmp_path / "rows.csv", questions(20)), data, tokenizer="sample:")
+    (data / "rejected.jsonl").write_text(line + "\n")
+    for command in (["why", "1003", "--data", data], ["table", data, tmp_path / "t.csv", "--rejected"]):
+        refused = run(*command)
+        if refused.exit_code or command[0] == "why":  # a table takes what is missing for null
+            assert (refused.exit_code, "rejected.jsonl cannot be read" in refused.output) == (1, True)

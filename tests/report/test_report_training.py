@@ -123,6 +123,14 @@ def test_a_run_that_has_just_begun_or_is_broken(run: Path, tmp_path: Path) -> No
     (begun / "train.json").write_text("{")
     with pytest.raises(DatasetError, match="cannot be read"):
         report.write(begun, out=tmp_path / "a.html")
+    deep = tmp_path / "deep"
+    shutil.copytree(run, deep)
+    with open(deep / "metrics.jsonl", "a") as file:
+        file.write("[" * 100_000 + "\n")
+    report.write(deep, out=tmp_path / "a.html")  # a line that cannot be read is left out
+    (deep / "train.json").write_text("[" * 100_000)
+    with pytest.raises(DatasetError, match="is a run that cannot be read"):
+        report.write(deep, out=tmp_path / "a.html")
     (tmp_path / "broken.json").write_text("[]")
     with pytest.raises(UsageError, match="holds no answers"):
         report.write(run, out=tmp_path / "a.html", answers=tmp_path / "broken.json")
