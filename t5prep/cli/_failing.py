@@ -34,8 +34,8 @@ _TENSORFLOW = (
 )
 
 
-class _OutOfMemory(click.ClickException):
-    """Say that there is no memory, and end the process at once: libraries may crash while Python takes them down."""
+class EndsAtOnceError(click.ClickException):
+    """Say what is wrong, and end the process at once: libraries may crash while Python takes them down."""
 
     def show(self, file: Any = None) -> None:
         super().show(file)
@@ -52,7 +52,7 @@ def sentence(error: Exception) -> click.ClickException | None:
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
     if _of_memory(error):
-        return _OutOfMemory(
+        return EndsAtOnceError(
             "There is not enough memory for this on this machine, or `ulimit -v` or `ulimit -u` allows too little. Free some, or "
             "allow more"
         )

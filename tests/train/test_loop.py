@@ -313,6 +313,23 @@ cli.main(["doctor"])
     assert (done.returncode, done.stderr) == (1, "Error: Stopped. The same command begins again.\n")
 
 
+def test_a_stop_does_not_take_jax_down_while_it_computes(tmp_path: Path) -> None:
+    """Of 106 stops of `train` and `predict` one ended in `corrupted double-linked list`, behind its sentence."""
+    (tmp_path / "stops.py").write_text("""
+import atexit, os, signal, sys, types
+from t5prep import cli
+from t5prep.cli import doctor
+
+sys.modules["jax"] = types.ModuleType("jax")
+atexit.register(print, "taken down", file=sys.stderr)
+doctor.doctor_command.callback = lambda **_: os.kill(os.getpid(), signal.SIGINT)
+cli.main(["doctor"])
+""")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
+    done = subprocess.run([sys.executable, "-m", "stops"], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+
+
 @pytest.mark.slow
 def test_real_signals_against_real_processes(tmp_path: Path) -> None:
     """`signals_thousand` says what must hold; it sends 1,000 where somebody has the time."""
