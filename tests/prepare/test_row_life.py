@@ -290,9 +290,10 @@ def check_line(life: dict[str, Any], folder: Path, there: dict[str, Any], left: 
     return "record"
 
 
-def test_lives_of_lines(grouped: Path) -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_lives_of_lines(grouped: Path, count: int) -> None:
     there, left, lives = in_shards(grouped / "d"), rejected(grouped / "d"), Lives(grouped / "d")
-    rows = [4, 11, 12, 13, *random.Random(2).choices(range(1, 151), k=40)]
+    rows = [4, 11, 12, 13, *random.Random(2).choices(range(1, 151), k=count)]
     endings = {check_line(lives.life(f"b.jsonl:{row}"), grouped, there, left) for row in rows}
     assert endings in ({"reading", "blank", step, "record"} for step in ("task", "tokens"))
 
@@ -324,14 +325,15 @@ def classed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_lives_of_classes(classed: Path) -> None:
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_lives_of_classes(classed: Path, count: int) -> None:
     there, left, lives = in_shards(classed / "d"), rejected(classed / "d"), Lives(classed / "d")
     tables = {
         split: pq.read_table(classed / "source" / f"{split}.parquet").to_pylist() for split in ("train", "validation")
     }
     endings = set()
     places = [(split, row) for split, table in tables.items() for row in range(1, len(table) + 1)]
-    for split, number in random.Random(3).sample(places, 60):
+    for split, number in random.Random(3).choices(places, k=count):
         life, row = lives.life(f"{split}.parquet:{number}"), tables[split][number - 1]
         assert (life["source"]["byte"], life["source"]["row"]) == (None, number)
         assert life["source"]["values"] == {name: row[name] for name in ("sentence", "label")}
