@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from torch_encoders import TYPES
 
-_T5 = {"d_model": 24, "d_kv": 8, "d_ff": 40, "num_heads": 4, "num_layers": 3, "vocab_size": 1100}
+_T5 = {"d_model": 24, "d_kv": 8, "d_ff": 40, "num_heads": 4, "num_layers": 3, "vocab_size": 8128}
 ENCODERS = {
     # google/t5-v1_1-xxl and google/umt5-xxl but for their sizes, as T5EncoderModel and UMT5EncoderModel are saved
     "t5": {"model_type": "t5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, **_T5},

@@ -104,6 +104,11 @@ class Embedding:
         self.rows = Rows(self.source, asking, kind=reading.format, encoding=reading.encoding, records=reading.records)
         self._opened, self._reading, self._column = opened, reading, column
         self._words = opened.tokenizer if opened.tokenizer and not tokenizer else loading.load(tokenizer or opened.name)
+        if self._words.vocab_size > opened.config.vocab_size:  # a device would take another token's embedding for one
+            raise UsageError(
+                f"{opened.name} has {opened.config.vocab_size:,} embeddings, and the tokenizer {self._words.vocab_size:,} ids: take "
+                "the model's own, --tokenizer NAME."
+            )
         chosen = manifest.settings if manifest else run.settings_without_data(opened.config)
         self.length = length or chosen.input_length
         chosen = dataclasses.replace(chosen, input_length=self.length)

@@ -31,10 +31,10 @@ from t5prep.train.published import safetensors_file
 TEXTS = ["a gorgeous , witty , seductive movie .", "unflinchingly bleak", "", "it 's a charming journey .", "movie"] * 3
 
 
-def t5_encoder(place: Path, *, seed: int = 0) -> Path:
+def t5_encoder(place: Path, *, seed: int = 0, vocab_size: int = 8128) -> Path:
     """A tiny T5 1.1 of which only the encoder is there, with the sample's tokenizer, as google/t5-v1_1-xxl's encoder."""
     shape = ModelConfig(
-        vocab_size=1100, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=2, num_heads=2,
+        vocab_size=vocab_size, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=2, num_heads=2,
         feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False,
     )  # fmt: skip
     place.mkdir(parents=True)
@@ -152,6 +152,9 @@ def test_vectors_of_something_else_are_left_alone(model: str, tmp_path: Path) ->
     with pytest.raises(OutputError, match="made with another source"):
         t5prep.embed(model, TEXTS[1:], out=str(out), batch=4)
     assert content(out) == before
+    small = t5_encoder(tmp_path / "small", vocab_size=1100)
+    with pytest.raises(UsageError, match="has 1,100 embeddings, and the tokenizer 8,000 ids"):
+        t5prep.embed(str(small), TEXTS, out=str(tmp_path / "new"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("all of it")
     with pytest.raises(OutputError, match=r"not vectors \(thesis\.tex\)"):
