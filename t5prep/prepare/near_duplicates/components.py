@@ -66,7 +66,7 @@ def grouped(found: Iterable[np.ndarray], *, most: int) -> Iterator[tuple[int, np
             if not len(ends):
                 going = int(held[0, 0])
                 continue
-            end = int(ends[max(0, np.searchsorted(ends, most, side="right") - 1)])
+            end = int(ends[max(0, int(np.searchsorted(ends, most, side="right")) - 1)])
             yield number, held[:end, 1]
             held, number = held[end:], number + 1
 
