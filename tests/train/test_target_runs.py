@@ -22,8 +22,13 @@ KINDS = {
     "labels": {"inputs_column": "text", "labels_column": "labels"},
     "number": {"inputs_column": "text", "second_column": "other", "number_column": "number"},
 }
-# What is better than a baseline: no span (0), all labels (0.67), and the mean of all numbers (no correlation).
-BETTER = {"tags": ("f1", 0.9), "labels": ("micro_f1", 0.85), "number": ("pearson", 0.8)}
+# What is better than a baseline: no span (0), all labels (0.67 to 0.78), and the mean of all numbers (no correlation).
+BETTER = {"tags": ("f1", 0.9), "labels": ("micro_f1", 0.9), "number": ("pearson", 0.8)}
+LEARNED = {
+    "tags": {"steps": 120, "eval_every": 60},
+    "labels": {"steps": 600, "eval_every": 600, "learning_rate": 2e-3},
+    "number": {"steps": 400, "eval_every": 400},
+}
 ROW = {"words": "a journeys charming movie .", "text": "a gorgeous movie", "other": "witty witty"}
 ANSWERS = {"tags": "O B-X I-X O O", "labels": "g", "number": None}
 
@@ -54,12 +59,12 @@ def rows(count):
 def run(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp(request.param)
     bert = encoders.bert(folder / "bert")
-    (bert / "config.json").write_text(json.dumps(SHAPE))
+    (bert / "config.json").write_text(json.dumps({**SHAPE, "hidden_size": 32 if request.param == "labels" else 16}))
     source = folder / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows(400)))
     columns = KINDS[request.param]
     prepared(source, folder / "data", tokenizer=bert, task="text2text", input_length=24, options=columns)
-    settings = {**SETTINGS, "weights": "random", "steps": 400, "eval_every": 400, "learning_rate": 5e-3}
+    settings = {**SETTINGS, "weights": "random", **LEARNED[request.param]}
     t5prep.train(data=str(folder / "data"), model=str(bert), out=str(folder / "run"), settings=settings)
     return request.param, folder
 
