@@ -151,11 +151,26 @@ def _t5gemma(encoder: str, decoder: str) -> T5GemmaConfig:
         _GEMMA[size] for size in (encoder, decoder)
     )
     return T5GemmaConfig(
-        **{"vocab_size": 256_000, "d_model": width, "d_ff": hidden, "num_layers": layers, "num_heads": heads},
-        **{"num_kv_heads": of_keys, "d_kv": d_kv, "decoder_d_model": own_width, "decoder_d_ff": own_hidden},
-        **{"num_decoder_layers": own_layers, "decoder_num_heads": own_heads, "decoder_num_kv_heads": own_of_keys},
-        **{"full_every": 2, "window": 4096, "full_theta": 10_000.0, "full_factor": 1.0, "query_scalar": d_kv},
-        **{"score_cap": 50.0, "logit_cap": 30.0, "model_type": "t5gemma"},
+        vocab_size=256_000,
+        d_model=width,
+        d_ff=hidden,
+        num_layers=layers,
+        num_heads=heads,
+        num_kv_heads=of_keys,
+        d_kv=d_kv,
+        decoder_d_model=own_width,
+        decoder_d_ff=own_hidden,
+        num_decoder_layers=own_layers,
+        decoder_num_heads=own_heads,
+        decoder_num_kv_heads=own_of_keys,
+        full_every=2,
+        window=4096,
+        full_theta=10_000.0,
+        full_factor=1.0,
+        query_scalar=d_kv,
+        score_cap=50.0,
+        logit_cap=30.0,
+        model_type="t5gemma",
     )
 
 
