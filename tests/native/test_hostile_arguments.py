@@ -85,7 +85,7 @@ def test_the_checksum_of_a_length_is_checked() -> None:
     frame[9] ^= 1
     with pytest.raises(ValueError, match="broken record header"):
         list(tfrecord.read(io.BytesIO(frame)))
-    with pytest.raises(tfrecord.BrokenBlockError):
+    with pytest.raises(tfrecord.BrokenPageError):
         tfrecord.cut_records([bytes(frame)], np.array([1]))
 
 
