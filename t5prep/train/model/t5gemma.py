@@ -127,7 +127,7 @@ class T5GemmaConfig(ModelConfig):
         )
         return {"vocabulary": self.vocab_size, "heads": heads, "width": hidden}
 
-    def with_classes(self, classes: Sequence[str]) -> "T5GemmaConfig":
+    def with_classes(self, classes: Sequence[str], target: str = "class") -> "T5GemmaConfig":
         """Raise UsageError: no head for classes is computed."""
         raise UsageError(
             f"A {self.title} writes texts, and the data's targets are classes: prepare it with --target text, or train a T5's"

@@ -249,9 +249,9 @@ def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
         norms("masked.norm", (norm,), narrow)
         biases("masked.bias", (last,), config.vocab_size)
         return layouts
-    parts = zip(("dense", "classifier"), HEADS[family], (width, len(config.classes)), strict=True)
+    parts = list(zip(("dense", "classifier"), HEADS[family], (width, len(config.classes)), strict=True))
     if config.target == "tags":  # one matrix for all tokens
-        parts = iter([("classifier", "classifier", len(config.classes))])
+        parts = [("classifier", "classifier", len(config.classes))]
     for name, tensor, columns in parts:
         matrix(f"head.{name}", tensor, width, columns)
         biases(f"head.{name}_bias", (tensor,), columns)
