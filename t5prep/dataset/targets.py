@@ -47,7 +47,7 @@ def text_of_numbers(ids: Sequence[int] | np.ndarray, target: str, *, classes: Se
     if target == "number":
         return ", ".join(str(number) for number in numbers_of(ids))
     numbers = np.flatnonzero(ids) if target == "labels" else ids
-    return BETWEEN.get(target, ", ").join(classes[number] for number in numbers)
+    return BETWEEN.get(target, ", ").join(classes[int(number)] for number in numbers)
 
 
 def label_name(ids: Sequence[int], settings: Settings, tokenizer: Tokenizer, *, classes: Sequence[str]) -> str:

@@ -279,7 +279,7 @@ class Lives:
         inputs = [one for one in features["input_ids"] if one != self._tokenizer.pad_id]
         labels = [one for one in features["labels"] if one != IGNORED_LABEL]
         if self.dataset.settings.target == "tags":  # most places of a row have none
-            labels = list(features["labels"][: len(inputs)])  # type: ignore[assignment]
+            labels = list(features["labels"][: len(inputs)])
         return (inputs, labels) == recomputed.ids
 
     def _duplicates(

@@ -7,7 +7,6 @@ of a spill is one read.
 import collections
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import heapq
 import itertools
@@ -16,7 +15,7 @@ import pickle
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -245,8 +244,8 @@ class _LeftOut:
 
     def __init__(self, files: Sequence[str], frame: Frame, same: str) -> None:
         self._files, self._frame, self._same = files, frame, same
-        new = functools.partial(tempfile.SpooledTemporaryFile, LINES_BYTES)  # on the disk where there are more
-        self._lines: dict[int, BinaryIO] = collections.defaultdict(new)
+        # On the disk where there are more.
+        self._lines = collections.defaultdict(lambda: tempfile.SpooledTemporaryFile[bytes](LINES_BYTES))
         self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
         self.merged = 0
 

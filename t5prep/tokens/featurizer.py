@@ -326,7 +326,7 @@ class Featurizer:
         wrong |= dict.fromkeys(
             np.flatnonzero(np.diff(rows) > 1).tolist(), "tags are for the words of one text, not of a pair"
         )
-        nowhere = self._frame._make((IGNORED,) * len(part) for part in self._frame)
+        nowhere = Frame(*((IGNORED,) * len(part) for part in self._frame))
         sides = [(texts, self._frame), (Ragged(labels, texts.starts), nowhere)]
         whole, nothing = np.arange(len(fields) + 1), np.zeros(len(fields), bool)
         inputs_, marks = (

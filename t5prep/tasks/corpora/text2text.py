@@ -59,8 +59,11 @@ def to_inputs(record: Record, options: Options) -> Example:
     id = rows.text(record, options.id_column, "") if options.id_column else ""
     parts: list[Part] = []
     for part in template(options).inputs:
-        text = _filled(part.words, record) if isinstance(part, TemplatePart) else EOS
-        parts.append(Protected(text) if isinstance(part, TemplatePart) and part.protected else text)
+        if not isinstance(part, TemplatePart):
+            parts.append(EOS)
+            continue
+        text = _filled(part.words, record)
+        parts.append(Protected(text) if part.protected else text)
     return Example(id or None, tuple(parts), targets="")
 
 

@@ -19,7 +19,7 @@ def check_data(config: TrainConfig, manifests: Sequence[Manifest]) -> None:
     target = manifests[0].settings.target
     if any((one.class_names, one.settings.target) != (manifests[0].class_names, target) for one in manifests):
         raise UsageError("These datasets have different classes, or classes and texts, as targets: train one by one.")
-    if target == "tags" and any(inputs != targets for inputs, targets in config.buckets):
+    if target == "tags" and any(one != other for one, other in configs.parse_buckets(config.buckets)):
         raise UsageError("A tag stands at its word: give buckets of equal sides, as in --set buckets=64x64,128x128")
     evaluated = [dataset for dataset in manifests if config.eval_split in dataset.splits]
     if not evaluated:

@@ -1,6 +1,7 @@
 """A run may get another number of steps where the steps that it has made would be the same."""
 
 import dataclasses
+import types
 
 import pytest
 
@@ -44,3 +45,9 @@ def test_a_schedule_with_an_end_goes_on_only_before_it_falls(name: str) -> None:
 def test_a_warmup_that_is_a_share_of_all_steps_depends_on_them() -> None:
     with pytest.raises(UsageError, match=r"step 1 had a rate of 5e-06 and should have had 3\.33e-06"):
         check({"schedule": "warmup_constant", "warmup": 0.1}, now={"steps": 3000}, made=50)
+
+
+def test_buckets_of_tags_have_equal_sides() -> None:
+    dataset = types.SimpleNamespace(settings=types.SimpleNamespace(target="tags"), class_names=["O"])
+    with pytest.raises(UsageError, match="give buckets of equal sides"):
+        checks.check_data(configs.build({"buckets": ("32x32", "64x16")}), [dataset])  # type: ignore[list-item]
