@@ -245,7 +245,9 @@ class _LeftOut:
     def __init__(self, files: Sequence[str], frame: Frame, same: str) -> None:
         self._files, self._frame, self._same = files, frame, same
         # On the disk where there are more.
-        self._lines = collections.defaultdict(lambda: tempfile.SpooledTemporaryFile[bytes](LINES_BYTES))
+        self._lines: dict[int, tempfile.SpooledTemporaryFile[bytes]] = collections.defaultdict(
+            lambda: tempfile.SpooledTemporaryFile(LINES_BYTES)
+        )
         self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
         self.merged = 0
 

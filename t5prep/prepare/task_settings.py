@@ -82,7 +82,7 @@ def whole(chosen: ChosenTask, *, source: Resolved, **given: Any) -> Settings:
         values["target"] = chosen.target
     elif values.get("target") in KINDS:
         raise UsageError(
-            f"--target {values['target']}: {chosen.name} has none. t5prep prepare text2text has them in the column that "
+            f"--target {values['target']}: {chosen.name} has none. The task text2text has them, in the column that "
             f"--{values['target']}-column names"
         )
     if chosen.spans and values["target_length"] == task.target_length:  # as long as inputs of this length need

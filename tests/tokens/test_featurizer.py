@@ -173,7 +173,7 @@ def folder(request, tmp_path_factory):
 
 
 def encode(folder, inputs, *, length, policy="head", target="positive"):
-    own = featurizer(loading.load(str(folder)), length=length, policy=policy, classes=CLASSES)
+    own = featurizer(loading.load(str(folder)), length=length, policy=policy, target="class", classes=CLASSES)
     (made,) = featurized(own, [Example("a", inputs, target)])
     return made
 

@@ -36,7 +36,12 @@ PROGRAM = Path(__file__).parents[1] / "torch_encoders.py"
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
-    subprocess.run([sys.executable, str(PROGRAM), str(folder)], check=True, capture_output=True, env=dict(os.environ))
+    subprocess.run(
+        [sys.executable, str(PROGRAM), str(folder)],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONSAFEPATH": ""},
+    )
     return folder
 
 

@@ -36,7 +36,12 @@ NO_TORCH = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyT
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
-    subprocess.run([sys.executable, str(PROGRAM), str(folder)], check=True, capture_output=True, env=dict(os.environ))
+    subprocess.run(
+        [sys.executable, str(PROGRAM), str(folder)],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONSAFEPATH": ""},
+    )
     return folder
 
 

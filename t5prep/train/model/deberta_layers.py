@@ -69,7 +69,7 @@ def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray
     """Return the row of the table of each distance `key - query`, in float32 as transformers computes it.
 
     >>> rows_of(np.array([-300, -2, 0, 1, 300]), buckets=256, farthest=512).tolist()
-    [462, 258, 256, 255, 50]
+    [463, 258, 256, 255, 49]
     """
     half = buckets // 2
     far = np.maximum(np.abs(distances), half).astype(np.float32) / np.float32(half)

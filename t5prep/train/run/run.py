@@ -233,7 +233,7 @@ def start_from(
         raise UsageError('No trained weights of the shape "tiny" are published. Train it anew: --set weights=random')
     model = open_model(config.model, masked=masked)
     if model.config.vocab_size < (needed or ids):
-        if model.tokenizer and model.config.vocab_size >= model.tokenizer.vocab_size:
+        if model.tokenizer and model.tokenizer.vocab_size <= model.config.vocab_size and ids <= model.tokenizer.size:
             raise UsageError(
                 f"{config.model} has {model.config.vocab_size:,} embeddings and none for sentinels, which the data has: prepare"
                 " it with --marker none and without --keep-newlines; spans cannot be hidden for it."
