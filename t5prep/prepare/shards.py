@@ -7,13 +7,14 @@ of a spill is one read.
 import collections
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import heapq
 import itertools
 import json
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -245,9 +246,10 @@ class _LeftOut:
     def __init__(self, files: Sequence[str], frame: Frame, same: str) -> None:
         self._files, self._frame, self._same = files, frame, same
         # On the disk where there are more.
-        self._lines: dict[int, tempfile.SpooledTemporaryFile[bytes]] = collections.defaultdict(
-            lambda: tempfile.SpooledTemporaryFile(LINES_BYTES)
+        new: Callable[[], tempfile.SpooledTemporaryFile[bytes]] = functools.partial(
+            tempfile.SpooledTemporaryFile, LINES_BYTES
         )
+        self._lines = collections.defaultdict(new)
         self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
         self.merged = 0
 
