@@ -72,5 +72,7 @@ def test_a_run_on_flink_that_succeeds_prints_no_traceback(tmp_path: Path) -> Non
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (estimate,) = done.stderr.splitlines()
-    assert estimate.startswith("flink: about 50 rows")
+    reads, *_, costs = lines = done.stderr.splitlines()
+    assert len(lines) == 4, lines
+    assert reads.startswith("  reads         1 file")
+    assert costs.startswith("  flink         0.00 vCPU-hours")
