@@ -214,6 +214,7 @@ THEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("then", THEN)
 def test_a_signal_that_was_ignored_is_seen_by_the_loop(then: str, number: signal.Signals) -> None:
@@ -354,6 +355,7 @@ with _terminal.stoppable():
 """
 
 
+@pytest.mark.slow
 def test_signals_at_random_moments_end_the_loop() -> None:
     random_moment = random.Random(0)
     for _ in range(5):

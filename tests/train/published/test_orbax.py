@@ -178,6 +178,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_a_run_is_exported_without_a_device_and_trained_from(tmp_path: Path) -> None:
     data, shape, run, out = (str(tmp_path / name) for name in ("data", "shape", "run", "model"))
     training.classes(tmp_path / "data")
