@@ -54,14 +54,10 @@ _EXAMPLES = {
     "so_quality": "t5prep prepare so_quality --source sample: --tokenizer sample: --out data/sample",
     "text2text": "t5prep prepare text2text --source mine.csv --inputs-column text --targets-column label"
     " --tokenizer google-t5/t5-base --out data/mine",
-    **{
-        name: f"t5prep prepare {name} --source texts.txt --tokenizer {tokenizer} --out data/texts"
-        for name, tokenizer in (
-            ("span_corruption", "google-t5/t5-base"),
-            ("ul2", "google-t5/t5-base"),
-            ("masked_language", "google-bert/bert-base-uncased"),
-        )
-    },
+    "span_corruption": "t5prep prepare span_corruption --source texts.txt --tokenizer google-t5/t5-base --out data/texts",
+    "ul2": "t5prep prepare ul2 --source texts.txt --tokenizer google-t5/t5-base --out data/ul2",
+    "masked_language": "t5prep prepare masked_language --source texts.txt --tokenizer google-bert/bert-base-uncased"
+    " --out data/masked",
 }
 
 

@@ -5,6 +5,7 @@ import random
 import shlex
 from pathlib import Path
 
+import encoders
 import preparing
 import pytest
 import test_advice
@@ -25,6 +26,7 @@ OPEN = {
     "--model": "runs/sample",
     "--source": "mine.csv",
     "--try": "pages.jsonl",
+    "--predictions": "answers.json",
     "check": "sample:",
     "prepare": "so_quality",
 }
@@ -34,6 +36,7 @@ NAMES = {
     "DIR": "models/dir",
     "FOLDER": "models/folder",
     "FILE": "eval.json",
+    "google-bert/bert-base-uncased": "models/bert",
 }
 NAMES |= {"RUN/eval.json": "runs/sample/eval.json", "USER/NAME": "me/model", "data/x": "data/open", "xx": "mine.csv"}
 # What keeps a command short that a person would run on more.
@@ -43,6 +46,8 @@ ELSEWHERE = {
     "plan": "the TPU compiler takes minutes: tests/plan",
     "train": "a whole training: tests/test_readme.py",
     "doctor": "a TPU and a bucket: tests/cli/test_doctor.py",
+    "why": "a row's id: tests/prepare/test_row_life.py",
+    "embed": "a T5-XXL on a TPU: tests/train/embed",
     "serve": "never ends: tests/train/predict/test_serve.py",
 }
 
@@ -70,6 +75,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("texts.txt", "wiki.txt"):
         (here / name).write_text("\n".join(" ".join(drawn.choices(words, k=12)) + "." for _ in range(800)))
     (here / "pages.jsonl").write_text("".join(json.dumps({"text": row["text"] * 9}) + "\n" for row in rows))
+    encoders.bert(here / "models" / "bert")
     (here / "mine.py").write_text("def no_menus(text):\n    return text\n")
     splits = {"train": 0.5, "validation": 0.5}
     made = preparing.prepared(
