@@ -249,7 +249,7 @@ class _LeftOut:
         new: Callable[[], tempfile.SpooledTemporaryFile[bytes]] = functools.partial(
             tempfile.SpooledTemporaryFile, LINES_BYTES
         )
-        self._lines = collections.defaultdict(new)
+        self._lines: dict[int, tempfile.SpooledTemporaryFile[bytes]] = collections.defaultdict(new)
         self.duplicates, self.reasons = collections.Counter[str](), collections.Counter[str]()
         self.merged = 0
 
