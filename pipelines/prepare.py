@@ -91,7 +91,7 @@ def prepare_resolved(
 
 
 class _Decided(NamedTuple):
-    """What is known before anything is written: the choices, the source with its files, and which dataset it will be.
+    """Hold together what is known before anything is written: the choices, the source with its files, and which dataset it will be.
 
     `leaks` and `earlier` are the texts that rows are compared with, `digests` those of the earlier datasets.
     """

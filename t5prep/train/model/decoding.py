@@ -116,7 +116,7 @@ def draw(scores: tf.Tensor, uniform: tf.Tensor, *, options: Generation) -> tf.Te
 
 
 class Writer(NamedTuple):
-    """What computes a model that writes texts: `forward` and `encode` as in `t5`, and the other three as here."""
+    """Name the functions that compute a model that writes texts: `forward` and `encode` as in `t5`, and the other three as here."""
 
     forward: Callable[..., tf.Tensor]
     encode: Callable[..., tf.Tensor]
