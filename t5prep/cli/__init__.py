@@ -75,6 +75,9 @@ class _Commands(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         arguments = list(args) if args is not None else sys.argv[1:]
+        # TensorFlow 2.21 says in two lines that it uses oneDNN, whatever its log's level. It runs no model here: XLA does.
+        if args is None:
+            os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
         # TensorFlow starts without Keras, which nothing here uses and which takes a quarter of its start.
         # Only where this process is the command, and not for `export --text`, whose tensorflow_text needs Keras.
         if args is None and "--text" not in arguments:

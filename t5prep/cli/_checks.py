@@ -173,7 +173,12 @@ def tensorflow() -> Iterator[Finding]:
     """Check whether TensorFlow loads, which devices it sees, and whether jax has what its programs are called by."""
     found = {name: at for name in ("tensorflow", "tensorflow-cpu") if (at := version(name))}
     if not found:
-        yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))
+        if sys.version_info >= (3, 14):
+            yield Finding(
+                "TensorFlow", "absent", "none exists for this Python; preparing does not need it", "make train"
+            )
+        else:
+            yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))
         return
     if len(set(found.values())) > 1:
         both = " and ".join(f"{name} {at}" for name, at in found.items())

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from t5prep.errors import T5prepError
+from t5prep.errors import T5prepError, UsageError
 from t5prep.io.installation import install_command
 
 # Modules that the base install lacks → the extra that installs them.
@@ -85,6 +85,13 @@ def _missing(error: ModuleNotFoundError) -> click.ClickException | None:
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return None
+    if _EXTRAS[name] == "train":
+        from t5prep.train import need_tensorflow
+
+        try:
+            need_tensorflow()  # whose sentence also says where there is none for this Python
+        except UsageError as error:
+            return click.ClickException(str(error))
     return click.ClickException(f"This needs {name}, which is not installed. Get it: {install_command(_EXTRAS[name])}")
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import importlib.util
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -38,6 +40,11 @@ SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
     metavar="KEY=VALUE",
     help="A setting of `t5prep train`: remat=true.",
 )
+@click.option(
+    "--program",
+    metavar="FOLDER",
+    help="A step that `export --format step --platform tpu` wrote, instead of a model. TensorFlow is not needed.",
+)
 @click.option("--packed", is_flag=True, help="Rows hold several examples each.")
 @click.option("--embed", is_flag=True, help="What `t5prep embed` runs, instead of a training: the encoder alone.")
 @click.option("--price", type=click.FloatRange(min=0), help="What one chip costs for an hour, in any currency.")
@@ -62,7 +69,12 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
     Example:
       t5prep plan --model t5-large --batch 8 --input-length 128 --target-length 20 --tpu v2-8
     """
+    if program := given.pop("program"):
+        _exported(Path(program), tpus=given["tpus"], as_json=as_json)
+        return
     if importlib.util.find_spec("tensorflow") is None:
+        if sys.version_info >= (3, 14):
+            _model_options.need_tensorflow()
         raise errors.UsageError(
             "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "
             f"Get both: {install_command('train', 'plan')}"
@@ -118,6 +130,25 @@ def _sweep(*, as_json: bool, **asked: Any) -> list[Any]:
     else:
         click.echo("\n".join(report.table([(plan.answer, plan.epoch) for plan in plans])))
     return plans
+
+
+def _exported(folder: Path, *, tpus: tuple[str, ...], as_json: bool) -> None:
+    """Print the answer for an exported step. Raises UsageError where an option is given that the step has decided."""
+    from t5prep.plan import exported
+
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
+        if given and option.name not in ("program", "tpus", "as_json"):
+            raise UsageError(f"--program names a whole step, which decides the rest: leave {option.opts[0]} out.")
+    if len(tpus) > 1:
+        raise UsageError(f"A step was exported for one TPU, and --tpu names {len(tpus)}: leave the others out.")
+    tpu = tpus[0] if tpus else "v5e-8"
+    answer = exported.compile_exported(folder, tpu=tpu)
+    if as_json:
+        _output.print_json(exported.as_json(answer, tpu=tpu))
+    else:
+        click.echo("\n".join(exported.lines(answer, folder=folder, tpu=tpu)))
 
 
 def _lengths(*, as_json: bool, **asked: Any) -> None:

@@ -82,6 +82,12 @@ def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = 
     return _compile({"step": step, "save": save, "answers": str(cache() / "compiled")}, chip=chip, devices=devices)
 
 
+def compile_exported(folder: Path, *, chip: Chip, devices: int) -> Compiled:
+    """Compile a step that `export --format step` wrote. Raises as `compile_module`."""
+    versions()
+    return _compile({"exported": str(folder.absolute())}, chip=chip, devices=devices)
+
+
 def planned_memory(step: dict[str, Any], *, chip: Chip, devices: int) -> Compiled:
     """Plan the memory of a step of `train` without generating its code, which takes nearly all of a compilation's time.
 

@@ -3,11 +3,11 @@
 libtpu reads its settings from the environment when it is loaded, may end the process, and uses gigabytes of memory; so
 it never runs inside the program that asks.
 
-What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), or {"module": base64}, a serialized
-HloModuleProto for one device; and "keep", a file for the compiled text, "save", a run's directory for whose start the
-executable is kept (`compiling.place_of`), "answers", a folder of earlier answers; "dump", an empty folder, where the memory
-of a step alone is asked: the compiler writes there what it has planned, and is stopped before it generates code, which
-takes nearly all of its time.
+What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), {"exported": folder}, a step that `export
+--format step` wrote, or {"module": base64}, a serialized HloModuleProto for one device; and "keep", a file for the compiled
+text, "save", a run's directory for whose start the executable is kept (`compiling.place_of`), "answers", a folder of earlier
+answers; "dump", an empty folder, where the memory of a step alone is asked: the compiler writes there what it has planned,
+and is stopped before it generates code, which takes nearly all of its time.
 
 It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
 
@@ -65,11 +65,11 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     """Compile in this process, whose environment must hold ENVIRONMENT, and return the compiler's answer."""
     from jax.experimental import topologies
 
-    from t5prep.train.runtime import compiling
-
     state: dict[str, int] = {}
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:devices]
+        if folder := asked.get("exported"):
+            return read(exported_step(Path(folder), described).compile())
         program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
         answer = Path(asked["answers"]) / f"{_key(program)}.json" if "answers" in asked else None
         if answer and not (asked.get("keep") or asked.get("save")) and (kept := signed_files.read(answer)) is not None:
@@ -81,6 +81,8 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
     if keep := asked.get("keep"):
         Path(keep).write_text(executable.as_text())
     if save := asked.get("save"):
+        from t5prep.train.runtime import compiling
+
         said["saved"] = compiling.save(executable, program, compiling.path_of(program, compiling.place_of(save)))
         said["digest"] = program.digest
         made_by = compiling.environment(program)
@@ -121,6 +123,23 @@ def step_of(asked: dict[str, Any], devices: list[Any]) -> tuple[Any, dict[str, i
     )
     weights, slots, _, copies, *_ = made.program.arguments
     return made.program, {"weight_bytes": _on_a_device((weights, copies)), "slot_bytes": _on_a_device(slots)}
+
+
+def exported_step(folder: Path, devices: list[Any]) -> Any:
+    """Return a step that `export --format step` wrote, as jax lowers it for these devices. TensorFlow is not needed."""
+    import jax
+    import jax.export
+    import numpy as np
+
+    axes: dict[str, int] = json.loads((folder / "step.json").read_bytes())["mesh"]
+    step = jax.export.deserialize(bytearray((folder / "train_step.jax").read_bytes()))
+    mesh = jax.sharding.Mesh(np.array(devices).reshape(list(axes.values())), list(axes))
+    shapes = [
+        jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
+        for one, sharding in zip(step.in_avals, step.in_shardings_jax(mesh), strict=True)
+    ]
+    arguments, _ = jax.tree.unflatten(step.in_tree, shapes)
+    return jax.jit(step.call, donate_argnums=(0, 1, 2, 3)).lower(*arguments)  # the state is updated in place
 
 
 def module_of(encoded: str, devices: list[Any]) -> tuple[Any, dict[str, int]]:

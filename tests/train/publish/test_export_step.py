@@ -143,6 +143,18 @@ def test_a_step_is_exported_for_devices_that_are_not_here(done: trainer.Result, 
     assert {one["dtype"] for one in said["arguments"]["copies"].values()} == {"bfloat16"}
 
 
+@pytest.mark.slow
+def test_an_exported_step_is_planned_from_its_files(done: trainer.Result, tmp_path: Path) -> None:
+    pytest.importorskip("libtpu", reason="needs the extra plan")
+    out = tmp_path / "step"
+    exported(done, out, "--platform", "tpu", "--devices", "4", "--dtype", "bfloat16")
+    ran = CliRunner().invoke(cli.main, ["plan", "--program", str(out), "--tpu", "v5e-4", "--json"])
+    assert ran.exit_code == 0, ran.output
+    answer = json.loads(ran.output)
+    assert answer["fits"]
+    assert answer["estimated_cycles"] > 0
+
+
 def test_what_has_no_step_is_refused_in_a_sentence(done: trainer.Result, shape: str, tmp_path: Path) -> None:
     hf = tmp_path / "hf"
     assert CliRunner().invoke(cli.main, ["export", "--model", done.run, "--out", str(hf)]).exit_code == 0
