@@ -1,12 +1,7 @@
-"""Compile a program with the real TPU compiler, and keep the answer in the cache.
-
-The cache key is the program, its devices, and the versions of jax and libtpu. So the same question gets its answer at
-once, also in a later run, and a changed step never gets an old answer.
-"""
+"""Compile a program with the real TPU compiler, in a process of its own, and read what it says."""
 
 import base64
 import dataclasses
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -21,7 +16,7 @@ from typing import Any
 
 import t5prep
 from t5prep.errors import T5prepError, UsageError
-from t5prep.io import byte_sizes, cache_folder, signed_files
+from t5prep.io import byte_sizes
 from t5prep.io.installation import install_command
 from t5prep.plan.chips import Chip
 from t5prep.plan.compiler import ENVIRONMENT
@@ -64,13 +59,8 @@ def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Co
     Raises UsageError when the `plan` extra is missing or libtpu does not know the chip's topology, T5prepError when the
     module cannot be compiled for another reason than memory.
     """
-    parts = json.dumps([hashlib.sha256(module).hexdigest(), chip.topology, versions(), _own_source()])
-    path = cache() / "modules" / f"{hashlib.sha256(parts.encode()).hexdigest()}.json"
-    if keep is None and (kept := signed_files.read(path)) is not None:
-        return Compiled(**json.loads(kept))
-    compiled = _compile({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
-    signed_files.write(path, json.dumps(dataclasses.asdict(compiled)).encode())
-    return compiled
+    versions()
+    return _compile({"module": base64.b64encode(module).decode(), "keep": str(keep or "")}, chip=chip, devices=1)
 
 
 def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = "") -> Compiled:
@@ -79,7 +69,7 @@ def compile_step(step: dict[str, Any], *, chip: Chip, devices: int, save: str = 
     `save`: a run's directory, whose programs' place gets the executable. Raises as `compile_module`.
     """
     versions()
-    return _compile({"step": step, "save": save, "answers": str(cache() / "compiled")}, chip=chip, devices=devices)
+    return _compile({"step": step, "save": save}, chip=chip, devices=devices)
 
 
 def compile_exported(folder: Path, *, chip: Chip, devices: int) -> Compiled:
@@ -128,11 +118,6 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in ("jax", "libtpu")}
 
 
-def cache() -> Path:
-    """Return the folder in which answers are kept."""
-    return cache_folder.root() / "plan"
-
-
 def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "t5prep.plan.compiler", topology, str(devices)]
     home = str(Path(t5prep.__file__).parents[1])
@@ -175,11 +160,6 @@ def _read(answer: dict[str, Any], *, chip: Chip, topology: str) -> Compiled:
         return Compiled(fits=True, hbm_bytes=answer["temp_bytes"], **answer)
     peak = answer["argument_bytes"] + answer.pop("output_bytes") - answer.pop("alias_bytes")
     return Compiled(fits=True, hbm_bytes=peak + answer["temp_bytes"] + answer["program_bytes"], **answer)
-
-
-def _own_source() -> str:
-    """Return the digest of the code that reads the compiler's answer, because it also decides the figures."""
-    return hashlib.sha256((Path(__file__).parent / "compiler.py").read_bytes()).hexdigest()
 
 
 def _first(error: str) -> str:

@@ -5,9 +5,9 @@ it never runs inside the program that asks.
 
 What is asked is one JSON object: {"step": ...}, a step of `train` (`step_of`), {"exported": folder}, a step that `export
 --format step` wrote, or {"module": base64}, a serialized HloModuleProto for one device; and "keep", a file for the compiled
-text, "save", a run's directory for whose start the executable is kept (`compiling.place_of`), "answers", a folder of earlier
-answers; "dump", an empty folder, where the memory of a step alone is asked: the compiler writes there what it has planned,
-and is stopped before it generates code, which takes nearly all of its time.
+text, "save", a run's directory for whose start the executable is kept (`compiling.place_of`), "dump", an empty folder, where
+the memory of a step alone is asked: the compiler writes there what it has planned, and is stopped before it generates code,
+which takes nearly all of its time.
 
 It prints one JSON object: memory in bytes, FLOPs, bytes, estimated cycles; or `error`, the compiler's own words.
 
@@ -18,7 +18,6 @@ count from 0 to a constant, as those of TensorFlow and jax do. The estimate is f
 
 import base64
 import collections
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -30,8 +29,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from t5prep.io import signed_files
 
 # A line of XLA's buffer assignment: the temporaries of the whole program in HBM. Other memories have a `color`.
 _TEMPORARIES = re.compile(r"allocation \d+: size (\d+), page \d+, preallocated-temp:")
@@ -71,9 +68,6 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
         if folder := asked.get("exported"):
             return read(exported_step(Path(folder), described).compile())
         program, state = step_of(asked["step"], described) if "step" in asked else module_of(asked["module"], described)
-        answer = Path(asked["answers"]) / f"{_key(program)}.json" if "answers" in asked else None
-        if answer and not (asked.get("keep") or asked.get("save")) and (kept := signed_files.read(answer)) is not None:
-            return dict(json.loads(kept))
         executable = program.lowered.compile()
     except Exception as error:  # jaxlib raises several classes, its own and MLIR's; only the message matters
         return state | {"error": str(error)}
@@ -87,8 +81,6 @@ def compile_here(asked: dict[str, Any], *, topology: str, devices: int) -> dict[
         said["digest"] = program.digest
         made_by = compiling.environment(program)
         said["versions"] = {name: made_by[name] for name in ("jax", "libtpu")}
-    elif answer:
-        signed_files.write(answer, json.dumps(said).encode())
     return said
 
 
@@ -181,15 +173,6 @@ def _on_a_device(arguments: Any) -> int:
     return sum(
         math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in jax.tree.leaves(arguments)
     )
-
-
-def _key(program: Any) -> str:
-    """Return the digest of what decides an answer: the program, its devices, and the code that reads the answer."""
-    from t5prep.train.runtime import compiling
-
-    source = Path(__file__).read_bytes()
-    said = [program.digest, compiling.environment_digest(program), hashlib.sha256(source).hexdigest()]
-    return hashlib.sha256("".join(said).encode()).hexdigest()
 
 
 def planned_temporaries(dump: Path) -> int | None:

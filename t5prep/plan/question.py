@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.io import signed_files
+from t5prep.io import cache_folder, signed_files
 from t5prep.io.installation import install_command
 from t5prep.plan import compiled
 from t5prep.plan.chips import Tpu
@@ -201,7 +201,7 @@ def check(question: Question) -> None:
 
 def _path(question: Question) -> Path:
     key = json.dumps([_computes(question), question.tpu.devices, compiled.versions(), _source()], sort_keys=True)
-    return compiled.cache() / "answers" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+    return cache_folder.root() / "plan" / "answers" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _computes(question: Question) -> dict[str, Any]:

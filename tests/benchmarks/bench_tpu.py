@@ -24,6 +24,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import tensorflow as tf
 
+from t5prep.io import cache_folder
 from t5prep.plan import compiled
 from t5prep.plan.chips import GIB, Chip, parse
 from t5prep.plan.compiled import Compiled, compile_module
@@ -67,7 +68,7 @@ def peer(name: str, model: str, *, chip: Chip, rows: int, lengths: tuple[int, in
 
 def _environment(name: str) -> Path:
     """A virtual environment with a peer's packages, made once."""
-    home = compiled.cache() / "peers" / name
+    home = cache_folder.root() / "plan" / "peers" / name
     python = home / "bin" / "python"
     if not (home / "whole").exists():
         print(f"installing the packages of {name} into {home} (once) ...", file=sys.stderr)

@@ -8,7 +8,6 @@ import pytest
 from pipelines import engines
 from t5prep import sources
 from t5prep.io import cache_folder
-from t5prep.plan import compiled
 
 
 @pytest.mark.parametrize(
@@ -28,12 +27,12 @@ def test_what_is_cleared_is_what_is_kept(
     for name, place in environment.items():
         monkeypatch.setenv(name, str(tmp_path / place))
     assert cache_folder.root() == tmp_path / folder
-    assert compiled.cache() == tmp_path / folder / "plan"
     assert engines.folder() == tmp_path / folder / "engines"
-    (compiled.cache() / "compiled").mkdir(parents=True)
-    (compiled.cache() / "compiled" / "answer.json").write_text("{}")
+    plans = tmp_path / folder / "plan"
+    (plans / "answers").mkdir(parents=True)
+    (plans / "answers" / "answer.json").write_text("{}")
     (cleared,) = cache_folder.clear(["plan"])
-    assert (cleared.files, compiled.cache().exists()) == (1, False)
+    assert (cleared.files, plans.exists()) == (1, False)
 
 
 def test_the_sample_is_not_written_anew_under_a_run_that_reads_it(
