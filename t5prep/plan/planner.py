@@ -71,12 +71,12 @@ def questions(
     settings: Sequence[Mapping[str, Any]] = (),
 ) -> list[Question]:
     """Return a question for each TPU with each batch (by default the recipe's or trainer's). Raises UsageError."""
-    own = configs.build(*settings)
-    name = model or own.model
+    config = configs.build(*settings)
+    name = model or config.model
     if not name:
         raise UsageError("Which model? Name one, such as --model t5-base, or a --recipe that has one.")
     shape = shape_of(name, classes=bool(data and data.classes))
-    if data and own.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
+    if data and config.weights == "random":  # `train` makes an embedding for each id of the data's tokenizer
         shape = dataclasses.replace(shape, vocab_size=data.embeddings)
     if data and data.classes:
         shape = with_classes(shape, data.classes, data.target)
@@ -89,7 +89,7 @@ def questions(
     return [
         Question(
             shape=shape,
-            settings=dataclasses.replace(own, model=name, batch=batch),
+            settings=dataclasses.replace(config, model=name, batch=batch),
             tpu=parse(tpu),
             input_length=inputs,
             target_length=targets,
@@ -97,7 +97,7 @@ def questions(
             padding=data.padding if data else None,
         )
         for tpu in tpus
-        for batch in (batches or [own.batch])
+        for batch in (batches or [config.batch])
     ]
 
 

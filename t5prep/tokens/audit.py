@@ -283,13 +283,13 @@ def libraries(tokenizer: Tokenizer, *, name: str) -> dict[str, Encode]:
         path = directory / "tokenizer.json"
         try:
             if path.exists():
-                own = path.read_text("utf-8")
+                content = path.read_text("utf-8")
             elif isinstance(tokenizer, EncoderTokenizer):
-                own = tokenizer.model.decode()
+                content = tokenizer.model.decode()
             else:
-                own = json.dumps(huggingface_files.tokenizer_json(tokenizer))
+                content = json.dumps(huggingface_files.tokenizer_json(tokenizer))
             with _without_noise():
-                fast = tokenizers.Tokenizer.from_str(own)
+                fast = tokenizers.Tokenizer.from_str(content)
         except BaseException as error:
             # The library is written in Rust, and its panics are no exceptions of Python's.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":

@@ -159,7 +159,7 @@ def _of_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
     pieces = model.id_to_piece(list(range(size)))
     by_hand = [id for id in range(size) if model.is_control(id) or model.is_unknown(id)]
     no_merges = {*by_hand, *(id for id in range(size) if model.is_byte(id))}
-    own = model_proto.defined_by_users(tokenizer.model)
+    defined = model_proto.defined_by_users(tokenizer.model)
     ids = {piece: id for id, piece in enumerate(pieces)}
     merges = []
     for id, piece in enumerate(pieces):
@@ -169,7 +169,7 @@ def _of_bpe(tokenizer: Tokenizer) -> dict[str, Any]:
     merges.sort(key=lambda one: one[0])
     eos = pieces[tokenizer.eos_id]
     added = [_added(id, pieces[id]) for id in by_hand]
-    added += [_added(id, pieces[id], special=False, normalized=True) for id in own]
+    added += [_added(id, pieces[id], special=False, normalized=True) for id in defined]
     return {
         "version": "1.0",
         "truncation": None,

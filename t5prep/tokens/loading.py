@@ -167,9 +167,9 @@ def load(name: str) -> Tokenizer:
     """
     path = find(name)
     if path.suffix in (".json", ".txt") or path.name == encoder_tokenizer.PIECES:
-        own = encoder_tokenizer.tokenizer_json(model_files.in_directory(path.parent, name=name))
-        if own is not None:
-            return of_content(own, name=name)
+        content = encoder_tokenizer.tokenizer_json(model_files.in_directory(path.parent, name=name))
+        if content is not None:
+            return of_content(content, name=name)
     if path.name == CONFIG_NAME:
         return Tokenizer(model_proto.model(), name=name)
     try:

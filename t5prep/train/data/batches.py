@@ -102,7 +102,7 @@ def turns_of(records: Sequence[int], step: int, steps: int) -> list[tuple[int, i
     total = sum(records)
     # A place that is surely before this step: all batches before it are counted, and the rest are gone through.
     sure = max(0, step - 2 * len(records))
-    taken = [max(0, -((total - 2 * own * sure) // (2 * total))) for own in records]
+    taken = [max(0, -((total - 2 * bucket_records * sure) // (2 * total))) for bucket_records in records]
     order: list[tuple[int, int]] = []
     while len(order) < step + steps - sure:
         ahead = sum(taken)
@@ -118,8 +118,8 @@ def turns_of(records: Sequence[int], step: int, steps: int) -> list[tuple[int, i
 def _over(records: Sequence[int], bucket: int) -> Any:
     """Return the product of the other buckets' records, to compare fractions as whole numbers."""
     product = 1
-    for number, own in enumerate(records):
-        product *= own if number != bucket else 1
+    for number, bucket_records in enumerate(records):
+        product *= bucket_records if number != bucket else 1
     return product
 
 
@@ -192,9 +192,9 @@ class Windows:
         """Return the rows of all steps of a window: [steps, local]. Raises DatasetError."""
         pages: list[bytes] = []
         parts = []
-        for reader, own, share in zip(self._readers, self._orders, self._shares, strict=True):
+        for reader, lane_order, share in zip(self._readers, self._orders, self._shares, strict=True):
             index = number * share + np.arange(share)[np.newaxis]
-            read = reader.records(*own.records(self._lanes, index))
+            read = reader.records(*lane_order.records(self._lanes, index))
             read.places["page"] += len(pages)
             pages += read.pages
             parts.append(read.places)
@@ -250,15 +250,15 @@ class BucketBatches:
         of_record = assign_buckets(lengths_of(opened), buckets)
         self._batches, self._shapes, self._sizes = [], [], []
         for number, shape in enumerate(buckets):
-            own = np.flatnonzero(of_record == number)
-            if not len(own):
+            records = np.flatnonzero(of_record == number)
+            if not len(records):
                 continue
-            part = Part(reader(opened), own)
-            laid = order.table(global_batch, records=len(own), every=int(part.sizes.max()))
+            part = Part(reader(opened), records)
+            laid = order.table(global_batch, records=len(records), every=int(part.sizes.max()))
             windows = Windows([part], table=laid, seed=seed, shares=[laid.lane_rows], host=host, stream=number)
             self._batches.append(Batches(windows))
             self._shapes.append(shape)
-            self._sizes.append(len(own))
+            self._sizes.append(len(records))
 
     def __call__(self, step: int) -> tuple[Records, Lengths]:
         """Return the records of a step's batch, and the lengths of its bucket. Raises DatasetError."""
@@ -358,10 +358,10 @@ class WholeSplit:
 
     def __call__(self, number: int) -> dict[str, np.ndarray]:
         """Return a batch: ids, int32[rows, length], the `id` of each record, and its `references`. Raises DatasetError."""
-        own = np.arange(number * self._rows, min((number + 1) * self._rows, self._records))
-        pages = np.searchsorted(self._ends, own, side="right")
-        read = self._reader.records(pages, own - (self._ends - self._reader.sizes)[pages])
-        left = self._rows - len(own)
+        places = np.arange(number * self._rows, min((number + 1) * self._rows, self._records))
+        pages = np.searchsorted(self._ends, places, side="right")
+        read = self._reader.records(pages, places - (self._ends - self._reader.sizes)[pages])
+        left = self._rows - len(places)
         first, batch = {"input_ids": self._eos, "input_segment_ids": 1}, {}
         for name, ids in zip(self._decoder.names, self._decoder(read), strict=True):
             filling = np.full((left, ids.shape[1]), self._fills.get(name, 0), np.int32)
@@ -381,7 +381,7 @@ class WholeSplit:
         if self._references:
             lists = [*(one.get("references", []) for one in raw), *[[]] * left]
             most = max(map(len, lists))
-            texts["references"] = _texts([own + [b""] * (most - len(own)) for own in lists])
+            texts["references"] = _texts([some + [b""] * (most - len(some)) for some in lists])
         return texts
 
 

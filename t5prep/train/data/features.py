@@ -52,16 +52,16 @@ class RecordDecoder:
 
     def __call__(self, records: Records) -> list[np.ndarray]:
         """Return one array for each feature from serialized records. Raises tf.errors.OpError for a damaged record."""
-        rows, own = len(records.places), self.lengths[: len(self._own)]
+        rows, lengths = len(records.places), self.lengths[: len(self._own)]
         arrays = [_aligned(rows, length) for length in self.lengths]
-        masks = arrays[len(own) :]
+        masks = arrays[len(lengths) :]
         features = tuple((how[0], ids, *how[1:]) for how, ids in zip(self._how, arrays, strict=False))
         mask, pad = (masks[0] if masks else None), self._pad_id or 0
         pages, places = tuple(records.pages), np.ascontiguousarray(records.places)
         if decode_rows(pages, places, features, mask, pad) == rows:
             return arrays
         parsed = self._parse(records.serialized())
-        read = [np.asarray(parsed[name])[:, :length] for name, length in zip(self._own, own, strict=True)]
+        read = [np.asarray(parsed[name])[:, :length] for name, length in zip(self._own, lengths, strict=True)]
         return [*read, *(np.not_equal(read[0], pad, out=mask) for mask in masks)]
 
 
@@ -122,8 +122,8 @@ def fills_of(opened: Opened) -> dict[str, int]:
 
 def _ragged(datasets: Sequence[Opened]) -> bool:
     """Return whether records may have fewer ids than a row."""
-    own = {(one.manifest.settings.layout, one.input_length, one.target_length) for one in datasets}
-    return len(own) > 1 or datasets[0].manifest.settings.layout == "ragged"
+    shapes = {(one.manifest.settings.layout, one.input_length, one.target_length) for one in datasets}
+    return len(shapes) > 1 or datasets[0].manifest.settings.layout == "ragged"
 
 
 def _parser(datasets: Sequence[Opened], *, text: Sequence[str], ids: bool = True) -> Any:

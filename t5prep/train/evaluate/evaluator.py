@@ -179,20 +179,20 @@ class Evaluator:
                 values |= self._of_texts(references, answers)
         else:
             answers = [self._decode(row) for row in generated]
-            references = [own or [self._decode(row)] for own, row in zip(rows.references, labels, strict=True)]
+            references = [given or [self._decode(row)] for given, row in zip(rows.references, labels, strict=True)]
             values |= self._of_texts(references, answers)
             if (
-                self._labels and all(len(own) == 1 for own in references) and "classification" not in names
+                self._labels and all(len(given) == 1 for given in references) and "classification" not in names
             ):  # classes whose names are several tokens
                 names = [*names, "classification"]
-                values |= metrics.classification([own[0] for own in references], answers, classes=self._classes)
+                values |= metrics.classification([given[0] for given in references], answers, classes=self._classes)
         predictions: list[dict[str, Any]] = [
-            {"id": id, "prediction": answer, "references": own, "loss": loss}
-            for id, answer, own, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
+            {"id": id, "prediction": answer, "references": given, "loss": loss}
+            for id, answer, given, loss in zip(rows.ids, answers, references, rows.losses, strict=True)
         ]
         if score_each:
             scores = metrics.of_each(names, references=references, predictions=answers)
-            predictions = [one | {"scores": own} for one, own in zip(predictions, scores, strict=True)]
+            predictions = [one | {"scores": row_scores} for one, row_scores in zip(predictions, scores, strict=True)]
 
         def wrong(kept: Sequence[tuple[Any, int, list[int]]]) -> list[Wrong]:
             return [
@@ -269,7 +269,7 @@ class ScoredRows:
         if "id" in batch:
             self.ids += [id.decode() for id in batch["id"][mask]]
         texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
-        self.references += [[text.decode() for text in own if text] for own in texts]
+        self.references += [[text.decode() for text in some if text] for some in texts]
         if not self._worst and not self._each:
             return
         wrong = ((predicted != labels) & (labels != IGNORED_LABEL)).any(axis=1)
@@ -280,12 +280,12 @@ class ScoredRows:
                 _keep(self.highest, (self.losses[at], at, ids), most=self._worst)
             if self._each and self.ids:
                 digest = hashlib.blake2b(self.ids[at].encode(), digest_size=8).digest()
-                own = self._drawn.setdefault(labels[row].tobytes() if self._by_class else b"", [])
-                _keep(own, (int.from_bytes(digest, "big"), at, ids), most=self._each)
+                drawn = self._drawn.setdefault(labels[row].tobytes() if self._by_class else b"", [])
+                _keep(drawn, (int.from_bytes(digest, "big"), at, ids), most=self._each)
 
     def sample(self) -> list[tuple[int, int, list[int]]]:
         """Return the rows that were drawn, class by class."""
-        return [row for _, own in sorted(self._drawn.items()) for row in sorted(own)]
+        return [row for _, drawn in sorted(self._drawn.items()) for row in sorted(drawn)]
 
 
 def _keep(heap: list[Any], entry: Any, *, most: int) -> None:
@@ -336,8 +336,10 @@ def logits_order(config: Config, classes: Sequence[str], *, data: str, target: s
             f"The targets of {data} are of the kind {target}, and the model tells {config.target}: prepare the dataset that it "
             "was trained for."
         )
-    own, names = ([name.casefold() for name in some] for some in (config.classes, classes))
-    return [own.index(name) for name in names] if sorted(own) == sorted(names) else list(range(len(names)))
+    model_names, names = ([name.casefold() for name in some] for some in (config.classes, classes))
+    return (
+        [model_names.index(name) for name in names] if sorted(model_names) == sorted(names) else list(range(len(names)))
+    )
 
 
 def _score(

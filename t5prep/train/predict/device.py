@@ -94,10 +94,10 @@ def batch_of(
     """Return inputs, int32[<= length] each, as a batch of `shape`, [rows, length]; rows that are left over hold EOS alone."""
     ids, mask = np.full(shape, tokenizer.pad_id, np.int32), np.zeros(shape, np.int32)
     for row in range(len(ids)):
-        own = inputs[row] if row < len(inputs) else np.array([tokenizer.eos_id])
-        ids[row, : len(own)], mask[row, : len(own)] = own, 1
+        tokens = inputs[row] if row < len(inputs) else np.array([tokenizer.eos_id])
+        ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, 1
         if pairs:  # as in the batches of training: 2 for the second text of a pair
-            mask[row, 1 : len(own)] += np.cumsum(own == tokenizer.eos_id)[:-1] > 0
+            mask[row, 1 : len(tokens)] += np.cumsum(tokens == tokenizer.eos_id)[:-1] > 0
     return {"input_ids": ids, "attention_mask": mask}
 
 
@@ -177,8 +177,8 @@ def uniform(ids: np.ndarray, generation: Generation, *, pad_id: int) -> np.ndarr
     """
     shape = (generation.answers, generation.max_length)
     drawn = np.empty([len(ids), *shape], np.float32)
-    for row, own in enumerate(ids):
-        tokens = own[own != pad_id].tobytes()
+    for row, row_ids in enumerate(ids):
+        tokens = row_ids[row_ids != pad_id].tobytes()
         key = hashlib.blake2b(tokens, digest_size=16, key=generation.seed.to_bytes(8, "big")).digest()
         generator = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big")))
         drawn[row] = generator.random(shape, np.float32)

@@ -71,8 +71,8 @@ class Asking:
     def question(self, record: Record, *, place: str) -> Question:
         """Return the question of a row; its id is `place` if it has none of its own."""
         names = task_columns.names(self.columns)
-        own = record.get(self.id_column) if self.id_column else None
-        id = place if own in (None, "") else str(own)
+        given = record.get(self.id_column) if self.id_column else None
+        id = place if given in (None, "") else str(given)
         if self.name and (reason := rows.not_text(record, names)):
             return Question(id, None, reason, record)
         try:
@@ -132,14 +132,14 @@ def _definition(opened: "Model", manifest: Manifest, *, trust_code: bool) -> reg
     facts = manifest.task
     if not facts.file:
         return registry.named(manifest.settings.task) if manifest.settings.task in registry.names() else None
-    own = opened.own_tasks.get(opened.manifests.index(manifest))
-    if own is None:
+    task = opened.own_tasks.get(opened.manifests.index(manifest))
+    if task is None:
         return None
-    facts.check_code(own.code, path=own.path)
+    facts.check_code(task.code, path=task.path)
     use = f"make the inputs of rows, for the task {manifest.settings.task}"
     otherwise = "whole inputs need no code (--as-text)."
-    trusted_code.check(own.code, path=own.path, use=use, otherwise=otherwise, trusted=trust_code)
-    return registry.from_code(own.code, file=facts.file)
+    trusted_code.check(task.code, path=task.path, use=use, otherwise=otherwise, trusted=trust_code)
+    return registry.from_code(task.code, file=facts.file)
 
 
 def as_they_stand(column: str = INPUT, *, empty: bool = False) -> Asking:

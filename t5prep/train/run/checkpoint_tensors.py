@@ -36,11 +36,11 @@ def copied(variables: Variables) -> list[Part]:
 
 def write(prefix: str, parts: Sequence[Part]) -> None:
     """Write this host's parts of a run's variables; `prefix.index` appears when all hosts have written."""
-    own = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
+    part = prefix if hosts.count() == 1 else f"{prefix}-{jax.process_index():05d}"
     if parts:  # empty if another host holds the first copy of every tensor
         names, specs, values = map(list, zip(*parts, strict=True))
-        tf.raw_ops.SaveV2(prefix=own, tensor_names=names, shape_and_slices=specs, tensors=values)
-    if own == prefix:
+        tf.raw_ops.SaveV2(prefix=part, tensor_names=names, shape_and_slices=specs, tensors=values)
+    if part == prefix:
         return
     hosts.wait(f"{prefix} parts")
     if hosts.writes():
@@ -59,7 +59,7 @@ def restore(path: str, variables: Variables) -> Variables:
     _check(path, variables)
     arrays = iter([_read_array(path, name, array) for name, array in _named(variables)])
     weights = variables.weights | {name: next(arrays) for name in variables.slots}
-    slots = {name: {slot: next(arrays) for slot in own} for name, own in variables.slots.items()}
+    slots = {name: {slot: next(arrays) for slot in slots} for name, slots in variables.slots.items()}
     return Variables(weights, slots, next(arrays))
 
 
@@ -69,7 +69,7 @@ def restore_weights(path: str, variables: Variables) -> dict[str, Any]:
     So one copy of the weights is on the devices. Raises OutputError when names or shapes differ.
     """
     _check(path, variables)
-    for array in (*(own for _, own in _named(variables)), *variables.copies.values()):
+    for array in (*(array for _, array in _named(variables)), *variables.copies.values()):
         array.delete()
     trained = {name: _read_array(path, _key("weights", name), variables.weights[name]) for name in variables.slots}
     return variables.weights | trained
@@ -144,8 +144,8 @@ def _named(variables: Variables) -> Iterator[tuple[str, Any]]:
     """Yield every tensor with its name in the checkpoint; weights without slots are not trained and not in it."""
     for name in variables.slots:
         yield _key("weights", name), variables.weights[name]
-    for name, own in variables.slots.items():
-        for slot, array in own.items():
+    for name, slots in variables.slots.items():
+        for slot, array in slots.items():
             yield _key("slots", name, slot), array
     yield STEP, variables.step
 

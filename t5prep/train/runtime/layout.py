@@ -105,13 +105,20 @@ class Layout:
         Processes that hold parts of the same replica read the same rows.
         """
         here = jax.process_index()
-        own = [number for number, group in enumerate(self.mesh.devices) if any(d.process_index == here for d in group)]
-        if not own or self.replicas % len(own) or own[0] % len(own) or own[-1] - own[0] + 1 != len(own):
+        groups = [
+            number for number, group in enumerate(self.mesh.devices) if any(d.process_index == here for d in group)
+        ]
+        if (
+            not groups
+            or self.replicas % len(groups)
+            or groups[0] % len(groups)
+            or groups[-1] - groups[0] + 1 != len(groups)
+        ):
             raise UsageError(
                 f"{self.replicas} replicas of {self.shard} devices cannot be dealt to {jax.process_count()} hosts in equal "
                 "parts: choose another shard."
             )
-        return own[0] // len(own), self.replicas // len(own)
+        return groups[0] // len(groups), self.replicas // len(groups)
 
     def weights(self, config: Config) -> dict[str, NamedSharding]:
         """Return the sharding of every variable of a model."""
@@ -126,9 +133,9 @@ class Layout:
         return {
             name: {
                 slot: self._along(slot_axis(slot, layouts[name], split_axis(name, config, self.shard)), len(shape))
-                for slot, shape in own.items()
+                for slot, shape in slots.items()
             }
-            for name, own in shapes.items()
+            for name, slots in shapes.items()
         }
 
     def _along(self, axis: int | None, rank: int) -> NamedSharding:

@@ -91,8 +91,8 @@ def step_program(
     optimizer, layouts = optimizer_of(config), trained_layouts(shape)
     options = options_of(config, dtype=dtype_of(config.dtype, platform=layout.platform))
     step = TrainStep(shape, optimizer, options, padding or Padding.of_model(shape))
-    slot_shapes = {name: optimizer.slot_shapes(own) for name, own in layouts.items()}
-    weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
+    slot_shapes = {name: optimizer.slot_shapes(variable) for name, variable in layouts.items()}
+    weights = specs({name: variable.shape for name, variable in variable_layouts(shape).items()})
     slots, number, rate = specs(slot_shapes), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
     rows = batch_specs(
         config.batch // layout.replicas, input_length=input_length, target_length=target_length, packed=packed
@@ -136,19 +136,19 @@ def rows_program(
     `weights`: those that the function takes; None: all, in float32.
     """
     if weights is None:
-        weights = specs({name: own.shape for name, own in variable_layouts(shape).items()})
-    own = {
+        weights = specs({name: variable.shape for name, variable in variable_layouts(shape).items()})
+    share = {
         name: tf.TensorSpec([spec.shape[0] // layout.replicas, *spec.shape[1:]], spec.dtype)
         for name, spec in batch.items()
     }
-    computed = lower(lambda w, rows: function(merged(w, shape), rows), dict(weights), own, dtype=dtype)
+    computed = lower(lambda w, rows: function(merged(w, shape), rows), dict(weights), share, dtype=dtype)
     run = _function(computed, layout)
     if layout.replicas > 1:
         whole, rows = PartitionSpec(), PartitionSpec(ROWS)
         run = jax.shard_map(
             run, mesh=layout.mesh, in_specs=(whole, rows), out_specs=rows, axis_names={ROWS}, check_vma=False
         )
-    shardings = {own: sharding for own, sharding in layout.weights(shape).items() if own in weights}
+    shardings = {name: sharding for name, sharding in layout.weights(shape).items() if name in weights}
     arguments = (_placed(dict(weights), shardings), _placed(dict(batch), layout.by_rows))
     return Program(name, layout, run, arguments, layout.everywhere)
 
@@ -196,8 +196,8 @@ def _function(lowered: Lowered, layout: Layout) -> Callable[..., Any]:
 def _placed(like: Any, sharding: Any) -> Any:
     """Return tf.TensorSpecs as jax shapes with shardings: one sharding for all, or shardings nested like the specs."""
 
-    def place(spec: tf.TensorSpec, own: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=own)
+    def place(spec: tf.TensorSpec, sharding: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(tuple(spec.shape), spec.dtype.as_numpy_dtype, sharding=sharding)
 
     if isinstance(sharding, dict):
         return jax.tree.map(place, like, sharding)

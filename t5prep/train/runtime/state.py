@@ -60,8 +60,8 @@ def put_weights(
         return lambda index: np.asarray(whole[index], np.float32).astype(dtype, copy=False)
 
     return {
-        name: place(reader(weights[name], dtypes.get(name, np.float32)), own.shape, shardings[name])
-        for name, own in layouts.items()
+        name: place(reader(weights[name], dtypes.get(name, np.float32)), variable.shape, shardings[name])
+        for name, variable in layouts.items()
         if name in weights
     }
 
@@ -76,10 +76,10 @@ def variable_specs(
         return jax.ShapeDtypeStruct(size, dtype, sharding=sharding)
 
     return Variables(
-        {name: spec(own.shape, weights[name]) for name, own in variable_layouts(shape).items()},
+        {name: spec(variable.shape, weights[name]) for name, variable in variable_layouts(shape).items()},
         {
-            name: {slot: spec(size, slots[name][slot]) for slot, size in own.items()}
-            for name, own in slot_shapes.items()
+            name: {slot: spec(size, slots[name][slot]) for slot, size in sizes.items()}
+            for name, sizes in slot_shapes.items()
         },
         spec((), layout.everywhere, np.int32),
     )
@@ -91,17 +91,17 @@ def zero_slots(
     """Return the optimizer's slots at the beginning of a run: zeros of these shapes."""
     shardings = layout.slots(shape, shapes)
     return {
-        name: {slot: place(_zeros(size), size, shardings[name][slot]) for slot, size in own.items()}
-        for name, own in shapes.items()
+        name: {slot: place(_zeros(size), size, shardings[name][slot]) for slot, size in sizes.items()}
+        for name, sizes in shapes.items()
     }
 
 
 def copies_of(weights: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
     """Return copies of weights, rounded. `like`: the dtype and sharding of each (`programs.StepProgram.copies`)."""
-    shardings = {name: own.sharding for name, own in like.items()}
+    shardings = {name: array.sharding for name, array in like.items()}
 
     def rounded(whole: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: own.astype(like[name].dtype) for name, own in whole.items()}
+        return {name: array.astype(like[name].dtype) for name, array in whole.items()}
 
     copies: dict[str, Any] = jax.jit(rounded, out_shardings=shardings)({name: weights[name] for name in like})
     return copies

@@ -147,7 +147,7 @@ class TrainStep:
         if self.options.dtype == tf.float32 or self.config.lora_rank or not is_on("copies"):
             return ()
         layouts = trained_layouts(self.config).items()
-        return tuple(name for name, own in layouts if own.transposed and name.startswith(OF_LAYERS))
+        return tuple(name for name, layout in layouts if layout.transposed and name.startswith(OF_LAYERS))
 
     def copies_of(self, weights: Tensors) -> Tensors:
         """Return the `rounded` matrices in the dtype of products."""
@@ -172,8 +172,8 @@ class TrainStep:
         cut = {name: tf.reshape(x, [parts, rows // parts, *x.shape[1:]]) for name, x in batch.items()}
 
         def add_part(part: tf.Tensor, total: tuple[Tensors, Sums]) -> tuple[tf.Tensor, tuple[Tensors, Sums]]:
-            own = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
-            return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, own)
+            gradients = self.part_gradients(weights, {name: x[part] for name, x in cut.items()}, index * parts + part)
+            return part + 1, tf.nest.map_structure(lambda sum_, one: sum_ + tf.cast(one, sum_.dtype), total, gradients)
 
         zeros = {name: tf.zeros_like(whole[name]) for name in trained_layouts(self.config)}
         begin = (tf.constant(0), (zeros, Sums(*[tf.constant(0.0)] * 3)))
@@ -221,7 +221,9 @@ class TrainStep:
         squares = {name: tf.square(tf.cast(gradient, tf.float32)) for name, gradient in gradients.items()}
         # A stack is read once more for its norm; of one layer's matrix the product that makes it also adds up the squares.
         stacks = {
-            name for name, own in trained_layouts(self.config).items() if own.stacked_axes or name not in self.rounded
+            name
+            for name, layout in trained_layouts(self.config).items()
+            if layout.stacked_axes or name not in self.rounded
         }
         sums_of = (row_sums(x) if x.shape.rank > 1 and name in stacks else x for name, x in squares.items())
         norm = factor * tf.sqrt(tf.add_n([tf.reduce_sum(x) for x in sums_of]))
@@ -277,7 +279,7 @@ def optimizer_of(config: TrainConfig) -> Optimizer:
 def checkpoint_bytes(config: TrainConfig, shape: Config) -> int:
     """Return the size of a checkpoint of a run: what is trained and the optimizer's slots, in float32."""
     optimizer, layouts = optimizer_of(config), trained_layouts(shape_of(config, shape)).values()
-    shapes = [size for own in layouts for size in (own.shape, *optimizer.slot_shapes(own).values())]
+    shapes = [size for layout in layouts for size in (layout.shape, *optimizer.slot_shapes(layout).values())]
     return 4 * sum(map(math.prod, shapes))
 
 
