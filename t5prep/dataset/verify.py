@@ -4,16 +4,23 @@ import collections
 import concurrent.futures
 import functools
 import hashlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from t5prep._native import decode_rows
 from t5prep.dataset import card, manifest, rejected_rows, shard_files, tfrecord
+from t5prep.dataset.settings import OF_HEADS
 from t5prep.dataset.shard_files import AGAIN
 from t5prep.errors import DatasetError
 from t5prep.io import paths
 
 # Hashing frees the interpreter's lock, and a bucket answers many at once.
 _SIDE_BY_SIDE = 8
+# Bytes that are read at a time.
+_PIECE = 1 << 20
 # Other files that a dataset may have, besides its shards and its rejected rows.
 BESIDE = ("report.html", shard_files.INDEX, shard_files.LENGTHS, card.NAME, card.CROISSANT, manifest.TASK_FILE)
 
@@ -42,24 +49,47 @@ def verify(
     if dataset.task.file and manifest.TASK_FILE in paths.names(data):
         path = paths.at(data, manifest.TASK_FILE)
         dataset.task.check_code(paths.read(path), path=path)
+    pages: dict[str, list[tuple[int, int]]] = {}
     if dataset.index:
-        shard_files.read_index(data, dataset.index, {name: split.shards for name, split in dataset.splits.items()})
+        splits = {name: split.shards for name, split in dataset.splits.items()}
+        for name, sizes in shard_files.read_index(data, dataset.index, splits).items():
+            every = dataset.index.every.get(name, 1)
+            pages |= {
+                shard.name: list(_pieces(shard, own, every)) for shard, own in zip(splits[name], sizes, strict=True)
+            }
     if lengths := dataset.lengths:
         records = {name: sum(shard.records for shard in split.shards) for name, split in dataset.splits.items()}
         shard_files.check_lengths(data, lengths, records=records)
     started(sum(shard.bytes for shard in shards))
-    check_shards(data, dataset, progress=progress)
+    check_shards(data, dataset, pages=pages, progress=progress)
     _check_features(data, dataset)
     return dataset
 
 
+def _pieces(shard: manifest.Shard, pages: np.ndarray, every: int) -> Iterator[tuple[int, int]]:
+    """Yield the bytes and the records of pieces of a shard: pages of the index, about a MiB together."""
+    ends, left = np.cumsum(pages, dtype=np.int64), shard.records
+    for some in np.split(pages, np.flatnonzero(np.diff(ends // _PIECE)) + 1):
+        records = min(left, every * len(some))
+        left -= records
+        yield int(some.sum(dtype=np.int64)), records
+
+
 def check_shards(
-    data: str | Path, dataset: manifest.Manifest, *, progress: Callable[[int], None] = lambda read: None
+    data: str | Path,
+    dataset: manifest.Manifest,
+    *,
+    pages: Mapping[str, Sequence[tuple[int, int]]] = {},
+    progress: Callable[[int], None] = lambda read: None,
 ) -> None:
-    """Read every shard of a dataset. Raises DatasetError naming the first that is not what its manifest says."""
+    """Read every shard of a dataset. Raises DatasetError naming the first that is not what its manifest says.
+
+    `pages` are the bytes and the records of pieces of shards, by their names: the ids of these records are looked at.
+    """
     shards = [shard for split in dataset.splits.values() for shard in split.shards]
     with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        for _ in pool.map(functools.partial(_check, data, progress=progress), shards):
+        check = functools.partial(_check, data, dataset=dataset, progress=progress)
+        for _ in pool.map(check, shards, [pages.get(shard.name, ()) for shard in shards]):
             pass
 
 
@@ -123,14 +153,25 @@ def _read_rejected(data: str | Path, name: str) -> tuple[rejected_rows.RejectedF
         raise _unreadable(paths.at(data, name), error) from error
 
 
-def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int], None]) -> None:
-    path, read, size = paths.at(data, shard.name), hashlib.sha256(), 0
+def _check(
+    data: str | Path,
+    shard: manifest.Shard,
+    pages: Sequence[tuple[int, int]],
+    *,
+    dataset: manifest.Manifest,
+    progress: Callable[[int], None],
+) -> None:
+    path, read, size, wrong = paths.at(data, shard.name), hashlib.sha256(), 0, ""
     try:
         with paths.opened(paths.at(data, shard.name)) as file:
-            while piece := file.read(1 << 20):
+            for many, records in itertools.chain(pages, itertools.repeat((_PIECE, 0))):
+                if not (piece := file.read(many)):
+                    break
                 read.update(piece)
                 size += len(piece)
                 progress(len(piece))
+                if records and not wrong:
+                    wrong = _wrong_ids(piece, records, dataset)
     except OSError as error:
         raise _unreadable(path, error) from error
     sha256 = read.hexdigest()
@@ -138,6 +179,30 @@ def _check(data: str | Path, shard: manifest.Shard, *, progress: Callable[[int],
         raise DatasetError(f"{path} has {size:,} bytes, the manifest says {shard.bytes:,}. {AGAIN}")
     if sha256 != shard.sha256:
         raise DatasetError(f"{path} has SHA-256 {sha256[:12]}…, the manifest says {shard.sha256[:12]}…. {AGAIN}")
+    if wrong:
+        raise DatasetError(f"{path} {wrong}. {AGAIN}")
+
+
+def _wrong_ids(piece: bytes, records: int, dataset: manifest.Manifest) -> str:
+    """Return what is wrong with the ids of some framed records; "" if they are tokens of the tokenizer."""
+    settings, tokens = dataset.settings, dataset.tokenizer.padded_vocab_size
+    lengths = {"input_ids": settings.input_length, "labels": settings.target_length}
+    if settings.target in OF_HEADS:  # these are numbers of classes
+        del lengths["labels"]
+    ids = {name: np.empty((records, length), np.int32) for name, length in lengths.items()}
+    features = tuple((name.encode(), own, own.shape[1], 0, -1) for name, own in ids.items())
+    try:
+        places = tfrecord.cut_records([piece], np.array([records]))
+    except tfrecord.BrokenPageError:
+        return "holds something else than records"
+    if decode_rows((piece,), places, features, None, 0) < records:
+        return "holds records that t5prep did not write"
+    for name, own in ids.items():
+        own[(own == tfrecord.IGNORED_LABEL) & (name == "labels")] = 0
+        if own.size and not 0 <= own.min() <= own.max() < tokens:
+            odd = own.min() if own.min() < 0 else own.max()
+            return f"has the id {odd:,} in {name}, and the tokenizer has {tokens:,} tokens"
+    return ""
 
 
 def _unreadable(path: str, error: OSError) -> DatasetError:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -333,7 +334,12 @@ class Lives:
     def _files(self) -> list[RawFile]:
         """The files that the dataset was made of. Raises SourceError if one is not there."""
         said = self.dataset.source
-        there = sources.resolve(self._source or pinned(said), include=self._task.files, progress=False)
+        uri = self._source or pinned(said)
+        if (
+            not self._source and uri != "sample:" and sources.parse(uri).scheme
+        ):  # whoever made the dataset chose this address
+            print(f"Reading the source again, which the manifest says is {uri}", file=sys.stderr, flush=True)
+        there = sources.resolve(uri, include=self._task.files, progress=False)
         by_name = {file.name: file for file in there.files}
         for file in said.files:
             if file.name not in by_name:

@@ -56,6 +56,8 @@ def _named(source: str) -> Iterator[tuple[Path, str]]:
     if path.is_file():
         yield path, path.name
     elif path.is_dir():
+        if (path / "manifest.json").is_file() and (path / "shards.index").is_file():
+            raise SourceError(f"{source} is a prepared dataset. Its texts as a table: t5prep table {source} rows.csv")
         yield from _below(path, "**/*")
     elif re.search(r"[*?\[]", source):
         parts = path.parts

@@ -14,6 +14,11 @@ from t5prep.tasks.example import Example, _Eos
 # A column: its name, or its names in different editions of a corpus, of which the first present one is read; "" at the
 # end means that the column may be missing.
 Column = str | tuple[str, ...]
+# What a task may name as its metrics: what `train/evaluate/metrics.py` computes of answers, and of their tokens.
+METRICS = (
+    *("bleu", "classification", "diacritics", "normalized_rouge", "normalized_rouge_ascii", "rouge", "rouge_ascii"),
+    *("squad", "loss", "perplexity", "token_accuracy"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,6 +269,11 @@ class Task:
         for name, (is_right, how) in _FIELDS.items():
             if not is_right(value := getattr(self, name)):
                 raise TypeError(f"{name} is a {type(value).__name__}: {how}")
+        for metric in self.metrics:
+            if metric not in METRICS:
+                raise TypeError(
+                    f'there is no metric "{metric}".{did_you_mean(metric, METRICS)} All: {", ".join(METRICS)}'
+                )
 
 
 def _is_function(value: Any) -> bool:

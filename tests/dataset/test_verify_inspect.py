@@ -1,6 +1,7 @@
 """verify finds what was altered; inspect shows what a model sees."""
 
 import dataclasses
+import hashlib
 import io
 import json
 import os
@@ -10,12 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import framing
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
 from t5prep.cli import main
-from t5prep.dataset import inspect_records, manifest, tfrecord
+from t5prep.dataset import inspect_records, manifest, shard_files, tfrecord
 from t5prep.dataset.verify import verify
 from t5prep.errors import DatasetError
 from t5prep.sources import sample
@@ -93,6 +95,39 @@ def test_false_features_are_found(data: Path) -> None:
     masked = dataclasses.replace(made.settings, masks=True)
     resealed(data, settings=masked, features=manifest.record_features(masked, references=False))
     assert "feature attention_mask than" in refused("verify", data)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("input_ids", 70_000, "has the id 70,000 in input_ids, and the tokenizer has 8,192 tokens"),
+        ("input_ids", -1, "has the id -1 in input_ids"),
+        ("labels", 8192, "has the id 8,192 in labels"),
+        ("labels", -101, "has the id -101 in labels"),
+        ("labels", 8191, ""),
+    ],
+)
+def test_ids_that_are_no_tokens_are_found(data: Path, name: str, value: int, says: str) -> None:
+    """Of any record: whoever writes a manifest may write the checksums of what he likes."""
+    made = manifest.load(data)
+    shard = made.splits["train"].shards[-1]
+    records = [tfrecord.parse(record) for record in tfrecord.read(io.BytesIO((data / shard.name).read_bytes()))]
+    records[-1][name][0] = value
+    own = [framing.framed(record) for record in records]
+    (data / shard.name).write_bytes(content := b"".join(own))
+    changed = dataclasses.replace(shard, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    train = dataclasses.replace(made.splits["train"], shards=[*made.splits["train"].shards[:-1], changed])
+    splits = made.splits | {"train": train}
+    index = shard_files.read_checked(data, made.index)
+    last = shard_files.page_sizes(np.array([len(one) for one in own]), every=made.index.every["train"]).tobytes()
+    before = sum(-(-one.records // made.index.every["train"]) for one in train.shards[:-1])
+    index = index[: 4 * before] + last + index[4 * before + len(last) :]
+    (data / shard_files.INDEX).write_bytes(index)
+    resealed(data, splits=splits, index=dataclasses.replace(made.index, sha256=hashlib.sha256(index).hexdigest()))
+    if says:
+        assert says in refused("verify", data)
+    else:
+        verify(data)
 
 
 @pytest.mark.parametrize("name", [manifest.NAME, "train.tfrecord-00001-of-00002", "shards.index", "rejected.jsonl"])

@@ -8,6 +8,7 @@ import io
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -496,6 +497,18 @@ def test_without_its_source_the_dataset_alone_is_told(near: Path, tmp_path: Path
         assert t5prep.why("1002", near / "d", source=str(tmp_path / "a.csv")) == whole
     finally:
         (near / "a.csv").write_bytes(content)
+
+
+def test_an_address_of_the_manifest_is_said_before_it_is_read(
+    near: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("t5prep.sources.resolve", lambda *_, **__: pytest.fail(capsys.readouterr().err))
+    data = shutil.copytree(near / "d", tmp_path / "d")
+    made = manifest.load(data)
+    made = dataclasses.replace(made, source=dataclasses.replace(made.source, uri="https://example.org/a.csv"))
+    (data / manifest.NAME).write_text(made.sealed().dumps())
+    with pytest.raises(pytest.fail.Exception, match=r"manifest says is https://example\.org/a\.csv"):
+        t5prep.why("1002", data)
 
 
 def test_escapes_and_half_surrogates_do_nothing(grouped: Path) -> None:

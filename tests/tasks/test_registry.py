@@ -197,6 +197,7 @@ def test_a_package_that_cannot_be_loaded_is_a_sentence(package: Path) -> None:
         ('inputs=["words"]', "inputs=[3]", r"a column is 3, and not a name"),
         ('inputs=["words"]', "inputs=None", r"inputs of Columns is a NoneType, and not a list"),
         ('metrics=["rouge"]', 'metrics="rouge"', r"metrics is a str: write a list of names"),
+        ('metrics=["rouge"]', 'metrics=["rogue"]', r'there is no metric "rogue". Did you mean "?rouge"?'),
         ("options=Options", "options=3", r"options is a int: name a frozen dataclass"),
         ("options=Options", "corpus=None", r"corpus is a NoneType: write corpus=Corpus"),
         ("options=Options", "template=3", r"template is a int: name a function of options"),

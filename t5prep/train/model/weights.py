@@ -197,8 +197,18 @@ def draw(layouts: Mapping[str, WeightLayout], *, seed: int) -> dict[str, np.ndar
 
 
 def create_variables(weights: Mapping[str, Array]) -> dict[str, tf.Variable]:
-    """Return a variable of TensorFlow for each weight."""
-    return {name: tf.Variable(np.asarray(value), name=name.replace(".", "_")) for name, value in weights.items()}
+    """Return a variable of TensorFlow for each weight. Raises UsageError for values that are not finite."""
+    return {name: tf.Variable(finite(weights, name), name=name.replace(".", "_")) for name in weights}
+
+
+def finite(weights: Mapping[str, Any], name: str) -> np.ndarray:
+    """Return the values of one weight. Raises UsageError if they are not finite: nobody could use the copy of such a model."""
+    values = np.asarray(weights[name])
+    if not np.isfinite(values).all():
+        raise UsageError(
+            f"the model has values that are not numbers (NaN, infinity) in {name}. Take another checkpoint (--checkpoint)."
+        )
+    return values
 
 
 def save_weights(directory: str | Path, config: Config, weights: Mapping[str, Any], *, dtype: str = "float32") -> Path:
@@ -243,7 +253,7 @@ def _by_tensor(
 
     @functools.lru_cache(maxsize=1)  # tensors are written variable by variable
     def variable(name: str) -> np.ndarray:
-        return np.asarray(weights[name], np.float32)
+        return finite(weights, name).astype(np.float32, copy=False)
 
     def values(tensor: str) -> np.ndarray:
         own = [part_of(*place) for place in sorted(places[tensor], key=lambda place: place[1].part)]

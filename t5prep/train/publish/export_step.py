@@ -20,6 +20,7 @@ from t5prep.errors import UsageError
 from t5prep.io import atomic_files
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.forward import forward, with_mask
+from t5prep.train.model.weights import finite
 from t5prep.train.published import safetensors_file
 from t5prep.train.run import checkpoint_tensors, run
 from t5prep.train.runtime.compiling import check_batch
@@ -107,7 +108,7 @@ def write(
         atomic_files.write_whole(place / "forward.jax", passed.exported())
         with atomic_files.whole(place / "state.safetensors") as file:
             shapes = {name: value.shape for name, value in tensors.items()}
-            safetensors_file.write(file, shapes, lambda name: np.asarray(tensors[name], np.float32))
+            safetensors_file.write(file, shapes, lambda name: finite(tensors, name).astype(np.float32))
         atomic_files.write_whole(place / "step.json", (json.dumps(about, indent=1) + "\n").encode())
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5prep.errors import UsageError
+from t5prep.tasks import task
 from t5prep.train.evaluate import metrics, target_metrics
 from t5prep.train.evaluate.metrics import (
     bleu,
@@ -20,6 +21,10 @@ from t5prep.train.evaluate.metrics import (
 )
 
 SHARED = next((up / "shared" / "data" for up in Path(__file__).parents if (up / "shared" / "data").is_dir()), None)
+
+
+def test_a_task_may_name_each_metric_and_no_other():
+    assert {*task.METRICS} == {*metrics.METRICS, *metrics.OF_TOKENS}
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from torch_t5 import FAMILIES, draw_batch
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
+from t5prep.errors import UsageError  # noqa: E402
 from t5prep.tokens import loading  # noqa: E402
 from t5prep.train.model.architecture import ModelConfig  # noqa: E402
 from t5prep.train.model.search import generate  # noqa: E402
@@ -61,6 +62,22 @@ def _sharp(config: ModelConfig) -> dict[str, np.ndarray]:
     for name in ("decoder.out", "decoder.wo"):
         weights[name] *= np.float32(8.0)
     return weights
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_weights_that_are_not_numbers_are_not_copied(tmp_path: Path, value: float) -> None:
+    config = CONFIGS["t5_1_1"]
+    weights = random_weights(config, seed=1)
+    weights["decoder.out"] = np.array(weights["decoder.out"])
+    path = save_weights(tmp_path, config, weights)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    number = next(iter(weights["decoder.out"].ravel()))
+    assert path.read_bytes().count(number.tobytes()) == 1
+    path.write_bytes(path.read_bytes().replace(number.tobytes(), np.float32(value).tobytes()))
+    for export in (export_hf, export_saved_model):
+        with pytest.raises(UsageError, match=r"not numbers \(NaN, infinity\) in decoder.out"):
+            export(str(tmp_path), out=str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture(scope="module")
