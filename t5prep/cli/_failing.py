@@ -64,8 +64,11 @@ def sentence(error: Exception) -> click.ClickException | None:
         return click.ClickException(
             f"The network does not answer: {str(error) or type(error).__name__}. Try again when it does."
         )
-    if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _TENSORFLOW:
+    if type(error).__module__.startswith("tensorflow."):
         message = (getattr(error, "message", "") or str(error)).splitlines()[0]
+        name, of_disk = type(error).__name__, message.endswith(os.strerror(errno.EIO))
+        if name not in _TENSORFLOW and not (name == "UnknownError" and of_disk):
+            return None
         return click.ClickException(f"TensorFlow says: {message}")
     return None
 

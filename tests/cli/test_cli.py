@@ -83,6 +83,10 @@ def test_colour_is_for_terminals_that_want_it(no_colour: str | None, coloured: b
     assert piped.stdout == b"x\n"
 
 
+# As TensorFlow's own, which takes seconds to import.
+OfTensorFlow = type("UnknownError", (Exception,), {"__module__": "tensorflow.python"})
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -94,6 +98,7 @@ def test_colour_is_for_terminals_that_want_it(no_colour: str | None, coloured: b
         (RuntimeError("can't start new thread"), "`ulimit -u` allows too little"),
         (RuntimeError("Resource temporarily unavailable"), "`ulimit -u` allows too little"),
         (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"), "not text in UTF-8"),
+        (OfTensorFlow("run/checkpoint.json; Input/output error"), "run/checkpoint.json; Input/output error"),
     ],
 )
 def test_what_is_no_bug_is_one_sentence(error: Exception, said: str) -> None:
@@ -104,7 +109,14 @@ def test_what_is_no_bug_is_one_sentence(error: Exception, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("x"), ModuleNotFoundError("x", name="t5prep.typo"), KeyError("x"), BrokenPipeError(32, "pipe")]
+    "error",
+    [
+        ValueError("x"),
+        ModuleNotFoundError("x", name="t5prep.typo"),
+        KeyError("x"),
+        BrokenPipeError(32, "pipe"),
+        OfTensorFlow("x"),
+    ],
 )
 def test_a_bug_stays_a_bug(error: Exception) -> None:
     assert _failing.sentence(error) is None
