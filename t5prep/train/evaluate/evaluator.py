@@ -119,6 +119,7 @@ class Evaluator:
         has_answers = bool(self._given or of_task)  # a task such as span corruption has none to score
         self.kind = _kind(self._opened, limit=limit, generating=generating and has_answers)
         padding = Padding.of_dataset(dataset)
+        self._separator = padding.separator if metrics.ranks(dataset) else None
         self._batches = functools.partial(eval_batches, self._opened, batch=batch, limit=limit)
         if dataset.hides_tokens != (isinstance(config, EncoderConfig) and config.masked):
             has, not_ = ("has", "does not fill masks") if dataset.hides_tokens else ("has no", "fills masks")
@@ -144,7 +145,8 @@ class Evaluator:
         `score_each` a prediction has the `scores` of its own.
         """
         references: list[list[str]]
-        rows, generated = ScoredRows(worst, sample, by_class=bool(self._labels or self._names)), []
+        rows = ScoredRows(worst, sample, by_class=bool(self._labels or self._names), separator=self._separator)
+        generated: list[Any] = []
         program = self._score_and_generate if self.kind is Kind.TEXTS else self._score
         for batch, scored in each(program, weights, self._batches()):
             rows.add(batch, scored)
@@ -159,7 +161,9 @@ class Evaluator:
         if self.kind is Kind.NUMBERS:
             dataset = self._opened.manifest
             target = dataset.settings.target
-            own_values, right, answers = target_metrics.score(target, labels, ids, classes=self._names)
+            own_values, right, answers = target_metrics.score(
+                target, labels, ids, classes=self._names, queries=rows.queries
+            )
             has = metrics.possible(dataset, split=self._opened.name, generate=False)
             values = {name: value for name, value in values.items() if name in (*has, "records")} | own_values
             names = []
@@ -245,16 +249,19 @@ class ScoredRows:
     """The results of every scored record, in the split's order.
 
     `highest` has the (loss, row, input ids) of the `worst` wrong rows; of wrong rows, `each` of every class (or of all) are
-    drawn at random, by the hash of their ids, so that the same rows are drawn whatever the batch is.
+    drawn at random, by the hash of their ids, so that the same rows are drawn whatever the batch is. `queries` has the ids of the
+    first text of each row, up to the `separator`, if there is one.
     """
 
-    def __init__(self, worst: int, each: int = 0, *, by_class: bool = False) -> None:
+    def __init__(self, worst: int, each: int = 0, *, by_class: bool = False, separator: int | None = None) -> None:
         self._worst, self._each, self._by_class = worst, each, by_class
         self.ids: list[str] = []
         self.references: list[list[str]] = []
         self.labels: list[np.ndarray] = []
         self.predicted: list[np.ndarray] = []
         self.losses: list[float] = []
+        self._separator = separator
+        self.queries: list[bytes] = []
         self.highest: list[tuple[float, int, list[int]]] = []  # a heap
         self._drawn: dict[bytes, list[tuple[int, int, list[int]]]] = {}  # by class: heaps
 
@@ -269,6 +276,10 @@ class ScoredRows:
         if "id" in batch:
             self.ids += [id.decode() for id in batch["id"][mask]]
         texts = batch["references"][mask] if "references" in batch else [[]] * len(labels)
+        if self._separator is not None:
+            # From the second token on: the separator of a EuroBERT stands before the first text, too.
+            firsts = (row[: 1 + np.argmax(row[1:] == self._separator)] for row in batch["input_ids"][mask])
+            self.queries += [first.tobytes() for first in firsts]
         self.references += [[text.decode() for text in some if text] for some in texts]
         if not self._worst and not self._each:
             return

@@ -288,10 +288,13 @@ OF_TARGETS: Mapping[str, Mapping[str, Number]] = {
         "spearman": Number(hub="spearmanr"),
     },
 }
+# What an evaluation has also of numbers of pairs that are prepared in groups (`--group-column`).
+OF_RANKINGS: Mapping[str, Number] = {"mrr_at_10": Number(), "ndcg_at_10": Number()}
 # Every number that there is.
 NUMBERS: Mapping[str, Number] = {
     **OF_TOKENS,
     **{name: number for own in OF_TARGETS.values() for name, number in own.items()},
+    **OF_RANKINGS,
     **_OF_CLASSES,
     **{name: number for metric in METRICS.values() for name, number in metric.numbers.items()},
 }
@@ -362,7 +365,8 @@ def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...
     """
     if (target := dataset.settings.target) in OF_TARGETS:
         unfit = {"number": ("perplexity", "token_accuracy"), "labels": ("perplexity",)}.get(target, ())
-        return (*(name for name in OF_TOKENS if name not in unfit), *OF_TARGETS[target])
+        ranked = OF_RANKINGS if ranks(dataset) else ()
+        return (*(name for name in OF_TOKENS if name not in unfit), *OF_TARGETS[target], *ranked)
     wanted = of_answers(dataset)
     names = dict.fromkeys(OF_TOKENS)
     of_texts = [name for metric in wanted or DEFAULT_METRICS for name in METRICS[metric].numbers]
@@ -371,6 +375,11 @@ def possible(dataset: Manifest, *, split: str, generate: bool) -> tuple[str, ...
     if generate and wanted and dataset.settings.layout != "packed" and dataset.settings.target_length > 2:
         names |= dict.fromkeys((*of_texts, *(_OF_CLASSES if dataset.splits[split].labels else ())))
     return tuple(names)
+
+
+def ranks(dataset: Manifest) -> bool:
+    """Check whether the targets are numbers of rows in groups, as those of the texts that are found for a query."""
+    return dataset.settings.target == "number" and bool(dataset.settings.group_column)
 
 
 def of_answers(dataset: Manifest) -> list[str]:

@@ -78,6 +78,36 @@ def of_numbers(right: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     }
 
 
+RANKED = 10  # texts of each query whose order counts
+
+
+def of_rankings(queries: Sequence[bytes], right: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Return MRR@10 and NDCG@10 of each query's texts in the order of their predicted numbers; nothing where no query counts.
+
+    A text is relevant if its right number is above 0, which is its gain in NDCG. Means are over the queries that have several
+    texts, one of them relevant. Of equal predictions the less relevant text is first: equal ones for all texts gain nothing.
+
+    >>> of_rankings([b"q", b"q", b"q"], np.array([0.0, 2.0, 1.0]), np.array([0.9, 0.5, 0.1]))["mrr_at_10"]
+    0.5
+    """
+    discounts = 1.0 / np.log2(np.arange(RANKED) + 2.0)
+    gains = np.maximum(right, 0.0)
+    places: dict[bytes, list[int]] = {}
+    for place, query in enumerate(queries):
+        places.setdefault(query, []).append(place)
+    reciprocals, shares = [], []
+    for own in places.values():
+        order = np.lexsort((gains[own], -predicted[own]))
+        found, best = gains[own][order][:RANKED], np.sort(gains[own])[::-1][:RANKED]
+        if len(own) < 2 or not best[0]:
+            continue
+        first = np.flatnonzero(found)
+        reciprocals.append(1.0 / (first[0] + 1.0) if len(first) else 0.0)
+        shares.append(found @ discounts[: len(found)] / (best @ discounts[: len(best)]))
+    both = {"mrr_at_10": reciprocals, "ndcg_at_10": shares}
+    return {name: float(np.mean(values)) for name, values in both.items() if values}
+
+
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:
     one, other = one - one.mean(), other - other.mean()
     scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
@@ -93,14 +123,16 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def score(
-    target: str, labels: np.ndarray, predicted: np.ndarray, *, classes: Sequence[str]
+    target: str, labels: np.ndarray, predicted: np.ndarray, *, classes: Sequence[str], queries: Sequence[bytes] = ()
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return the metrics of a split whose targets are of a kind, and each row's right and predicted answers as texts.
 
-    labels, predicted: int32[rows, length], as records have them; places with the label -100 have no answer.
+    labels, predicted: int32[rows, length], as records have them; places with the label -100 have no answer. queries: of each row,
+    if its number says how relevant its second text is to a query.
     """
     if target == "number":
-        values = of_numbers(*(numbers_of(side[:, 0]).astype(np.float64) for side in (labels, predicted)))
+        both = [numbers_of(side[:, 0]).astype(np.float64) for side in (labels, predicted)]
+        values = of_numbers(*both) | (of_rankings(queries, *both) if queries else {})
     elif target == "labels":
         values = of_labels(labels, predicted)
     else:

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from t5prep.train.evaluate.target_metrics import of_labels, of_numbers, of_spans, score, spans_of
+from t5prep.train.evaluate.target_metrics import of_labels, of_numbers, of_rankings, of_spans, score, spans_of
 
 TAGS = ["O", *(f"{place}-{kind}" for place in "BIES" for kind in ("PER", "LOC", "A-B"))]
 
@@ -65,6 +65,25 @@ def test_numbers_are_scored_as_by_scipy():
     assert found["pearson"] == pytest.approx(stats.pearsonr(right, predicted).statistic)
     assert found["spearman"] == pytest.approx(stats.spearmanr(right, predicted).statistic)
     assert of_numbers(right, np.ones(300))["pearson"] == 0.0
+
+
+def test_rankings_are_scored_as_by_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    generator = np.random.default_rng(2)
+    right, predicted = generator.integers(0, 4, (30, 15)).astype(float), generator.normal(size=(30, 15))
+    queries = [bytes([row]) for row in range(30) for _ in range(15)]
+    found = of_rankings(queries, right.ravel(), predicted.ravel())
+    assert found["ndcg_at_10"] == pytest.approx(sklearn.ndcg_score(right, predicted, k=10))
+
+
+def test_rankings_count_queries_with_several_texts_and_a_relevant_one():
+    queries = [b"a", b"b", b"b", b"c", b"c", *[b"d"] * 12]
+    right = np.array([1.0, 0.0, 2.0, 0.0, 0.0, *[0.0] * 11, 1.0])
+    predicted = np.array([0.1, 0.7, 0.7, 0.2, 0.1, *np.arange(12, 0, -1.0)])
+    # b: of equal predictions the irrelevant text is first; d: the relevant text is the twelfth
+    found = of_rankings(queries, right, predicted)
+    assert found == pytest.approx({"mrr_at_10": (1 / 2 + 0) / 2, "ndcg_at_10": (1 / np.log2(3) + 0) / 2})
+    assert of_rankings([b"a", b"b"], np.ones(2), np.ones(2)) == {}
 
 
 def test_tags_that_mark_no_spans_have_no_spans():
