@@ -111,6 +111,45 @@ def mmbert(folder: Path) -> Path:
     return _templated(folder, made, ("<bos>", "<eos>", "<pad>", "<unk>"))
 
 
+def eurobert(folder: Path) -> Path:
+    """Write the `tokenizer.json` of EuroBERT/EuroBERT-210m: Llama 3.1's, whose words are split by a pattern before they are bytes.
+
+    By the conversion of its authors (tokenizer_config of github.com/tesselwisman/EuroBERT, a copy of theirs) and Llama 3's
+    pre_tokenizer and post_processor: `<|begin_of_text|>` before each text, nothing after it, and EOS for padding.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    words = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    made = Tokenizer(models.BPE(ignore_merges=True))
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(words), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    made.train_from_iterator(SENTENCES, trainer)
+    first, end, mask = "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
+    made.add_special_tokens([first, end, mask])
+    template = processors.TemplateProcessing(
+        single=f"{first} $A", pair=f"{first} $A {first}:1 $B:1", special_tokens=[(first, made.token_to_id(first))]
+    )
+    made.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    folder.mkdir(parents=True)
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "eurobert"}))
+    said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    tokens = {"bos_token": first, "eos_token": end, "pad_token": end, "mask_token": mask}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**said, **tokens}))
+    return folder
+
+
 def deberta(folder: Path) -> Path:
     """Train the `spm.model` of a DeBERTa-v3, whose special tokens have the ids of microsoft/deberta-v3-base; [MASK] is not in it."""
     import io

@@ -26,14 +26,14 @@ SPACE = "▁"
 def is_written(content: bytes) -> bool:
     """Check whether the content of a tokenizer.json is of a model that writes texts, and has a BPE model.
 
-    An encoder's puts tokens before and after a text, and has no sentinels.
+    An encoder's puts tokens before and after a text, or has no EOS of these (EuroBERT's), and has no sentinels.
     """
     try:
         whole = json.loads(content)
         if whole["model"].get("type") != "BPE":
             return False
         texts = {str(one["content"]) for one in whole["added_tokens"]}
-        return SENTINEL_TEXTS[0] in texts or encoder_tokenizer.frame_of(whole) is None
+        return SENTINEL_TEXTS[0] in texts or (encoder_tokenizer.frame_of(whole) is None and not texts.isdisjoint(ENDS))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return False  # whoever reads it says what is wrong
 

@@ -22,7 +22,8 @@ from t5prep.tokens.ragged import Frame, Ragged
 from t5prep.tokens.tokenizer import Tokenizer
 
 Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # one of `words`
-PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
+# EuroBERT, with Llama 3's tokenizer, has the token after a document as padding (tokenization of its authors' own conversion).
+PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>", "<|end_of_text|>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
 BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
@@ -40,17 +41,22 @@ def described(whole: Mapping[str, Any]) -> Described:
     """Return the special tokens of a `tokenizer.json`. Raises ValueError, TypeError or KeyError if it has none."""
     special = {int(one["id"]): str(one["content"]) for one in whole["added_tokens"] if one["special"]}
     ids = {text: id for id, text in special.items()}
-    frame = frame_of(whole)
+    frame = frame_of(whole, ends=False)
     if frame is None:
         raise ValueError("it puts no token before a text")
     pads, unknowns = ([ids[text] for text in texts if text in ids] for texts in (PADS, UNKNOWNS))
+    if whole["model"].get("type") == "BPE" and not whole["model"].get("unk_token"):
+        unknowns = unknowns or pads  # each byte is a piece, so nothing is unknown
     if not pads or not unknowns:
         raise ValueError(f"it has none of {', '.join(UNKNOWNS if pads else PADS)}")
     return Described(frame, pads[0], unknowns[0], special)
 
 
-def frame_of(whole: Mapping[str, Any]) -> Frame | None:
-    """Return the special tokens around texts; None if none stands before a text, as in T5's tokenizers."""
+def frame_of(whole: Mapping[str, Any], *, ends: bool = True) -> Frame | None:
+    """Return the special tokens around texts; None if none stands before a text, as in T5's tokenizers.
+
+    ends: also None if there is none after a text, as in Gemma's and Llama's.
+    """
     steps = [whole.get("post_processor") or {}]
     steps = [step for one in steps for step in (one["processors"] if one.get("type") == "Sequence" else [one])]
     for step in steps:
@@ -60,7 +66,7 @@ def frame_of(whole: Mapping[str, Any]) -> Frame | None:
             return Frame((first,), (last,) * (1 if kind == "BertProcessing" else 2), (last,))
         if kind == "TemplateProcessing":
             first, between, last = _template(step)
-            return Frame(first, between, last) if first and last else None
+            return Frame(first, between, last) if first and (last or (between and not ends)) else None
     return None
 
 
@@ -301,7 +307,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 class EncoderTokenizer(Tokenizer):
     """Encode text to ids and decode it, with the content of a `tokenizer.json`.
 
-    `eos_id` is the id of the token after a text (`[SEP]`, `</s>`). Raises TokenizerError if the content is damaged.
+    `eos_id` is the id of the token after a text (`[SEP]`, `</s>`), or between two, if none ends them. Raises TokenizerError if the
+    content is damaged.
     """
 
     file_name = "tokenizer.json"
@@ -328,8 +335,12 @@ class EncoderTokenizer(Tokenizer):
         self.name = name
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.frame = around.frame
-        self.frame_of_targets = Frame((), (), (self.frame.last[-1],))
-        self.pad_id, self.unk_id, self.eos_id = around.pad_id, around.unk_id, self.frame.last[-1]
+        self.pad_id, self.unk_id, self.eos_id = (
+            around.pad_id,
+            around.unk_id,
+            (self.frame.last or self.frame.between)[-1],
+        )
+        self.frame_of_targets = Frame((), (), (self.eos_id,))
         self.vocab_size = self.size = self.padded_size = self._fast.get_vocab_size()
         self._special = around.special
         # The id of what stands in place of a hidden token; None if the vocabulary has none.

@@ -50,6 +50,23 @@ def test_special_tokens_around_texts_are_those_of_transformers(folder):
         )
 
 
+def test_a_euroberts_texts_have_a_token_before_them_and_none_behind(tmp_path):
+    from transformers import AutoTokenizer
+
+    place = encoders.eurobert(tmp_path / "eurobert")
+    ours, theirs = loading.load(str(place)), AutoTokenizer.from_pretrained(place)
+    wanted = theirs(TEXTS, add_special_tokens=False)["input_ids"]
+    assert [ids.tolist() for ids in ours.encode_all(TEXTS)] == wanted
+    first, second = ours.encode_all(["a movie", "charming 1234"])
+    rows = ragged.framed(ragged.of([first, first, second]), np.array([0, 1, 3]), ours.frame)
+    assert [row.tolist() for row in rows.apart()] == theirs(["a movie"])["input_ids"] + [
+        theirs("a movie", "charming 1234")["input_ids"]
+    ]
+    assert (ours.size, ours.pad_id, ours.eos_id) == (len(theirs), theirs.eos_token_id, theirs.bos_token_id)
+    assert loading.of_content(ours.model, name="again").encode("a movie") == first.tolist()
+    assert not {ours.pad_id, ours.eos_id} & set(ours.encode("a <|end_of_text|> <|begin_of_text|>"))
+
+
 def test_a_saved_tokenizer_json_gives_the_same_ids(folder, tmp_path):
     from transformers import AutoTokenizer
 
