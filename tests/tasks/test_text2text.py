@@ -5,9 +5,10 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from preparing import by_id, prepared, write_csv
+from preparing import by_id, prepared, rejected, write_csv
 
 from t5prep.errors import Reject, SourceError, UsageError
 from t5prep.sources import sample
@@ -69,6 +70,26 @@ def test_numbers_become_words_by_a_map(label: object) -> None:
     assert list(chosen.classes) == ["negative", "positive"]
     with pytest.raises(Reject, match="unknown label: '2' is not one of 0, 1"):
         chosen.to_example({"q": "good", "a": "2"})
+
+
+def test_labels_may_be_columns_of_zeros_and_ones(tmp_path: Path) -> None:
+    """As Jigsaw's comments have them: one that is clean, one with two labels, and what is no label."""
+    source = tmp_path / "comments.csv"
+    source.write_text("id,text,toxic,insult\na,good day,0,0\nb,bad day,1,1.0\nc,odd,true,0\nd,x,2,0\n")
+    options = {"inputs_column": "text", "labels_column": "toxic, insult", "id_column": "id"}
+    how: dict[str, Any] = {"task": "text2text", "tokenizer": "sample:", "splits": {"train": 1.0}}
+    made = prepared(source, tmp_path / "out", options=options, **how)
+    assert (made.settings.target, made.class_names) == ("labels", ["toxic", "insult"])
+    assert {id: record["labels"] for id, record in by_id(tmp_path / "out").items()} == {
+        "a": [0, 0],
+        "b": [1, 1],
+        "c": [1, 0],
+    }
+    assert [line["reason"] for line in rejected(tmp_path / "out")] == ["neither 0 nor 1: '2' in toxic"]
+    mapped = {**options, "label_map": "toxic=rude,insult=mean"}
+    assert prepared(source, tmp_path / "mapped", options=mapped, **how).class_names == ["rude", "mean"]
+    with pytest.raises(UsageError, match="each column once"):
+        prepared(source, tmp_path / "twice", options={**options, "labels_column": "toxic,toxic"}, **how)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ from t5prep.tasks.example_table import BETWEEN, SPACE_IN_WORD
 from t5prep.tasks.options import option
 from t5prep.tasks.task import Columns, ColumnText, Corpus, Task, Template, TemplatePart, Words
 
+# What a column of 0 and 1 may have; Parquet has truth values, and pandas writes 1 beside empty cells as 1.0.
+FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -33,7 +36,11 @@ class Options:
         "",
         "instead of a target: the column with a tag for each word of the input; both are lists, or texts with spaces",
     )
-    labels_column: str = option("", "instead of a target: the column with any number of labels, a list or a text")
+    labels_column: str = option(
+        "",
+        "instead of a target: the column with any number of labels, a list or a text; or columns of 0 and 1, a label each:"
+        " toxic,insult,threat",
+    )
     label_separator: str = option(",", "what divides the labels in a text")
     number_column: str = option("", "instead of a target: the column with a number")
     label_map: str = option(
@@ -100,7 +107,12 @@ def to_example(record: Record, options: Options) -> Example:
 
 def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -> str:
     """Return the tags or the labels of a row as the text of a target. Raises Reject for an unknown one."""
-    value = record[options.tags_column or options.labels_column]
+    flags = flag_columns(options)
+    value = (
+        [name for name in flags if _is_set(record, name)]
+        if flags
+        else record[options.tags_column or options.labels_column]
+    )
     if not isinstance(value, list | tuple):
         text = rows.text(record, options.tags_column or options.labels_column)
         value = text.split(options.label_separator if kind == "labels" else None)
@@ -112,6 +124,23 @@ def _names(record: Record, options: Options, kind: str, words: dict[str, str]) -
         if not name or BETWEEN[kind] in words.get(name, name):
             raise Reject(f"no name of a label: {name!r}")
     return BETWEEN[kind].join(words.get(name, name) for name in names)
+
+
+def flag_columns(options: Options) -> tuple[str, ...]:
+    """Return the columns of which each is a label, with 0 or 1 in it; none where one column has all labels.
+
+    >>> flag_columns(Options(labels_column="toxic, insult"))
+    ('toxic', 'insult')
+    """
+    columns = tuple(name.strip() for name in options.labels_column.split(","))
+    return columns if len(columns) > 1 else ()
+
+
+def _is_set(record: Record, column: str) -> bool:
+    text = rows.text(record, column).strip().lower()
+    if text not in FLAGS:
+        raise Reject(f"neither 0 nor 1: {text!r} in {column}")
+    return FLAGS[text]
 
 
 def _words_of(record: Record, column: str) -> str:
@@ -188,7 +217,9 @@ def _inputs(options: Options) -> list[tuple[str, str]]:
 def _targets(options: Options) -> list[tuple[str, str]]:
     """Return the same of the target."""
     columns = (options.targets_column, options.tags_column, options.labels_column, options.number_column)
-    return _parsed(options.targets) if options.targets else [("", next(filter(None, columns), ""))]
+    if options.targets:
+        return _parsed(options.targets)
+    return [("", column) for column in flag_columns(options) or [next(filter(None, columns), "")]]
 
 
 def _parsed(template: str) -> list[tuple[str, str]]:
@@ -230,6 +261,10 @@ def columns(options: Options) -> Columns:
     ):
         if bool(column) == bool(template) and not (what == "targets" and others and not column):
             raise UsageError(f'say what the {what} are: either --{what}-column NAME or --{what} "... {{NAME}} ..."')
+    if len(set(flags := flag_columns(options))) < len(flags) or not all(flags):
+        raise UsageError(
+            f'--labels-column "{options.labels_column}": it is the name of each column once, as in toxic,insult'
+        )
     if len(others) > 1 or (others and (options.targets_column or options.targets)):
         raise UsageError(f"--{others[0]}-column says what is learned instead of a target: leave the other one out")
     if options.tags_column and (options.inputs or options.second_column or options.protect):
@@ -265,6 +300,6 @@ TASK = Task(
     columns=columns,
     options=Options,
     corpus=Corpus(pairs=line_pairs),
-    classes=lambda options: tuple(dict.fromkeys(label_words(options).values())),
+    classes=lambda options: tuple(dict.fromkeys(label_words(options).values())) or flag_columns(options),
     target=target_of,
 )
