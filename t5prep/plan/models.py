@@ -2,8 +2,8 @@
 
 The numbers are from each checkpoint's `config.json` on the Hugging Face Hub (google-t5, google/t5-v1_1-*, flan-t5-*, mt5-*,
 byt5-*; google-bert, distilbert, FacebookAI, albert, google/electra-*, answerdotai/ModernBERT-*, jhu-clsp/ettin-encoder-*,
-jhu-clsp/mmBERT-*; google/t5gemma-*: of 2B and 9B by Gemma 2's table, arXiv:2408.00118). T5X's configurations (t5x/examples/t5)
-have the same.
+jhu-clsp/mmBERT-*, microsoft/deberta-v3-*, EuroBERT/*; google/t5gemma-*: of 2B and 9B by Gemma 2's table, arXiv:2408.00118).
+T5X's configurations (t5x/examples/t5) have the same.
 """
 
 import dataclasses
@@ -15,6 +15,8 @@ from typing import Any
 from t5prep.errors import UsageError, did_you_mean
 from t5prep.io import model_files
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, read_config
+from t5prep.train.model.deberta import DebertaConfig
+from t5prep.train.model.eurobert import EuroBertConfig
 from t5prep.train.model.modernbert import ModernBertConfig
 from t5prep.train.model.t5gemma import T5GemmaConfig
 
@@ -76,6 +78,19 @@ ENCODERS = {
         f"mmbert-{size}": _shaped(sizes, ModernBertConfig, vocab_size=256000, local_theta=160_000.0, pad_token_id=0)
         for size, sizes in (("small", (384, 1152, 22, 6)), ("base", (768, 1152, 22, 12)))
     },
+    **{
+        f"deberta-v3-{size}": _shaped(sizes, DebertaConfig)
+        for size, sizes in (("small", (768, 3072, 6, 12)), ("base", _BASE), ("large", _LARGE))
+    },
+    "mdeberta-v3-base": _shaped(_BASE, DebertaConfig, vocab_size=251000),
+    **{
+        f"eurobert-{size}": _shaped(sizes, EuroBertConfig, key_heads=keys)
+        for size, sizes, keys in (
+            ("210m", _BASE, 12),
+            ("610m", (1152, 4096, 26, 18), 6),
+            ("2.1b", (2304, 6144, 32, 18), 6),
+        )
+    },
 }
 
 
@@ -86,7 +101,7 @@ def encoder_flops(config: EncoderConfig, *, input_length: int) -> int:
     536
     """
     d = config.d_model
-    each = 4 * d * d + (config.wide_matrices + 1) * d * config.d_ff
+    each = 2 * d * (d + config.key_width) + (config.wide_matrices + 1) * d * config.d_ff
     keys = sum(config.attended_keys(layer, input_length) for layer in range(config.num_layers))
     projection = config.embedding_width * d if config.projects else 0
     scores = (

@@ -12,6 +12,7 @@ import textwrap
 
 import numpy as np
 import pytest
+import torch_encoders
 import torch_t5gemma
 import toy_dataset
 from click.testing import CliRunner
@@ -534,13 +535,16 @@ def test_the_executable_is_kept_for_a_run(tmp_path, monkeypatch):
 
 @real
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["t5gemma", "t5gemma2"])
-def test_a_t5gemma_compiles(name, tmp_path, monkeypatch):
-    """With packed rows, so that queries have positions of their own examples, and windows shorter than the inputs."""
+@pytest.mark.parametrize("name", ["t5gemma", "t5gemma2", "eurobert", "deberta"])
+def test_another_family_compiles(name, tmp_path, monkeypatch):
+    """A T5Gemma with packed rows, so that queries have positions of their own examples, and windows shorter than the inputs."""
     monkeypatch.setenv("T5PREP_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "config.json").write_text(json.dumps(torch_t5gemma.MODELS[name]))
-    question = planner.questions(model=str(tmp_path), tpus=["v5e"], batches=[8], lengths=(32, 16), packed=True)[0]
+    writes = name in torch_t5gemma.MODELS
+    config = torch_t5gemma.MODELS[name] if writes else torch_encoders.TYPES[name]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    lengths = (32, 16 if writes else 1)
+    question = planner.questions(model=str(tmp_path), tpus=["v5e"], batches=[8], lengths=lengths, packed=writes)[0]
     answer = planner.ask(question)
     assert answer.fits
     assert answer.compiled.weight_bytes >= _float32_bytes(question.shape)
-    assert answer.compiled.flops > 0.9 * 8 * training_flops(question.shape, input_length=32, target_length=16)
+    assert answer.compiled.flops > 0.9 * 8 * training_flops(question.shape, input_length=32, target_length=lengths[1])

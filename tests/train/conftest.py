@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import beside
 import pytest
 
 
@@ -22,3 +23,11 @@ def shape(toys: Path) -> str:
     import training  # needs TensorFlow
 
     return training.shape(toys / "shape")
+
+
+@pytest.fixture(scope="module")
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What PyTorch's PROGRAM of a module of tests writes: models, and what comes of them."""
+    folder = tmp_path_factory.mktemp("published")
+    beside.pytorch(request.module.PROGRAM, folder)
+    return folder

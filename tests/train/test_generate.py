@@ -19,9 +19,9 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.errors import UsageError  # noqa: E402
 from t5prep.train.model.architecture import ModelConfig  # noqa: E402
 from t5prep.train.model.decoding import FORBIDDEN, most_likely  # noqa: E402
+from t5prep.train.model.forward import forward  # noqa: E402
 from t5prep.train.model.generation import Generation  # noqa: E402
 from t5prep.train.model.search import generate, search  # noqa: E402
-from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.weights import random_weights, save_weights  # noqa: E402
 from t5prep.train.predict.device import answers_on_rows  # noqa: E402
 from t5prep.train.runtime.devices import open_layout  # noqa: E402

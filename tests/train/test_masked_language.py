@@ -1,12 +1,10 @@
 """The pre-training of encoders: PyTorch's loss and gradients, exports that transformers reads, and a model that learns."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import beside
 import encoders
 import numpy as np
 import preparing
@@ -29,8 +27,6 @@ from t5prep.train.step.optimizer import AdamW
 from t5prep.train.step.step import StepOptions, TrainStep
 
 WITH_GRADIENTS = ("bert", "modernbert")
-BESIDE = {**os.environ, "PYTHONSAFEPATH": ""}  # the script imports what lies beside it; t5prep's command forbids that
-PROGRAM = Path(__file__).parents[1] / "torch_masked.py"
 
 
 def lines(folder: Path, *, count: int = 400) -> Path:
@@ -112,7 +108,7 @@ def test_loss_and_gradients_are_those_of_pytorch_and_it_loads_the_export(tmp_pat
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")
     published, exported = tmp_path / "published", tmp_path / "exported"
-    subprocess.run([sys.executable, PROGRAM, published], check=True, capture_output=True, env=BESIDE)
+    beside.pytorch("torch_masked.py", published)
     for name in NAMES:
         kept = np.load(published / name / "reference.npz")
         config, weights = load_weights(published / name, masked=True)
@@ -134,7 +130,7 @@ def test_loss_and_gradients_are_those_of_pytorch_and_it_loads_the_export(tmp_pat
         place.mkdir(parents=True)
         save_weights(place, config, weights)
         (place / "config.json").write_text(json.dumps(config.to_json()))
-    subprocess.run([sys.executable, PROGRAM, published, exported], check=True, capture_output=True, env=BESIDE)
+    beside.pytorch("torch_masked.py", published, exported)
     for name in NAMES:
         said = json.loads((exported / name / "said.json").read_text())
         kind = CLASS_NAMES[json.loads((exported / name / "config.json").read_text())["model_type"]]

@@ -16,10 +16,11 @@ import tensorflow as tf
 
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import ModelConfig
-from t5prep.train.model.attention import relative_bias, relative_buckets
 from t5prep.train.model.decoding import decode_step, decoder_layers, init_cache, reorder_cache
+from t5prep.train.model.forward import encode, forward
 from t5prep.train.model.layers import Dropout
-from t5prep.train.model.t5 import encode, forward, shift_right
+from t5prep.train.model.positions import relative_bias, relative_buckets
+from t5prep.train.model.t5 import shift_right
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import load_weights, random_weights
 from t5prep.train.step.step import summed_loss
@@ -164,7 +165,7 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):
     whole = forward(small_weights, SMALL, batch)
     fed = shift_right(labels, SMALL)
     layers = decoder_layers(small_weights, SMALL, dtype=tf.float32)
-    cache = init_cache(layers, SMALL, encode(small_weights, SMALL, batch["input_ids"], mask), length=5)
+    cache = init_cache(layers, SMALL, encode(small_weights, SMALL, batch, dtype=tf.float32), length=5)
 
     @tf.function(jit_compile=True, autograph=False)
     def step(tokens, cache, position):
@@ -176,7 +177,8 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_row(small_weights):
 
 
 def test_a_reordered_cache_goes_on_as_the_other_beam(small_weights):
-    encoded = tf.repeat(encode(small_weights, SMALL, tf.constant([[5, 6, 7]]), tf.ones([1, 3], tf.int32)), 2, axis=0)
+    batch = {"input_ids": tf.constant([[5, 6, 7]]), "attention_mask": tf.ones([1, 3], tf.int32)}
+    encoded = tf.repeat(encode(small_weights, SMALL, batch, dtype=tf.float32), 2, axis=0)
     mask = tf.ones([2, 3], tf.int32)
     layers = decoder_layers(small_weights, SMALL, dtype=tf.float32)
     cache = init_cache(layers, SMALL, encoded, length=4)

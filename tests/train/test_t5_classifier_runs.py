@@ -111,7 +111,7 @@ def test_plan_asks_about_the_encoder_alone(run: Path) -> None:
 
 def test_what_does_not_go_together_is_a_sentence(run: Path, tmp_path: Path) -> None:
     data, model, out = str(run / "data"), str(run / "t5"), str(tmp_path / "out")
-    with pytest.raises(UsageError, match="adapters are for T5s that write texts"):
+    with pytest.raises(UsageError, match="adapters are for models that write texts"):
         t5prep.train(data=data, model=model, out=out, settings={**SETTINGS, "lora": 2})
     with pytest.raises(UsageError, match="the model is a T5, which writes texts"):
         t5prep.evaluate(model, data=data)

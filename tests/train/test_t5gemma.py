@@ -3,10 +3,8 @@
 import dataclasses
 import importlib.util
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,20 +27,8 @@ from t5prep.train.publish.export import export_hf
 from t5prep.train.step.optimizer import AdamW
 from t5prep.train.step.step import StepOptions, TrainStep
 
-PROGRAM = Path(__file__).parents[1] / "torch_t5gemma.py"
+PROGRAM = "torch_t5gemma.py"
 NO_TORCH = pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("published")
-    subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "PYTHONSAFEPATH": ""},
-    )
-    return folder
 
 
 @pytest.fixture(params=MODELS)

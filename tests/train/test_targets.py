@@ -2,10 +2,6 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,19 +20,7 @@ from t5prep.train.model.weights import for_classes, load_weights, save_weights
 from t5prep.train.step.optimizer import AdamW
 from t5prep.train.step.step import StepOptions, TrainStep, losses_of_numbers
 
-PROGRAM = Path(__file__).parents[1] / "torch_targets.py"
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("published")
-    subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "PYTHONSAFEPATH": ""},
-    )
-    return folder
+PROGRAM = "torch_targets.py"
 
 
 def reference(model, target):

@@ -13,7 +13,7 @@ pytest.importorskip("jax", reason="needs the extra train")
 from t5prep.errors import UsageError  # noqa: E402
 from t5prep.train.model import switches  # noqa: E402
 from t5prep.train.model.architecture import EncoderConfig  # noqa: E402
-from t5prep.train.model.encoder import classify  # noqa: E402
+from t5prep.train.model.forward import forward  # noqa: E402
 from t5prep.train.model.layers import FILLER, gradients_in_turn, row_sums, unfilled  # noqa: E402
 from t5prep.train.model.weight_layout import encoder_layouts  # noqa: E402
 from t5prep.train.runtime import probe  # noqa: E402
@@ -151,7 +151,7 @@ def test_an_encoder_in_bfloat16_makes_its_gradients_in_turn():
     def gradients(weights: dict[str, tf.Tensor], ids: tf.Tensor, dtype: tf.DType) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            scores = classify(weights, config, {"input_ids": ids, "attention_mask": ids}, dtype=dtype)
+            scores = forward(weights, config, {"input_ids": ids, "attention_mask": ids}, dtype=dtype)
         return tape.gradient(scores, weights)
 
     # The GELU of each layer has two barriers of its own.

@@ -18,60 +18,22 @@ config that is a `ModelConfig` if it writes texts and an `EncoderConfig` otherwi
 import dataclasses
 import importlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from t5prep.errors import UsageError, did_you_mean
-
-
-def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the classes in the order of the logits; two unnamed ones if the config names none.
-
-    >>> classes_of({"id2label": {"1": "up", "0": "down"}})
-    ('down', 'up')
-    """
-    named = config.get("id2label")
-    if not isinstance(named, Mapping):
-        return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels", 2))))
-    return tuple(str(named[number]) for number in sorted(named, key=int))
-
-
-def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the entries of a `config.json` by which `transformers` knows the names."""
-    return {
-        "id2label": {str(number): name for number, name in enumerate(classes)},
-        "label2id": {name: number for number, name in enumerate(classes)},
-    }
-
-
-# The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
-POOLED = {"pooling": "mean"}
-# What a model with a head tells (`Settings.target`) → the end of its class's name in transformers, and its `problem_type`.
-HEADS = {
-    "class": ("SequenceClassification", "single_label_classification"),
-    "labels": ("SequenceClassification", "multi_label_classification"),
-    "number": ("SequenceClassification", "regression"),
-    "tags": ("TokenClassification", None),
-}
-
-
-def target_of(config: Mapping[str, Any]) -> str:
-    """Return what the model of a `config.json` tells of a text: a key of HEADS. As in transformers, one logit is a number.
-
-    >>> target_of({"architectures": ["BertForTokenClassification"]}), target_of({"problem_type": "regression"})
-    ('tags', 'number')
-    """
-    pooled = POOLED.items() <= config.items()
-    if not pooled and any(str(name).endswith(HEADS["tags"][0]) for name in config.get("architectures") or ()):
-        return "tags"
-    problem = config.get("problem_type") or (HEADS["number"][1] if len(classes_of(config)) == 1 else None)
-    return next((target for target, (_, own) in HEADS.items() if own and own == problem), "class")
-
-
-def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a config that are about its head."""
-    return {"classes": classes_of(config), "target": target_of(config)}
-
+from t5prep.train.model.entries import (
+    HEADS,
+    POOLED,
+    check_known,
+    check_usual,
+    class_entries,
+    classes_of,
+    fields_of,
+    head_of,
+    target_of,
+)
 
 T5_TYPES = ("t5", "mt5", "umt5")
 # `feed_forward_proj` → the name of its activation (transformers, configuration_t5.py).
@@ -80,6 +42,16 @@ FEED_FORWARDS = {"relu": "relu", "gated-gelu": "gelu_new", "gated-silu": "silu"}
 OWN_FIELDS = frozenset({"target", "lora_rank", "lora_alpha", "computed_layers", "computed_decoder_layers"})
 # No number of a published model is near this: T5-11B's feed-forward layers are 65,536 wide, mT5 has 250,112 pieces.
 LARGEST = 1 << 24
+
+
+class Sizes(NamedTuple):
+    """The numbers of one stack of a model that writes texts; `kv_heads` have keys and values of their own."""
+
+    layers: int
+    width: int
+    hidden: int
+    heads: int
+    kv_heads: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,25 +107,50 @@ class ModelConfig:
         """Return what kind of model it is, in words."""
         return f"T5 (`{self.feed_forward_proj}`)"
 
+    def sizes(self, stack: str) -> Sizes:
+        """Return the numbers of the "encoder" or "decoder"."""
+        layers = self.num_layers if stack == "encoder" else self.num_decoder_layers
+        return Sizes(layers, self.d_model, self.d_ff, self.num_heads, self.num_heads)
+
+    @property
+    def merged(self) -> bool:
+        """Check whether the decoder attends to its own tokens and to the input at once, with the same matrices."""
+        return False
+
     @property
     def split_sizes(self) -> dict[str, int]:
-        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, the width of feed-forward."""
-        return {"vocabulary": self.vocab_size, "heads": self.num_heads, "width": self.d_ff}
+        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, widths of feed-forward."""
+        one, other = self.sizes("encoder"), self.sizes("decoder")
+        heads, width = math.gcd(one.kv_heads, other.kv_heads), math.gcd(one.hidden, other.hidden)
+        return {"vocabulary": self.vocab_size, "heads": heads, "width": width}
 
     def products(self, *, input_length: int, target_length: int) -> int:
-        """Return the multiplications of matrix products in one row's forward pass."""
-        d, inner = self.d_model, self.inner_dim
-        feed_forward = (3 if self.gated else 2) * d * self.d_ff
-        encoder = input_length * (4 * d * inner + feed_forward + 2 * input_length * inner)
+        """Return the multiplications of one row's forward pass, all scores counted, also those that a window forbids."""
+        encoder, decoder = self.sizes("encoder"), self.sizes("decoder")
+
+        def own(one: Sizes, length: int) -> int:
+            matrices = one.width * (2 * self.d_kv * (one.heads + one.kv_heads) + (3 if self.gated else 2) * one.hidden)
+            return length * (matrices + 2 * length * one.heads * self.d_kv)
+
+        of_encoder = encoder.layers * own(encoder, input_length)
         if self.classes:
-            return self.num_layers * encoder
-        cross = input_length * 2 * d * inner + target_length * (2 * d * inner + 2 * input_length * inner)
-        decoder = target_length * (4 * d * inner + feed_forward + 2 * target_length * inner) + cross
-        return self.num_layers * encoder + self.num_decoder_layers * decoder + target_length * d * self.vocab_size
+            return of_encoder
+        inner = decoder.heads * self.d_kv
+        cross = (
+            input_length * 2 * encoder.width * decoder.kv_heads * self.d_kv + target_length * 2 * input_length * inner
+        )
+        cross += 0 if self.merged else target_length * 2 * decoder.width * inner
+        of_decoder = decoder.layers * (own(decoder, target_length) + cross)
+        return of_encoder + of_decoder + target_length * decoder.width * self.vocab_size
 
     def computed(self, stack: str) -> int:
         """Return how many layers of the "encoder" or "decoder" are computed; 0: all."""
         return self.computed_layers if stack == "encoder" else self.computed_decoder_layers
+
+    @property
+    def output_table(self) -> str:
+        """Return the name of the variable whose rows are multiplied with decoder outputs."""
+        return "shared" if self.tie_word_embeddings else "lm_head"
 
     @property
     def bias_in_every_layer(self) -> bool:
@@ -290,8 +287,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "electra": {"embedding_size": 128, "d_model": 256, "d_ff": 1024, "num_heads": 4},
 }
-# Models of another kind: type → the module with its `Config` and its `layouts`. `forward` has what computes it. That of a
-# model that writes texts also has `named`, which finds its tensors in a checkpoint.
+# Models of another kind: type → the module with its `Config`, its `layouts`, and the name of the module that computes it
+# (`LAYERS`, see `forward`). That of a model that writes texts also has `named`, which finds its tensors in a checkpoint.
 FAMILIES = {
     "deberta-v2": "t5prep.train.model.deberta",
     "eurobert": "t5prep.train.model.eurobert",
@@ -323,13 +320,6 @@ USUAL = (
 )
 
 
-def check_usual(config: Mapping[str, Any], entries: Sequence[tuple[str, Any]]) -> None:
-    """Raise UsageError if a config has another value for one of the entries than the one that is computed."""
-    for name, usual in entries:
-        if config.get(name, usual) != usual:
-            raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
-
-
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
     """The numbers that define an encoder's weights and computation; the defaults are BERT base's.
@@ -339,6 +329,8 @@ class EncoderConfig:
     `masked` there are none, and the head scores the whole vocabulary at each position, as in pre-training. `target`: what
     the head tells: the class of a text, a tag for each word, several labels, or a number.
     """
+
+    fills_masks: ClassVar[bool] = True  # whether the head of pre-training is computed
 
     vocab_size: int = 30522
     embedding_size: int = 0
@@ -385,6 +377,11 @@ class EncoderConfig:
         return float((self.d_model // self.num_heads) ** -0.5)
 
     @property
+    def key_width(self) -> int:
+        """Return the width of all keys of a token together."""
+        return self.d_model
+
+    @property
     def wide_matrices(self) -> int:
         """Return how many matrices a feed-forward part has before the last one."""
         return 1
@@ -429,15 +426,11 @@ class EncoderConfig:
         check_usual(config, USUAL)
         family = LIKE.get(model_type, model_type)
         names = DISTILBERT_NAMES if family == "distilbert" else NAMES
-        values = {field: config[name] for field, name in names.items() if config.get(name) is not None}
-        values = {**DEFAULTS[model_type], **values, "model_type": model_type, **head_of(config)}
+        values = {**DEFAULTS[model_type], **fields_of(config, names), "model_type": model_type, **head_of(config)}
         if values.get("embedding_size") == values.get("d_model", cls.d_model) or family in ("bert", "roberta"):
             values["embedding_size"] = 0
         made = cls(**values)
-        if made.activation not in ENCODER_ACTIVATIONS:
-            raise UsageError(
-                f'The model has the activation "{made.activation}", and known are {", ".join(ENCODER_ACTIVATIONS)}.'
-            )
+        check_known(made, names, activation=ENCODER_ACTIVATIONS)
         if made.d_model % made.num_heads:
             raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads")
         return made
@@ -464,7 +457,7 @@ Config = ModelConfig | EncoderConfig
 
 
 # Whole numbers that a config.json may give as 0, beside ids.
-MAY_BE_ZERO = ("segments", "embedding_size")
+MAY_BE_ZERO = ("segments", "embedding_size", "key_heads")
 
 
 def read_config(content: bytes, *, where: object) -> Config:
@@ -508,7 +501,7 @@ def filling_masks(config: EncoderConfig) -> EncoderConfig:
 
     Raises UsageError for a family whose head is not computed here.
     """
-    if config.family in ("deberta-v2", "eurobert"):
+    if not config.fills_masks:
         raise UsageError(
             f"A model of type {config.model_type} is not pre-trained here: take a BERT, RoBERTa or ModernBERT."
         )

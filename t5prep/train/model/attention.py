@@ -1,4 +1,4 @@
-"""Compute multi-head attention with relative position biases, for the whole batch or, over long texts, a few rows at a time.
+"""Compute multi-head attention for the whole batch or, over long texts, a few rows at a time.
 
 Of few rows only their scores exist at once. The backward pass computes the scores again (Dao et al. 2022, section 3.1), so
 nothing of their size is kept for it. And the float32 scores of a few rows fit into the fast memory of a TPU's cores; those
@@ -7,14 +7,13 @@ of all rows must be packed and moved to HBM and back.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from t5prep.train.model.layers import array_of, column_sums, rms_norm, row_sums, unfilled
+from t5prep.train.model.layers import Dropout, array_of, column_sums, rms_norm, row_sums, unfilled
+from t5prep.train.model.positions import Angles, Reach, rotate
 
 LANES = 128  # numbers in a row of a TPU's register
 # From this many scores of one row on, attention is computed for a few rows at a time (`attend_by_rows`).
@@ -61,11 +60,12 @@ class Heads:
             return tf.einsum("bol,oi->bli", joined, matrix)
         return tf.matmul(tf.reshape(attended, [attended.shape[0], attended.shape[1], inner]), matrix)
 
-    def rotated(self, x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor, *, queries: bool = False) -> tf.Tensor:
+    def rotated(self, x: tf.Tensor, angles: Angles, *, queries: bool = False) -> tf.Tensor:
         """Return keys, or `queries`, with the halves of each vector rotated by `rotary_angles` of its position.
 
         The angles are of each position, [length, width / 2], or of each position of each row, [batch, length, width / 2].
         """
+        cosines, sines = angles
         if self.queries_last if queries else self.keys_last:
             cosines, sines = (tf.linalg.matrix_transpose(one)[..., None, :, :] for one in (cosines, sines))
             return rotate(x, cosines, sines, axis=2)
@@ -292,118 +292,6 @@ def capped(scores: tf.Tensor, cap: float) -> tf.Tensor:
     return cap * tf.tanh(scores / cap) if cap else scores
 
 
-def rotate(x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor, *, axis: int) -> tf.Tensor:
-    """Return vectors along an axis whose halves are the two coordinates of points that are rotated."""
-    first, second = tf.split(tf.cast(x, tf.float32), 2, axis=axis)
-    return tf.cast(tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis), x.dtype)
-
-
-def rotary_angles(length: int, width: int, *, theta: float, factor: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the cosines and sines, float32[length, width / 2], by which rotary positions turn vectors of `width` (Su et al. 2021).
-
-    factor: positions are divided by it (Chen et al. 2023, position interpolation). The angles are rounded as those of
-    `transformers`: up to position 8,191 cosines differ by up to 4e-4 from exact ones.
-
-    >>> [round(float(one[1, 1]), 3) for one in rotary_angles(2, 4, theta=10_000.0)]
-    [1.0, 0.01]
-    """
-    steps = np.float32(1.0) / np.float32(theta) ** (np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
-    angles = np.arange(length, dtype=np.float32)[:, None] * (steps / np.float32(factor))
-    return tf.constant(np.cos(angles)), tf.constant(np.sin(angles))
-
-
-def near(tokens: tf.Tensor, before: int, after: int) -> tf.Tensor:
-    """Return bool[1, 1, length, length]: which keys are at most so many positions before and after each query.
-
-    tokens: any int32[batch, length] of the batch, of which only the shape matters.
-    """
-    # A zero that TensorFlow does not compute while it lowers: it would store the whole matrix in the program.
-    places = tf.range(tokens.shape[1]) + tf.raw_ops.ZerosLike(x=tokens[0, 0])
-    distances = places[None, :] - places[:, None]
-    return ((distances >= -before) & (distances <= after))[None, None]
-
-
-def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
-    """Return the bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
-
-    It is computed in float32, as in Mesh TensorFlow (transformer_layers.py), so that borders are the same as in the
-    published models' training.
-
-    >>> relative_buckets(np.array([-300, -2, 0, 1, 300]), bidirectional=True, buckets=32, max_distance=128).tolist()
-    [15, 2, 0, 17, 31]
-    """
-    offset = np.zeros_like(distances)
-    if bidirectional:
-        buckets //= 2
-        offset = np.where(distances > 0, buckets, 0)
-        distances = np.abs(distances)
-    else:
-        distances = np.maximum(-distances, 0)
-    exact = buckets // 2
-    ratio = np.maximum(distances, 1).astype(np.float32) / np.float32(exact)
-    steps = np.log(ratio) / np.float32(math.log(max_distance / exact)) * np.float32(buckets - exact)
-    far = np.minimum(exact + steps.astype(np.int64), buckets - 1)
-    return offset + np.where(distances < exact, distances, far)
-
-
-def relative_bias(
-    table: tf.Tensor,
-    *,
-    queries: int,
-    keys: int,
-    first_query: tf.Tensor | int = 0,
-    bidirectional: bool,
-    max_distance: int,
-) -> tf.Tensor:
-    """Return the bias that T5 adds to each score by its distance: float32[heads, queries, keys].
-
-    table: float32[buckets, heads]; queries are at positions first_query, first_query + 1 and so on, keys at 0, 1 and so
-    on. Packed rows need no positions of their own: a segment is contiguous, so distances inside it are those in the
-    row, and everything outside it is masked.
-    """
-    buckets = table.shape[0]
-    reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
-    bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
-    one_hot = in_buckets(
-        table[0, 0], reach, bucket, buckets=buckets, queries=queries, keys=keys, first_query=first_query
-    )
-    # With queries and keys as one axis, a TPU would move the result, and its gradient, to another layout.
-    return tf.einsum("bh,bqk->hqk", table, one_hot)
-
-
-def in_buckets(
-    any_number: tf.Tensor,
-    reach: np.ndarray,
-    bucket: np.ndarray,
-    *,
-    buckets: int,
-    queries: int,
-    keys: int,
-    first_query: tf.Tensor | int = 0,
-) -> tf.Tensor:
-    """Return 1 where the distance of a key from a query is in a bucket, else 0: [buckets, queries, keys].
-
-    `reach` are distances `key - query`, one after the other, and `bucket` the bucket of each; what is further away is in the
-    bucket of the last one. The result has the dtype of `any_number`.
-    """
-    # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
-    held = [reach[bucket == number] for number in range(buckets)]
-    limit = np.iinfo(np.int32).max
-    low = np.array([here[0] if len(here) else limit for here in held], np.int32)
-    high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
-    low[low == reach[0]], high[high == reach[-1]] = -limit, limit
-    # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix in the program. With a plain 0
-    # the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module of 10.1 MB instead of 0.7 MB.
-    zero = tf.cast(tf.raw_ops.ZerosLike(x=any_number), tf.int32)
-    distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
-    return tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), any_number.dtype)
-
-
-def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
-    """Reshape [batch, length, heads * d_kv] to [batch, length, heads, d_kv]."""
-    return tf.reshape(x, [x.shape[0], x.shape[1], heads, x.shape[2] // heads])
-
-
 def attend(
     heads: Heads,
     query: tf.Tensor,
@@ -432,6 +320,39 @@ def attend(
     run = attend_by_rows if heads.by_rows else functools.partial(attend_together, heads)
     attended, *biases = run(query, key, value, *biases, mask=mask, dropped=dropped, cap=cap)
     return attended, biases[0] if biases else None
+
+
+def attend_grouped(
+    heads: Heads,
+    x: tf.Tensor,
+    source: tf.Tensor,
+    matrices: Sequence[tf.Tensor],
+    *,
+    keys: int,
+    reach: Reach,
+    scale: float,
+    dropout: Dropout,
+    site: int | tf.Tensor,
+    norms: Sequence[tf.Tensor] = (),
+    epsilon: float = 0.0,
+    cap: float = 0.0,
+) -> tf.Tensor:
+    """Return attention of x over a source, as `heads.join` takes it; each of `keys` heads of keys serves several of queries.
+
+    matrices: of queries, keys and values; norms: the scales of queries and of keys, if these are normed. Both are rotated where
+    `reach` has angles. scale: by which scores are multiplied; site: of the dropout of values.
+    """
+    query = heads.queries(x, matrices[0])
+    key, value = (heads.grouped_keys(source, one, number=keys) for one in matrices[1:3])
+    if norms:
+        query = heads.normed(query, norms[0], epsilon=epsilon, queries=True)
+        key = heads.normed(key, norms[1], epsilon=epsilon)
+    if reach.of_queries is not None and reach.of_keys is not None:
+        query, key = heads.rotated(query, reach.of_queries, queries=True), heads.rotated(key, reach.of_keys)
+    query *= tf.constant(scale, x.dtype)
+    dropped = dropout.mask(heads.shape_of_keys(x.shape[0], source.shape[1]), x.dtype, site=site)
+    key, value = heads.for_queries(key), heads.for_queries(value)
+    return attend(heads, query, key, value, bias=None, mask=reach.mask, dropped=dropped, cap=cap)[0]
 
 
 def attend_together(

@@ -6,12 +6,21 @@ Its type is "deberta-v2": DeBERTa-v3 and mDeBERTa-v3 are of the same architectur
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, NAMES, EncoderConfig, check_usual, head_of
-from t5prep.train.model.weight_layout import STDDEV, WeightLayout, encoder_layouts
+from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, NAMES, EncoderConfig
+from t5prep.train.model.entries import check_known, check_usual, fields_of, head_of
+from t5prep.train.model.weight_layout import Layouts, Names, WeightLayout, encoder_layouts
 
+LAYERS = "t5prep.train.model.deberta_layers"
+TENSORS = Names(
+    "encoder.layer.{}",
+    ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj", "attention.output.dense"),
+    ("attention.output.LayerNorm", "output.LayerNorm"),
+    ("intermediate.dense", "output.dense"),
+    ("pooler.dense", "classifier"),
+)
 FIELDS = {name: own for name, own in NAMES.items() if name != "embedding_size"} | {"buckets": "position_buckets"}
 # What all published v3 have, and is computed only so.
 USUAL = (
@@ -32,6 +41,8 @@ class DebertaConfig(EncoderConfig):
     `buckets`: distances to either side have this many embeddings; half of them are of one distance each, the others of
     distances up to `max_positions` in logarithmic steps.
     """
+
+    fills_masks: ClassVar[bool] = False
 
     vocab_size: int = 128100
     segments: int = 0
@@ -69,12 +80,8 @@ class DebertaConfig(EncoderConfig):
             raise UsageError(
                 f"The model has embedding_size {config['embedding_size']!r}, and only hidden_size is computed here."
             )
-        values = {field: config[name] for field, name in FIELDS.items() if config.get(name) is not None}
-        made = cls(**values, **head_of(config))
-        if made.activation not in ENCODER_ACTIVATIONS:
-            raise UsageError(
-                f'The model has the activation "{made.activation}", and known are {", ".join(ENCODER_ACTIVATIONS)}.'
-            )
+        made = cls(**fields_of(config, FIELDS), **head_of(config))
+        check_known(made, FIELDS, activation=ENCODER_ACTIVATIONS)
         if made.d_model % made.num_heads or not 2 < made.buckets < 2 * made.max_positions:
             raise ValueError(f"{made.num_heads} heads and {made.buckets} buckets")
         return made
@@ -103,13 +110,8 @@ def layouts(config: DebertaConfig) -> dict[str, WeightLayout]:
     >>> layouts(DebertaConfig())["distances"].shape
     (512, 768)
     """
-    made = encoder_layouts(config)
-    norm = f"{config.prefix}encoder.LayerNorm"
-    return {
-        **made,
-        "distances": WeightLayout(
-            (2 * config.buckets, config.d_model), 0, STDDEV, (f"{config.prefix}encoder.rel_embeddings.weight",)
-        ),
-        "distances.norm": WeightLayout((config.d_model,), 0, None, (f"{norm}.weight",)),
-        "distances.norm_bias": WeightLayout((config.d_model,), 0, 0.0, (f"{norm}.bias",)),
-    }
+    made = Layouts(encoder_layouts(config, TENSORS))
+    del made["embeddings.position"]  # distances stand for places
+    made.table("distances", f"{config.prefix}encoder.rel_embeddings", 2 * config.buckets, config.d_model)
+    made.norms("distances.norm", (f"{config.prefix}encoder.LayerNorm",), config.d_model, bias=True)
+    return made

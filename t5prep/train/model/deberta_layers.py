@@ -14,41 +14,22 @@ import numpy as np
 import tensorflow as tf
 
 from t5prep.train.model import encoder
-from t5prep.train.model.attention import Heads, attend_together, in_buckets, product
+from t5prep.train.model.attention import Heads, attend_together, product
 from t5prep.train.model.deberta import DebertaConfig
-from t5prep.train.model.layers import Dropout, layer_norm
+from t5prep.train.model.layers import How, layer_norm
+from t5prep.train.model.positions import in_buckets
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask
 
 DISTANCE_SITE = encoder.HEAD_SITE + 8  # of the dropout of distances, the first one of as many as there are layers
 
 
-def classify(
-    weights: Weights,
-    config: DebertaConfig,
-    batch: Mapping[str, tf.Tensor],
-    *,
-    dtype: tf.DType = tf.float32,
-    dropout_seed: tf.Tensor | None = None,
-    remat: bool = False,
-) -> tf.Tensor:
-    """Return the logits of the classes. Arguments and result are those of `encoder.classify`; texts may have any length."""
-    dropout = Dropout(config.dropout_rate, dropout_seed)
-    x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
-    return encoder.logits_of(weights, config, x, dropout=dropout)
+head = encoder.head
 
 
-def encode(
-    weights: Weights,
-    config: DebertaConfig,
-    batch: Mapping[str, tf.Tensor],
-    *,
-    dtype: tf.DType = tf.float32,
-    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
-    remat: bool = False,
-) -> tf.Tensor:
-    """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `classify`."""
+def encode(weights: Weights, config: DebertaConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model]. Arguments as in `encoder.encode`; texts may have any length."""
     texts = batch["attention_mask"]
-    x = encoder.embed(weights, config, batch["input_ids"], texts, dropout=dropout, dtype=dtype)
+    x = encoder.embed(weights, config, batch["input_ids"], texts, how)
     length = int(x.shape[1])
     reach = np.arange(-length, length + 1)
     rows = rows_of(reach, buckets=config.buckets, farthest=config.max_positions)
@@ -59,10 +40,9 @@ def encode(
         weights["distances.norm_bias"],
         epsilon=config.layer_norm_epsilon,
     )
-    table = dropout(tf.cast(table[first : last + 1], dtype), site=DISTANCE_SITE)
+    table = how.dropout(tf.cast(table[first : last + 1], how.dtype), site=DISTANCE_SITE)
     attention = functools.partial(disentangled, reach=reach, rows=rows - first, scale=config.score_scale)
-    mask = key_mask(texts)
-    return encoder.run_layers(weights, config, x, table, mask=mask, dropout=dropout, remat=remat, attention=attention)
+    return encoder.run_layers(weights, config, x, table, mask=key_mask(texts), how=how, attention=attention)
 
 
 def rows_of(distances: np.ndarray, *, buckets: int, farthest: int) -> np.ndarray:

@@ -1,12 +1,12 @@
 """Run the decoder one step at a time, with the keys and values of earlier positions in a cache of static shape; choose tokens.
 
-    encoded = encode(weights, config, input_ids, attention_mask, dtype=dtype)
+    encoded = encode(weights, config, batch, How(dtype))
     layers = decoder_layers(weights, config, dtype=dtype)
     cache = init_cache(layers, config, encoded, length=target_length)
     tokens = tf.fill([batch], config.decoder_start_token_id)
     for position in range(target_length):  # a tf.while_loop in a compiled program: every shape stays as it is
         logits, cache = decode_step(
-            weights, layers, config, tokens, cache, position=position, attention_mask=attention_mask
+            weights, layers, config, tokens, cache, position=position, attention_mask=batch["attention_mask"]
         )
         tokens = tf.argmax(logits, axis=0, output_type=tf.int32)
 
@@ -21,9 +21,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
-from t5prep.train.model.attention import MASKED, product, relative_bias, split_heads
+from t5prep.train.model.attention import MASKED, capped, product
 from t5prep.train.model.generation import Generation
-from t5prep.train.model.layers import feed_forward, rms_norm
+from t5prep.train.model.layers import How, feed_forward, rms_norm
+from t5prep.train.model.positions import relative_bias
 from t5prep.train.model.t5 import (
     LayerWeights,
     Weights,
@@ -148,14 +149,22 @@ def init_cache(layers: Sequence[LayerWeights], config: ModelConfig, encoded: tf.
 
     encoded: dtype[batch, input_length, d_model], of `t5.encode`; the cache has the same dtype.
     """
-    empty = tf.zeros([encoded.shape[0], config.num_heads, length, config.d_kv], encoded.dtype)
-    heads_first = (
-        [tf.transpose(split_heads(tf.matmul(encoded, part), config.num_heads), [0, 2, 1, 3]) for part in w["cross_kv"]]
-        for w in layers
-    )
-    cross_keys, cross_values = zip(*heads_first, strict=True)
-    none = (empty,) * len(layers)
+    pairs = [[heads_first(tf.matmul(encoded, part), config.num_heads) for part in w["cross_kv"]] for w in layers]
+    return cache_of(pairs, length=length)
+
+
+def cache_of(pairs: Sequence[Sequence[tf.Tensor]], *, length: int) -> Cache:
+    """Return a cache with `length` empty target positions, and each layer's key and value of the input."""
+    cross_keys, cross_values = zip(*pairs, strict=True)
+    rows, heads, _, width = cross_keys[0].shape
+    none = (tf.zeros([rows, heads, length, width], cross_keys[0].dtype),) * len(pairs)
     return Cache(none, none, cross_keys, cross_values)
+
+
+def heads_first(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """Return [batch, length, heads * d_kv] as [batch, heads, length, d_kv]."""
+    batch, length, inner = x.shape
+    return tf.transpose(tf.reshape(x, [batch, length, heads, inner // heads]), [0, 2, 1, 3])
 
 
 def decode_step(
@@ -195,16 +204,15 @@ def decode_step(
     all_keys, all_values = [], []
     for number, w in enumerate(layers):
         normed = rms_norm(x, w["norms"][0], epsilon=epsilon)
-        query = split_heads(tf.matmul(normed, w["q"]), heads)
-        key, value = (tf.transpose(split_heads(tf.matmul(normed, part), heads), [0, 2, 1, 3]) for part in w["kv"])
+        query, key, value = (in_heads(tf.matmul(normed, matrix), heads) for matrix in (w["q"], *w["kv"]))
         all_keys.append(tf.where(here, key, cache.keys[number]))
         all_values.append(tf.where(here, value, cache.values[number]))
         bias = bias_of(w["relative_bias"]) if own else shared_bias
-        x += tf.matmul(_attend(query, all_keys[-1], all_values[-1], bias=bias, mask=seen), w["out"][0])
+        x += tf.matmul(attend_step(query, Source(all_keys[-1], all_values[-1], seen, bias)), w["out"][0])
 
-        query = split_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
-        cross_key, cross_value = cache.cross_keys[number], cache.cross_values[number]
-        x += tf.matmul(_attend(query, cross_key, cross_value, bias=None, mask=offered), w["out"][1])
+        query = in_heads(tf.matmul(rms_norm(x, w["norms"][1], epsilon=epsilon), w["cross_q"]), heads)
+        of_input = Source(cache.cross_keys[number], cache.cross_values[number], offered)
+        x += tf.matmul(attend_step(query, of_input), w["out"][1])
 
         normed = rms_norm(x, w["norms"][2], epsilon=epsilon)
         x += feed_forward(normed, w["wi"], w["wo"], activation=FEED_FORWARDS[config.feed_forward_proj])
@@ -213,19 +221,40 @@ def decode_step(
     return tf.matmul(output_table(weights, config), before_logits(config, x[:, 0]), transpose_b=True), written
 
 
-def _attend(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, bias: tf.Tensor | None, mask: tf.Tensor
-) -> tf.Tensor:
-    """Return attention of one query of each row, [batch, 1, heads * d_kv], over keys with the heads first.
+def in_heads(x: tf.Tensor, heads: int, width: int = 0) -> tf.Tensor:
+    """Return [batch, 1, heads of queries * d_kv] as [batch, heads of keys, those of queries that share one, d_kv].
 
-    query: [batch, 1, heads, d_kv]; key, value: [batch, heads, length, d_kv]; bias: float32[heads, 1, length].
+    width: d_kv; 0: as many heads of queries as of keys.
     """
-    scores = product("bqhd,bhkd->bhqk", query, key)
-    scores = tf.where(mask, scores if bias is None else scores + bias, MASKED)
-    raised = tf.exp(scores - tf.reduce_max(scores, axis=-1, keepdims=True))
+    return tf.reshape(x, [x.shape[0], heads, -1, width or x.shape[2] // heads])
+
+
+class Source(NamedTuple):
+    """Hold what a step attends to: [batch, heads, length, d_kv], a mask, and any bias of scores, float32[heads, 1, length]."""
+
+    keys: tf.Tensor
+    values: tf.Tensor
+    mask: tf.Tensor
+    bias: tf.Tensor | None = None
+
+
+def attend_step(query: tf.Tensor, *sources: Source, cap: float = 0.0) -> tf.Tensor:
+    """Return attention of one query of each row, [batch, 1, heads of queries * d_kv], over all sources at once.
+
+    query: of `in_heads`; cap: `attention.capped` scores.
+    """
+    scores = []
+    for one in sources:
+        own = capped(product("bkgd,bkld->bkgl", query, one.keys), cap)
+        scores.append(tf.where(one.mask, own if one.bias is None else own + one.bias, MASKED))
+    whole = tf.concat(scores, axis=3) if len(scores) > 1 else scores[0]
+    raised = tf.exp(whole - tf.reduce_max(whole, axis=-1, keepdims=True))
     shares = tf.cast(raised / tf.reduce_sum(raised, axis=-1, keepdims=True), query.dtype)
-    attended = tf.cast(product("bhqk,bhkd->bqhd", shares, value), query.dtype)
-    return tf.reshape(attended, [query.shape[0], 1, query.shape[2] * query.shape[3]])
+    parts = tf.split(shares, [one.shape[3] for one in scores], axis=3) if len(scores) > 1 else [shares]
+    attended = tf.add_n(
+        [product("bkgl,bkld->bkgd", part, one.values) for part, one in zip(parts, sources, strict=True)]
+    )
+    return tf.reshape(tf.cast(attended, query.dtype), [query.shape[0], 1, -1])
 
 
 def reorder_cache(cache: Cache, rows: tf.Tensor) -> Cache:
@@ -256,7 +285,8 @@ class Decoder:
     ) -> None:
         self.writer, self.weights, self.config = writer, weights, config
         self.batch, self.beams, self.length = input_ids.shape[0], beams, max_length
-        encoded = tf.repeat(writer.encode(weights, config, input_ids, attention_mask, dtype=dtype), beams, axis=0)
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
+        encoded = tf.repeat(writer.encode(weights, config, batch, How(dtype)), beams, axis=0)
         self.attention_mask = tf.repeat(attention_mask, beams, axis=0)
         self.layers = writer.decoder_layers(weights, config, dtype=dtype)
         self.cache = writer.init_cache(self.layers, config, encoded, length=max_length)

@@ -13,7 +13,15 @@ import tensorflow as tf
 from t5prep.errors import UsageError
 from t5prep.train.model.architecture import EncoderConfig
 from t5prep.train.model.attention import Heads, attend
-from t5prep.train.model.layers import ACTIVATIONS, Dropout, cast_weight, gradients_in_turn, layer_norm, loop_over_layers
+from t5prep.train.model.layers import (
+    ACTIVATIONS,
+    Dropout,
+    How,
+    cast_weight,
+    gradients_in_turn,
+    layer_norm,
+    loop_over_layers,
+)
 from t5prep.train.model.t5 import LayerWeights, Weights, key_mask, unstack_layers
 from t5prep.train.model.weight_layout import MATRICES
 
@@ -24,55 +32,22 @@ EMBEDDING_SITE, HEAD_SITE, SITES_PER_LAYER = 0, 1 << 16, 16
 
 # The activation between the two matrices of the head; those before which the first token's vector is dropped out too.
 _OF_HEAD = {
-    "deberta-v2": "gelu",
     "bert": "tanh",
     "albert": "tanh",
     "roberta": "tanh",
-    "electra": "gelu",
     "distilbert": "relu",
 }
 _DROPS_BEFORE_HEAD = ("roberta", "electra")
 
 
-def classify(
-    weights: Weights,
-    config: EncoderConfig,
-    batch: Mapping[str, tf.Tensor],
-    *,
-    dtype: tf.DType = tf.float32,
-    dropout_seed: tf.Tensor | None = None,
-    remat: bool = False,
-) -> tf.Tensor:
-    """Return the logits of the classes: float32[batch, 1, classes], as of one target position; of tags, at each token.
+def encode(weights: Weights, config: EncoderConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the encoder's output: dtype[batch, length, d_model].
 
     batch: `input_ids` and `attention_mask`, int32[batch, length]. The mask is 0 for padding, 1 for the tokens of the
-    first text and 2 for those of the second. The other arguments are as in `t5.forward`. Raises UsageError if the
-    model has too few positions.
+    first text and 2 for those of the second. Raises UsageError if the model has too few positions.
     """
-    dropout = Dropout(config.dropout_rate, dropout_seed)
-    x = encode(weights, config, batch, dtype=dtype, dropout=dropout, remat=remat)
-    return logits_of(weights, config, x, dropout=dropout)
-
-
-def logits_of(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
-    """Return the logits that `classify` returns, from the vectors of the tokens."""
-    if config.target == "tags":
-        return last_matrix(weights, dropout(tf.cast(x, tf.float32), site=HEAD_SITE))
-    return head(weights, config, x, dropout=dropout)[:, None, :]
-
-
-def encode(
-    weights: Weights,
-    config: EncoderConfig,
-    batch: Mapping[str, tf.Tensor],
-    *,
-    dtype: tf.DType = tf.float32,
-    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
-    remat: bool = False,
-) -> tf.Tensor:
-    """Return the encoder's output: dtype[batch, length, d_model]. Arguments and errors as in `classify`."""
-    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], dropout=dropout, dtype=dtype)
-    return run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), dropout=dropout, remat=remat)
+    x = embed(weights, config, batch["input_ids"], batch["attention_mask"], how)
+    return run_layers(weights, config, x, mask=key_mask(batch["attention_mask"]), how=how)
 
 
 def check_length(config: EncoderConfig, length: int) -> None:
@@ -85,16 +60,8 @@ def check_length(config: EncoderConfig, length: int) -> None:
         )
 
 
-def embed(
-    weights: Weights,
-    config: EncoderConfig,
-    ids: tf.Tensor,
-    texts: tf.Tensor,
-    *,
-    dropout: Dropout,
-    dtype: tf.DType,
-) -> tf.Tensor:
-    """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `classify`."""
+def embed(weights: Weights, config: EncoderConfig, ids: tf.Tensor, texts: tf.Tensor, how: How) -> tf.Tensor:
+    """Return the embeddings of ids, dtype[batch, length, d_model]; `texts` is the mask of `encode`."""
     first, length = config.first_position, ids.shape[1]
     x = tf.gather(tf.convert_to_tensor(weights["embeddings.word"]), ids)
     if "embeddings.position" in weights:
@@ -105,11 +72,9 @@ def embed(
         table = tf.convert_to_tensor(weights["embeddings.token_type"])
         x += tf.einsum("bls,sw->blw", tf.one_hot(number, config.segments), table)
     x = layer_norm(x, weights["embeddings.norm"], weights["embeddings.norm_bias"], epsilon=config.layer_norm_epsilon)
-    x = dropout(tf.cast(x, dtype), site=EMBEDDING_SITE)
+    x = how.dropout(tf.cast(x, how.dtype), site=EMBEDDING_SITE)
     if config.projects:
-        matrix, bias = (
-            tf.cast(weights[name], dtype) for name in ("embeddings.projection", "embeddings.projection_bias")
-        )
+        matrix, bias = (tf.cast(weights[f"embeddings.projection{end}"], how.dtype) for end in ("", "_bias"))
         x = tf.matmul(x, matrix) + bias
     return x
 
@@ -136,18 +101,17 @@ def run_layers(
     x: tf.Tensor,
     *shared: tf.Tensor,
     mask: tf.Tensor,
-    dropout: Dropout,
-    remat: bool,
+    how: How,
     attention: Attention = plain_attention,
 ) -> tf.Tensor:
     """Apply all layers to x, [batch, length, d_model]; `shared` is what the attention of every layer takes."""
-    layer = functools.partial(run_layer, config=config, mask=mask, dropout=dropout, attention=attention)
+    layer = functools.partial(run_layer, config=config, mask=mask, dropout=how.dropout, attention=attention)
     layers = range(config.own_layers)
     stacked = {name: cast_weight(weights[f"layers.{name}"], x.dtype) for name in _BIASES}
     stacked |= {name: tf.convert_to_tensor(weights[f"layers.{name}"]) for name in _NORMS}
     matrices = {name: [cast_weight(weights[f"layers.{n}.{name}"], x.dtype) for n in layers] for name in MATRICES}
     repeats = config.num_layers // config.own_layers  # ALBERT's layers are the same one, again and again
-    if remat:
+    if how.remat:
         stacked |= {name: tf.stack(own) for name, own in matrices.items()}
         repeated = {name: tf.repeat(value, repeats, axis=0) for name, value in stacked.items()}
 
@@ -192,14 +156,16 @@ def run_layer(
     return layer_norm(x + dropout(out, site=site + 2), w["norms"][1], w["norms_bias"][1], epsilon=epsilon)
 
 
-def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
-    """Return the logits of the classes, float32[batch, classes], from the first token's vector."""
+def head(weights: Weights, config: EncoderConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
+    """Return the logits of the classes, float32[batch, 1, classes], from the first token's vector; of tags, at each token."""
+    if config.target == "tags":
+        return last_matrix(weights, dropout(tf.cast(x, tf.float32), site=HEAD_SITE))
     first = tf.cast(x[:, :1], tf.float32)
     if config.family in _DROPS_BEFORE_HEAD:
         first = dropout(first, site=HEAD_SITE)
     dense, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("dense", "dense_bias"))
-    hidden = ACTIVATIONS[_OF_HEAD[config.family]](tf.matmul(first, dense) + bias)
-    return last_matrix(weights, dropout(hidden, site=HEAD_SITE + 1))[:, 0]
+    hidden = ACTIVATIONS[_OF_HEAD.get(config.family, "gelu")](tf.matmul(first, dense) + bias)
+    return last_matrix(weights, dropout(hidden, site=HEAD_SITE + 1))
 
 
 def last_matrix(weights: Weights, x: tf.Tensor) -> tf.Tensor:
@@ -208,17 +174,8 @@ def last_matrix(weights: Weights, x: tf.Tensor) -> tf.Tensor:
     return tf.matmul(x, matrix) + bias
 
 
-def fill(
-    weights: Weights,
-    config: EncoderConfig,
-    batch: Mapping[str, tf.Tensor],
-    *,
-    dtype: tf.DType = tf.float32,
-    dropout_seed: tf.Tensor | None = None,
-    remat: bool = False,
-) -> tf.Tensor:
-    """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]. Arguments as in `classify`."""
-    x = encode(weights, config, batch, dtype=dtype, dropout=Dropout(config.dropout_rate, dropout_seed), remat=remat)
+def fill(weights: Weights, config: EncoderConfig, x: tf.Tensor) -> tf.Tensor:
+    """Return the scores of the vocabulary at each position: float32[batch, length, vocab_size]."""
     dense, bias, scale, norm_bias = (
         tf.convert_to_tensor(weights[f"masked.{name}"]) for name in ("dense", "dense_bias", "norm", "norm_bias")
     )

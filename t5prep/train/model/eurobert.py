@@ -1,19 +1,18 @@
 """Say what a EuroBERT is: what its `config.json` holds, and its weights with the names of their tensors.
 
-It is a Llama whose tokens attend to all others. `modernbert_layers` computes its layers, and `eurobert_layers` what stands
-around them. This module imports no TensorFlow, as `architecture` does not.
+It is a Llama whose tokens attend to all others. `pre_norm` computes it. This module imports no TensorFlow, as `architecture`
+does not.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from t5prep.errors import UsageError
-from t5prep.train.model.architecture import check_usual, head_of
-from t5prep.train.model.modernbert import ACTIVATIONS, ModernBertConfig
-from t5prep.train.model.weight_layout import STDDEV, WeightLayout
+from t5prep.train.model.entries import check_known, check_usual, fields_of, head_of, positive
+from t5prep.train.model.modernbert import ACTIVATIONS, ModernBertConfig, add_layers
+from t5prep.train.model.weight_layout import Layouts, WeightLayout
 
+LAYERS = "t5prep.train.model.pre_norm"
 # Field → its name in a config.json.
 NAMES = {
     "vocab_size": "vocab_size",
@@ -32,6 +31,16 @@ NAMES = {
 # What no published model has otherwise, and is computed only so.
 USUAL = (("attention_bias", False), ("mlp_bias", False))
 POOLINGS = ("late", "mean", "bos")
+# Each matrix of a layer → its tensor.
+MATRICES = {
+    **{
+        "query": "self_attn.q_proj",
+        "key": "self_attn.k_proj",
+        "value": "self_attn.v_proj",
+        "attended": "self_attn.o_proj",
+    },
+    **{"wide": "mlp.gate_proj", "gate": "mlp.up_proj", "narrow": "mlp.down_proj"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +50,8 @@ class EuroBertConfig(ModernBertConfig):
     `key_heads`: so many heads have keys and values of their own; each serves as many heads of queries as the others.
     `pooling`: the head is computed for all tokens and averaged ("late"), or for the mean over them, or the first one ("bos").
     """
+
+    fills_masks: ClassVar[bool] = False
 
     vocab_size: int = 128256
     d_ff: int = 3072
@@ -64,20 +75,13 @@ class EuroBertConfig(ModernBertConfig):
         'mean'
         """
         check_usual(config, USUAL)
-        values = {field: config[name] for field, name in NAMES.items() if config.get(name) is not None}
-        values.setdefault("pooling", config.get("clf_pooling") or "late")
+        values = {"pooling": config.get("clf_pooling") or "late", **fields_of(config, NAMES)}
         values.setdefault("key_heads", values.get("num_heads", cls.num_heads))
         rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
         check_usual(rope, (("rope_type", "default"), ("type", "default")))
-        theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0)  # the default of transformers
-        if not (theta > 0 and math.isfinite(theta)):
-            raise ValueError(f"{theta} is no base of angles")
+        theta = positive(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0)  # the default of transformers
         made = cls(**values, global_theta=theta, **head_of(config))
-        for field, known in (("activation", ACTIVATIONS), ("pooling", POOLINGS)):
-            if getattr(made, field) not in known:
-                raise UsageError(
-                    f'The model has {NAMES[field]} "{getattr(made, field)}", and known are {", ".join(known)}.'
-                )
+        check_known(made, NAMES, activation=ACTIVATIONS, pooling=POOLINGS)
         width, left = divmod(made.d_model, made.num_heads)
         if left or width % 2 or made.num_heads % made.key_heads or config.get("head_dim") not in (None, width):
             raise ValueError(
@@ -106,32 +110,12 @@ def layouts(config: EuroBertConfig) -> dict[str, WeightLayout]:
     >>> layouts(EuroBertConfig(key_heads=4))["layers.11.key"].shape
     (768, 256)
     """
-    width, hidden, layers = config.d_model, config.d_ff, config.num_layers
-    of_keys = width // config.num_heads * config.key_heads
-    made: dict[str, WeightLayout] = {}
-
-    def matrix(name: str, tensor: str, rows: int, columns: int, *, bias: bool = False) -> None:
-        made[name] = WeightLayout((rows, columns), 0, STDDEV, (f"{tensor}.weight",), transposed=True)
-        if bias:
-            made[f"{name}_bias"] = WeightLayout((columns,), 0, 0.0, (f"{tensor}.bias",))
-
-    def norms(name: str, tensor: str) -> None:
-        tensors = tuple(f"model.layers.{number}.{tensor}.weight" for number in range(layers))
-        made[name] = WeightLayout((layers, width), 1, None, tensors)
-
-    made["embeddings.word"] = WeightLayout((config.vocab_size, width), 0, STDDEV, ("model.embed_tokens.weight",))
-    for number in range(layers):
-        ours, theirs = f"layers.{number}", f"model.layers.{number}"
-        for name, tensor, columns in (("query", "q", width), ("key", "k", of_keys), ("value", "v", of_keys)):
-            matrix(f"{ours}.{name}", f"{theirs}.self_attn.{tensor}_proj", width, columns)
-        matrix(f"{ours}.attended", f"{theirs}.self_attn.o_proj", width, width)
-        matrix(f"{ours}.wide", f"{theirs}.mlp.gate_proj", width, hidden)
-        matrix(f"{ours}.gate", f"{theirs}.mlp.up_proj", width, hidden)
-        matrix(f"{ours}.narrow", f"{theirs}.mlp.down_proj", hidden, width)
-    norms("layers.attention_norms", "input_layernorm")
-    norms("layers.feed_forward_norms", "post_attention_layernorm")
-    made["final_norm"] = WeightLayout((width,), 0, None, ("model.norm.weight",))
+    made, width = Layouts(), config.d_model
+    made.table("embeddings.word", "model.embed_tokens", config.vocab_size, width)
+    whole = {name: (tensor, 0, 1) for name, tensor in MATRICES.items()}
+    add_layers(made, config, whole, norms=("input_layernorm", "post_attention_layernorm"))
+    made.norms("final_norm", ("model.norm",), width)
     if config.target != "tags":
-        matrix("head.dense", "dense", width, width, bias=True)
-    matrix("head.classifier", "classifier", width, len(config.classes), bias=True)
+        made.matrix("head.dense", "dense", width, width, bias=True)
+    made.matrix("head.classifier", "classifier", width, len(config.classes), bias=True)
     return made

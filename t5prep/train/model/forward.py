@@ -1,22 +1,16 @@
 """Compute a model's logits, whichever architecture it is of, and the mask of tokens that they need."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
 
 import tensorflow as tf
 
-from t5prep.train.model import deberta_layers, decoding, encoder, eurobert_layers, modernbert_layers, t5, t5gemma_layers
-from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig
+from t5prep.train.model import decoding, encoder, t5
+from t5prep.train.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
 from t5prep.train.model.decoding import Writer
+from t5prep.train.model.layers import Dropout, How
 from t5prep.train.settings.padding import Padding
-
-# What computes an encoder whose layers are in a file of their own.
-_OWN = {"deberta-v2": deberta_layers, "eurobert": eurobert_layers, "modernbert": modernbert_layers}
-CLASSIFIERS: dict[str, Callable[..., tf.Tensor]] = {name: layers.classify for name, layers in _OWN.items()}
-ENCODERS: dict[str, Callable[..., tf.Tensor]] = {name: layers.encode for name, layers in _OWN.items()}
-FILLERS: dict[str, Callable[..., tf.Tensor]] = {"modernbert": modernbert_layers.fill}
-# What computes a model that writes texts and is no T5.
-WRITERS: dict[str, Writer] = dict.fromkeys(("t5gemma", "t5gemma2"), t5gemma_layers.WRITER)
 
 
 def token_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> tf.Tensor:
@@ -41,21 +35,34 @@ def with_mask(batch: Mapping[str, tf.Tensor], padding: Padding) -> dict[str, tf.
     return dict(batch) if "attention_mask" in batch else {**batch, "attention_mask": token_mask(batch, padding)}
 
 
-def forward(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], **options: Any) -> tf.Tensor:
-    """Return the logits of each target position: float32[batch, target_length, vocab_size], [batch, 1, classes], or of tags
-    [batch, input_length, classes].
+def forward(
+    weights: t5.Weights,
+    config: Config,
+    batch: Mapping[str, tf.Tensor],
+    *,
+    dtype: tf.DType = tf.float32,
+    dropout_seed: tf.Tensor | None = None,
+    remat: bool = False,
+) -> tf.Tensor:
+    """Return the logits of each target position, with teacher forcing: float32[batch, target_length, vocab_size].
 
-    batch and options: as for `t5.forward` and `encoder.classify`.
+    Those of classes are [batch, 1, classes], as of one target position; those of tags [batch, input_length, classes], and of a
+    model that fills masks [batch, input_length, vocab_size].
+
+    batch: `input_ids`, `attention_mask` and `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
+    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. Raises UsageError if the model has too
+    few positions.
     """
+    how = How(dtype, Dropout(config.dropout_rate, dropout_seed), remat)
+    if not config.classes and isinstance(config, ModelConfig):
+        return writer_of(config).forward(weights, config, batch, how)
+    layers = _encoder_of(config)
+    x: tf.Tensor = layers.encode(weights, config, batch, how)
     if isinstance(config, EncoderConfig) and config.masked:
-        fill: Callable[..., tf.Tensor] = FILLERS.get(config.family, encoder.fill)
-        return fill(weights, config, batch, **options)
-    if isinstance(config, EncoderConfig):
-        classify: Callable[..., tf.Tensor] = CLASSIFIERS.get(config.family, encoder.classify)
-        return classify(weights, config, batch, **options)
-    if config.classes:
-        return t5.classify(weights, config, batch, **options)
-    return writer_of(config).forward(weights, config, batch, **options)
+        scores: tf.Tensor = layers.fill(weights, config, x)
+        return scores
+    logits: tf.Tensor = layers.head(weights, config, x, batch["attention_mask"], dropout=how.dropout)
+    return logits
 
 
 def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], *, dtype: tf.DType) -> tf.Tensor:
@@ -63,12 +70,21 @@ def encode(weights: t5.Weights, config: Config, batch: Mapping[str, tf.Tensor], 
 
     batch: `input_ids` and `attention_mask`. Of the weights only those of `weight_layout.of_encoder` are read.
     """
-    if isinstance(config, EncoderConfig):
-        run: Callable[..., tf.Tensor] = ENCODERS.get(config.family, encoder.encode)
-        return run(weights, config, batch, dtype=dtype)
-    return writer_of(config).encode(weights, config, batch["input_ids"], batch["attention_mask"], dtype=dtype)
+    layers = _encoder_of(config) if isinstance(config, EncoderConfig) else writer_of(config)
+    x: tf.Tensor = layers.encode(weights, config, batch, How(dtype))
+    return x
+
+
+def _encoder_of(config: Config) -> ModuleType:
+    """Return the module that computes an encoder: `encode`, its `head`, and `fill`, the head that fills masks."""
+    if config.model_type in FAMILIES:
+        return importlib.import_module(family_module(config.model_type).LAYERS)
+    return encoder if isinstance(config, EncoderConfig) else t5
 
 
 def writer_of(config: ModelConfig) -> Writer:
     """Return what computes a model that writes texts."""
-    return WRITERS.get(config.model_type, decoding.T5)
+    if config.model_type in FAMILIES:
+        own: Writer = importlib.import_module(family_module(config.model_type).LAYERS).WRITER
+        return own
+    return decoding.T5

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
@@ -274,6 +274,17 @@ class Dropout:
     def __call__(self, x: tf.Tensor, *, site: int | tf.Tensor) -> tf.Tensor:
         """Drop features of x, [batch, length, features...], the same ones at every position of a row."""
         return masked(x, self.mask([x.shape[0], 1, *x.shape[2:]], x.dtype, site=site))
+
+
+class How(NamedTuple):
+    """Say how a model is computed: the dtype of matrices and activations, what is dropped, and whether layers run as a loop.
+
+    remat: the layers run as a loop, and again in the backward pass instead of keeping their activations.
+    """
+
+    dtype: tf.DType = tf.float32
+    dropout: Dropout = Dropout(0.0, None)
+    remat: bool = False
 
 
 # By their names in a config.json.

@@ -1,7 +1,7 @@
 """Say what a ModernBERT is: what its `config.json` holds, and its weights with the names of their tensors.
 
-Ettin and mmBERT are ModernBERTs of other sizes, vocabularies and angles of rotation. `modernbert_layers` computes them. This
-module imports no TensorFlow, as `architecture` does not.
+Ettin and mmBERT are ModernBERTs of other sizes, vocabularies and angles of rotation. `pre_norm` computes them. This module
+imports no TensorFlow, as `architecture` does not.
 """
 
 import dataclasses
@@ -9,10 +9,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from t5prep.errors import UsageError
-from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, EncoderConfig, check_usual, head_of
-from t5prep.train.model.weight_layout import STDDEV, WeightLayout
+from t5prep.train.model.architecture import ENCODER_ACTIVATIONS, EncoderConfig
+from t5prep.train.model.entries import (
+    FULL,
+    SLIDING,
+    check_known,
+    check_usual,
+    fields_of,
+    full_every,
+    head_of,
+    positive,
+)
+from t5prep.train.model.weight_layout import STDDEV, Layouts, WeightLayout
 
+LAYERS = "t5prep.train.model.pre_norm"
 # Field → its name in a config.json.
 NAMES = {
     "vocab_size": "vocab_size",
@@ -35,7 +45,13 @@ NAMES = {
 ACTIVATIONS = (*ENCODER_ACTIVATIONS, "silu")
 # What no published model has otherwise, and is computed only so.
 USUAL = tuple((f"{part}_bias", False) for part in ("attention", "mlp", "norm", "classifier"))
-FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers, in configs of transformers 5
+# Each matrix of a layer → its tensor, which part of it, and of how many.
+MATRICES = {
+    **{name: ("attn.Wqkv", part, 3) for part, name in enumerate(("query", "key", "value"))},
+    "attended": ("attn.Wo", 0, 1),
+    **{name: ("mlp.Wi", part, 2) for part, name in enumerate(("wide", "gate"))},
+    "narrow": ("mlp.Wo", 0, 1),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +79,17 @@ class ModernBertConfig(EncoderConfig):
     pooling: str = "mean"
     head_activation: str = "gelu"
     norm: str = "layer"  # what its layers norm by: with the mean taken off, or "rms"
+    key_heads: int = 0  # heads that have keys and values of their own; 0: all
 
     @property
-    def heads_of_keys(self) -> int:
-        """Return how many heads have keys and values of their own."""
-        return int(getattr(self, "key_heads", self.num_heads))
+    def split_sizes(self) -> dict[str, int]:
+        """Return what is dealt to devices in equal parts, as in `EncoderConfig`; heads are those of keys."""
+        return {**super().split_sizes, "heads": self.key_heads or self.num_heads}
+
+    @property
+    def key_width(self) -> int:
+        """Return the width of all keys of a token together."""
+        return self.d_model // self.num_heads * (self.key_heads or self.num_heads)
 
     @property
     def prefix(self) -> str:
@@ -93,28 +115,18 @@ class ModernBertConfig(EncoderConfig):
         160000.0
         """
         check_usual(config, USUAL)
-        values = {field: config[name] for field, name in NAMES.items() if config.get(name) is not None}
-        values.setdefault("pooling", "cls")  # ModernBertConfig's own default, which no published model has
+        # "cls" is ModernBertConfig's own default, which no published model has.
+        values = {"pooling": "cls", **fields_of(config, NAMES)}
         ropes = config.get("rope_parameters") or {}
         for rope in (*ropes.values(), config.get("rope_scaling") or {}):
             check_usual(rope, (("rope_type", "default"), ("type", "default"), ("partial_rotary_factor", 1.0)))
         for kind, field in ((FULL, "global_theta"), (SLIDING, "local_theta")):
-            theta = float((ropes.get(kind) or {}).get("rope_theta") or values.get(field, getattr(cls, field)))
-            if not (theta > 0 and math.isfinite(theta)):
-                raise ValueError(f"{theta} is no base of angles")
-            values[field] = theta
+            given = (ropes.get(kind) or {}).get("rope_theta")
+            values[field] = positive(given or values.get(field, getattr(cls, field)))
         if (kinds := config.get("layer_types")) is not None:
-            values["global_every"] = _full_every(kinds)
+            values["global_every"] = full_every(kinds)
         made = cls(**values, **head_of(config))
-        for field, known in (
-            ("activation", ACTIVATIONS),
-            ("head_activation", ACTIVATIONS),
-            ("pooling", ("mean", "cls")),
-        ):
-            if getattr(made, field) not in known:
-                raise UsageError(
-                    f'The model has {NAMES[field]} "{getattr(made, field)}", and known are {", ".join(known)}.'
-                )
+        check_known(made, NAMES, activation=ACTIVATIONS, head_activation=ACTIVATIONS, pooling=("mean", "cls"))
         if made.d_model % (2 * made.num_heads):
             raise ValueError(f"{made.d_model} values are not divisible by {made.num_heads} heads of pairs")
         return made
@@ -134,17 +146,6 @@ class ModernBertConfig(EncoderConfig):
 Config = ModernBertConfig
 
 
-def _full_every(kinds: Any) -> int:
-    """Return n where every n-th layer, from the first on, is a full one. Raises UsageError for another order."""
-    for every in range(1, len(kinds) + 1):
-        if list(kinds) == [SLIDING if number % every else FULL for number in range(len(kinds))]:
-            return every
-    raise UsageError(
-        f"The model's layer_types are {', '.join(map(str, kinds))[:80]}, and computed here is {FULL} in every n-th layer,"
-        f" from the first on, and {SLIDING} in the others."
-    )
-
-
 def layouts(config: ModernBertConfig) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order.
 
@@ -153,41 +154,46 @@ def layouts(config: ModernBertConfig) -> dict[str, WeightLayout]:
     >>> layouts(ModernBertConfig())["layers.21.key"].shape
     (768, 768)
     """
-    width, hidden, layers = config.d_model, config.d_ff, config.num_layers
-    late = STDDEV / math.sqrt(2.0 * layers)  # of what is added to the residual stream (ModernBertPreTrainedModel)
-    made = {
-        "embeddings.word": WeightLayout(
-            (config.vocab_size, width), 0, STDDEV, ("model.embeddings.tok_embeddings.weight",)
-        )
-    }
-
-    def norms(name: str, tensors: list[str]) -> None:
-        if tensors:
-            made[name] = WeightLayout((len(tensors), width), 1, None, tuple(tensors))
-
-    def matrix(name: str, tensor: str, shape: tuple[int, int], stddev: float, part: int = 0, parts: int = 1) -> None:
-        made[name] = WeightLayout(shape, 0, stddev, (f"{tensor}.weight",), transposed=True, part=part, parts=parts)
-
-    made["embeddings.norm"] = WeightLayout((width,), 0, None, ("model.embeddings.norm.weight",))
-    for number in range(layers):
-        ours, theirs = f"layers.{number}", f"model.layers.{number}"
-        for part, name in enumerate(("query", "key", "value")):
-            matrix(f"{ours}.{name}", f"{theirs}.attn.Wqkv", (width, width), STDDEV, part, 3)
-        matrix(f"{ours}.attended", f"{theirs}.attn.Wo", (width, width), late)
-        for part, name in enumerate(("wide", "gate")):
-            matrix(f"{ours}.{name}", f"{theirs}.mlp.Wi", (width, hidden), STDDEV, part, 2)
-        matrix(f"{ours}.narrow", f"{theirs}.mlp.Wo", (hidden, width), late)
+    made, width, classes = Layouts(), config.d_model, len(config.classes)
+    late = STDDEV / math.sqrt(
+        2.0 * config.num_layers
+    )  # of what is added to the residual stream (ModernBertPreTrainedModel)
+    made.table("embeddings.word", "model.embeddings.tok_embeddings", config.vocab_size, width)
+    made.norms("embeddings.norm", ("model.embeddings.norm",), width)
     # The embeddings are normed already, so the first layer's attention has no norm.
-    norms("layers.attention_norms", [f"model.layers.{number}.attn_norm.weight" for number in range(1, layers)])
-    norms("layers.feed_forward_norms", [f"model.layers.{number}.mlp_norm.weight" for number in range(layers)])
-    made["final_norm"] = WeightLayout((width,), 0, None, ("model.final_norm.weight",))
+    add_layers(made, config, MATRICES, norms=("attn_norm", "mlp_norm"), first_normed=1, late=late)
+    made.norms("final_norm", ("model.final_norm",), width)
+    head, stddev = ("masked", STDDEV) if config.masked else ("head", late)
+    made.matrix(f"{head}.dense", "head.dense", width, width, stddev=stddev)
+    made.norms(f"{head}.norm", ("head.norm",), width)
     if config.masked:
-        matrix("masked.dense", "head.dense", (width, width), STDDEV)
-        made["masked.norm"] = WeightLayout((width,), 0, None, ("head.norm.weight",))
-        made["masked.bias"] = WeightLayout((config.vocab_size,), 0, 0.0, ("decoder.bias",))
-        return made
-    matrix("head.dense", "head.dense", (width, width), late)
-    made["head.norm"] = WeightLayout((width,), 0, None, ("head.norm.weight",))
-    matrix("head.classifier", "classifier", (width, len(config.classes)), width**-0.5)
-    made["head.classifier_bias"] = WeightLayout((len(config.classes),), 0, 0.0, ("classifier.bias",))
+        made.biases("masked.bias", ("decoder",), config.vocab_size)
+    else:
+        made.matrix("head.classifier", "classifier", width, classes, stddev=width**-0.5, bias=True)
     return made
+
+
+def add_layers(
+    made: Layouts,
+    config: ModernBertConfig,
+    matrices: Mapping[str, tuple[str, int, int]],
+    *,
+    norms: tuple[str, str],
+    first_normed: int = 0,
+    late: float = STDDEV,
+) -> None:
+    """Add the variables of all layers: matrices, norms before attention from layer `first_normed` on, and before feed-forward.
+
+    late: the deviation of the matrices whose products are added to the residual stream.
+    """
+    width, hidden, layers = config.d_model, config.d_ff, range(config.num_layers)
+    shapes = {"key": (width, config.key_width), "value": (width, config.key_width), "narrow": (hidden, width)}
+    shapes |= dict.fromkeys(("wide", "gate"), (width, hidden))
+    for number in layers:
+        for name, (tensor, part, parts) in matrices.items():
+            place, shape = f"model.layers.{number}.{tensor}", shapes.get(name, (width, width))
+            stddev = late if name in ("attended", "narrow") else STDDEV
+            made.matrix(f"layers.{number}.{name}", place, *shape, stddev=stddev, part=part, parts=parts)
+    for name, norm, first in zip(("attention", "feed_forward"), norms, (first_normed, 0), strict=True):
+        if own := [f"model.layers.{number}.{norm}" for number in layers[first:]]:
+            made.norms(f"layers.{name}_norms", own, width, stack=(len(own),))

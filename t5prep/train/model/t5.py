@@ -1,6 +1,6 @@
 """Compute T5's forward pass from weights and tokens to logits, in plain TensorFlow.
 
-`classify` is T5's encoder with a classification head: one matrix after the mean of the outputs of a text's tokens.
+`head` makes T5's encoder one with a classification head: one matrix after the mean of the outputs of a text's tokens.
 `transformers`' T5ForTokenClassification has the same weights and gives logits for each token, whose mean over the tokens
 of a text are the logits here.
 
@@ -11,15 +11,16 @@ is float32 (`lowering.lower`).
 """
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from t5prep.train.model.architecture import FEED_FORWARDS, ModelConfig
-from t5prep.train.model.attention import Heads, attend, relative_bias
+from t5prep.train.model.attention import Heads, attend
 from t5prep.train.model.layers import (
     Dropout,
+    How,
     cast_weight,
     feed_forward,
     loop_over_layers,
@@ -28,81 +29,46 @@ from t5prep.train.model.layers import (
     rms_norm,
     slices_of,
 )
+from t5prep.train.model.positions import relative_bias
+from t5prep.train.model.weight_layout import PARTS
 
 Weights = Mapping[str, Any]  # name → tf.Tensor or tf.Variable
-LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in _PARTS
+LayerWeights = Mapping[str, Any]  # name → tf.Tensor, or the list of those in PARTS
+# A layer of a stack: x, what all layers share, the layer's weights, its number, its first dropout site → x, and what the next
+# layer shares.
+StackLayer = Callable[
+    [tf.Tensor, Sequence[tf.Tensor], LayerWeights, int | tf.Tensor, int | tf.Tensor],
+    tuple[tf.Tensor, Sequence[tf.Tensor]],
+]
 
-_PARTS = frozenset({"norms", "kv", "cross_kv", "out", "wi"})  # variables that hold several weights of a layer
-_WIDE = frozenset({"norms", "relative_bias"})  # variables that are in float32 for any dtype of the matrices
+_NAMES = ("norms", "head_norms", "q", "kv", "out", "wi", "wo", "cross_q", "cross_kv")  # those of a layer that has them
+_WIDE = frozenset(
+    {"norms", "head_norms", "relative_bias"}
+)  # variables that are in float32 for any dtype of the matrices
 
 ENCODER_SITES, DECODER_SITES, SITES_PER_LAYER = 0, 1 << 16, 16  # the first dropout site of each stack
 
 
-def forward(
-    weights: Weights,
-    config: ModelConfig,
-    batch: Mapping[str, tf.Tensor],
-    *,
-    dtype: tf.DType = tf.float32,
-    dropout_seed: tf.Tensor | None = None,
-    remat: bool = False,
-) -> tf.Tensor:
-    """Return the logits of every target position with teacher forcing: float32[batch, target_length, vocab_size].
-
-    batch: `input_ids`, `attention_mask`, `labels`, int32[batch, length]; packed rows add `input_segment_ids` and
-    `label_segment_ids` (0 = padding). dropout_seed: int32[2], or None for no dropout. remat: run the layers as a loop,
-    and again in the backward pass instead of keeping their activations.
-    """
-    dropout = Dropout(config.dropout_rate, dropout_seed)
-    segments = batch.get("input_segment_ids")
-    encoded = encode(
-        weights,
-        config,
-        batch["input_ids"],
-        batch["attention_mask"],
-        segment_ids=segments,
-        dtype=dtype,
-        dropout=dropout,
-        remat=remat,
-    )
-    label_segments = batch.get("label_segment_ids")
+def forward(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
+    """Return the logits of every target position, as `forward.forward` does."""
+    encoded = encode(weights, config, batch, how)
+    segments, label_segments = batch.get("input_segment_ids"), batch.get("label_segment_ids")
     decoder_ids = shift_right(batch["labels"], config, segment_ids=label_segments)
     length = decoder_ids.shape[1]
-    causal = tf.range(length)[:, None] >= tf.range(length)[None, :]
-    if segments is None or label_segments is None:
-        self_mask, cross_mask = causal[None, None], key_mask(batch["attention_mask"])
-    else:
-        self_mask = causal & same_segment(label_segments, label_segments)
-        cross_mask = same_segment(label_segments, segments)
-    decoded = run_stack(
-        weights,
-        config,
-        "decoder",
-        embed(weights, decoder_ids, dtype=dtype),
-        mask=self_mask,
-        encoded=encoded,
-        cross_mask=cross_mask,
-        dropout=dropout,
-        remat=remat,
-    )
-    return logits(weights, config, decoded)
+    self_mask = (tf.range(length)[:, None] >= tf.range(length)[None, :])[None, None]
+    if label_segments is not None:
+        self_mask &= same_segment(label_segments, label_segments)
+    cross_mask = token_mask(batch["attention_mask"], segments, queries=label_segments)
+    x = embed(weights, decoder_ids, dtype=how.dtype)
+    x = run_stack(weights, config, "decoder", x, mask=self_mask, encoded=encoded, cross_mask=cross_mask, how=how)
+    return logits(weights, config, x)
 
 
-def encode(
-    weights: Weights,
-    config: ModelConfig,
-    input_ids: tf.Tensor,
-    attention_mask: tf.Tensor,
-    *,
-    segment_ids: tf.Tensor | None = None,
-    dtype: tf.DType = tf.float32,
-    dropout: Dropout = Dropout(0.0, None),  # noqa: B008 - frozen
-    remat: bool = False,
-) -> tf.Tensor:
+def encode(weights: Weights, config: ModelConfig, batch: Mapping[str, tf.Tensor], how: How) -> tf.Tensor:
     """Return the encoder's output: dtype[batch, input_length, d_model]. Arguments as in `forward`."""
-    mask = key_mask(attention_mask) if segment_ids is None else same_segment(segment_ids, segment_ids)
-    embedded = embed(weights, input_ids, dtype=dtype)
-    return run_stack(weights, config, "encoder", embedded, mask=mask, dropout=dropout, remat=remat)
+    mask = token_mask(batch["attention_mask"], batch.get("input_segment_ids"))
+    embedded = embed(weights, batch["input_ids"], dtype=how.dtype)
+    return run_stack(weights, config, "encoder", embedded, mask=mask, how=how)
 
 
 def run_stack(
@@ -114,11 +80,9 @@ def run_stack(
     mask: tf.Tensor,
     encoded: tf.Tensor | None = None,
     cross_mask: tf.Tensor | None = None,
-    dropout: Dropout,
-    remat: bool,
+    how: How,
 ) -> tf.Tensor:
     """Apply all layers of the "encoder" or "decoder" (with `encoded`) to x; return dtype[batch, length, d_model]."""
-    first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
     bias_of = functools.partial(
         relative_bias,
         queries=x.shape[1],
@@ -128,34 +92,50 @@ def run_stack(
     )
 
     def run_layer(
-        x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        site = first_site + (number + 1) * SITES_PER_LAYER
+        x: tf.Tensor, shared: Sequence[tf.Tensor], w: LayerWeights, number: int | tf.Tensor, site: int | tf.Tensor
+    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
         bias = bias_of(w["relative_bias"]) if config.bias_in_every_layer else shared[-1]
         widths = [config.d_model] * (1 if cross_mask is None else 2) + [config.d_ff, config.d_model]
-        *outs, inner, last = dropout.masks(x.shape[0], widths, x.dtype, site=site + 8)
-        attend_to = functools.partial(attention_layer, w, config, dropout=dropout)
+        *outs, inner, last = how.dropout.masks(x.shape[0], widths, x.dtype, site=site + 8)
+        attend_to = functools.partial(attention_layer, w, config, dropout=how.dropout)
         x, bias = attend_to(x, None, bias=bias, mask=mask, site=site, out_mask=outs[0])
         if cross_mask is not None:
             x, _ = attend_to(x, shared[0], bias=None, mask=cross_mask, site=site + 4, out_mask=outs[1])
         normed = rms_norm(x, w["norms"][-1], epsilon=config.layer_norm_epsilon)
         hidden = feed_forward(normed, w["wi"], w["wo"], activation=FEED_FORWARDS[config.feed_forward_proj], mask=inner)
-        return x + masked(hidden, last), bias
+        # Each layer takes the bias from the previous one, so that the backward pass adds up its gradient.
+        return x + masked(hidden, last), [*shared[: len(shared) - len(biases)], *([bias] if biases else [])]
 
     shared = [] if encoded is None else [encoded]
     biases = [] if config.bias_in_every_layer else [bias_of(tf.convert_to_tensor(weights[f"{stack}.relative_bias"]))]
+    norm = functools.partial(rms_norm, epsilon=config.layer_norm_epsilon)
+    shared += biases
+    return run_layers(weights, config, stack, run_layer, x, shared, norm=norm, how=how)
+
+
+def run_layers(
+    weights: Weights,
+    config: ModelConfig,
+    stack: str,
+    layer: StackLayer,
+    x: tf.Tensor,
+    shared: Sequence[tf.Tensor],
+    *,
+    norm: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    how: How,
+) -> tf.Tensor:
+    """Apply a layer with the weights of each one of the "encoder" or "decoder" to x, and the norm behind them."""
+    first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
+    sites = lambda number: first_site + (number + 1) * SITES_PER_LAYER  # noqa: E731
     stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
-    x = dropout(x, site=first_site)
-    if remat:
-        run = lambda x, shared, w, number: run_layer(x, shared, in_parts(w), number)[0]  # noqa: E731
-        x = loop_over_layers(run, x, [*shared, *biases], stacked)
+    x = how.dropout(x, site=first_site)
+    if how.remat:
+        run = lambda x, shared, w, number: layer(x, shared, in_parts(w), number, sites(number))[0]  # noqa: E731
+        x = loop_over_layers(run, x, shared, stacked)
     else:
         for number, w in enumerate(unstack_layers(stacked, first=config.computed(stack))):
-            # Each layer takes the bias from the previous one, so that the backward pass adds up its gradient.
-            x, bias = run_layer(x, [*shared, *biases], w, number)
-            biases = biases and [bias]
-    x = rms_norm(x, weights[f"{stack}.final_norm"], epsilon=config.layer_norm_epsilon)
-    return dropout(x, site=first_site + 1)
+            x, shared = layer(x, shared, w, number, sites(number))
+    return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=first_site + 1)
 
 
 def attention_layer(
@@ -207,15 +187,13 @@ def before_logits(config: ModelConfig, decoded: tf.Tensor) -> tf.Tensor:
 
 def output_table(weights: Weights, config: ModelConfig) -> tf.Tensor:
     """Return the table whose rows are multiplied with decoder outputs: float32[vocab_size, d_model]."""
-    return tf.convert_to_tensor(weights["shared" if config.tie_word_embeddings else "lm_head"])
+    return tf.convert_to_tensor(weights[config.output_table])
 
 
 def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype: tf.DType) -> dict[str, tf.Tensor]:
     """Return all layers' weights by their names in a layer, matrices in `dtype`, norms and biases in float32."""
-    names = ["norms", "q", "kv", "out", "wi", "wo"]
-    names += ["cross_q", "cross_kv"] if stack == "decoder" else []
-    names += ["relative_bias"] if config.bias_in_every_layer else []
-    whole = {name: weights[f"{stack}.{name}"] for name in names}
+    names = [*_NAMES, *(["relative_bias"] if config.bias_in_every_layer else [])]
+    whole = {name: weights[f"{stack}.{name}"] for name in names if f"{stack}.{name}" in weights}
     return {
         name: tf.convert_to_tensor(weight) if name in _WIDE else cast_weight(weight, dtype)
         for name, weight in whole.items()
@@ -223,7 +201,7 @@ def stacked_weights(weights: Weights, config: ModelConfig, stack: str, *, dtype:
 
 
 def unstack_layers(
-    stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = _PARTS, first: int = 0
+    stacked: Mapping[str, tf.Tensor], *, parts: Collection[str] = PARTS, first: int = 0
 ) -> list[LayerWeights]:
     """Return each layer's own slices of `stacked_weights`, like `in_parts`; `parts` hold several weights of a layer.
 
@@ -246,7 +224,7 @@ def unstack_layers(
 
 def in_parts(w: Mapping[str, tf.Tensor]) -> LayerWeights:
     """Return one layer's slices of `stacked_weights`, with a list for each variable that holds several weights."""
-    return {name: tf.unstack(value) if name in _PARTS else value for name, value in w.items()}
+    return {name: tf.unstack(value) if name in PARTS else value for name, value in w.items()}
 
 
 def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tensor | None = None) -> tf.Tensor:
@@ -259,6 +237,16 @@ def shift_right(labels: tf.Tensor, config: ModelConfig, *, segment_ids: tf.Tenso
     return tf.where(shifted < 0, tf.constant(config.pad_token_id, labels.dtype), shifted)
 
 
+def token_mask(attention_mask: tf.Tensor, segments: tf.Tensor | None, *, queries: tf.Tensor | None = None) -> tf.Tensor:
+    """Return which keys each query may attend to: those of its segment in packed rows, and otherwise all that are no padding.
+
+    queries: the segments of the queries, if they are not those of the keys.
+    """
+    if segments is None:
+        return key_mask(attention_mask)
+    return same_segment(segments if queries is None else queries, segments)
+
+
 def key_mask(attention_mask: tf.Tensor) -> tf.Tensor:
     """Return bool[batch, 1, 1, keys] from int32[batch, keys]: each query may attend to tokens that are not padding."""
     return (attention_mask > 0)[:, None, None, :]
@@ -269,23 +257,12 @@ def same_segment(queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
     return queries[:, None, :, None] == keys[:, None, None, :]
 
 
-def classify(
-    weights: Weights,
-    config: ModelConfig,
-    batch: Mapping[str, tf.Tensor],
-    *,
-    dtype: tf.DType = tf.float32,
-    dropout_seed: tf.Tensor | None = None,
-    remat: bool = False,
-) -> tf.Tensor:
-    """Return the logits of the classes: float32[batch, 1, classes], as of one target position; of tags, at each token.
+def head(weights: Weights, config: ModelConfig, x: tf.Tensor, tokens: tf.Tensor, *, dropout: Dropout) -> tf.Tensor:
+    """Return the logits of the classes, float32[batch, 1, classes], from the encoder's output; of tags, at each token.
 
-    batch: `input_ids` and `attention_mask`, int32[batch, length]; the mask is 0 for padding. The other arguments are as
-    in `forward`.
+    tokens: int32[batch, length], 0 for padding. Nothing is dropped here.
     """
-    dropout, mask = Dropout(config.dropout_rate, dropout_seed), batch["attention_mask"]
-    x = encode(weights, config, batch["input_ids"], mask, dtype=dtype, dropout=dropout, remat=remat)
     matrix, bias = (tf.convert_to_tensor(weights[f"head.{name}"]) for name in ("classifier", "classifier_bias"))
     if config.target == "tags":
         return tf.matmul(tf.cast(x, tf.float32), matrix) + bias
-    return (tf.matmul(mean_of_tokens(x, mask), matrix) + bias)[:, None, :]
+    return (tf.matmul(mean_of_tokens(x, tokens), matrix) + bias)[:, None, :]

@@ -7,15 +7,16 @@ images are no part of what is trained: tensors of the vision tower are left out.
 """
 
 import dataclasses
-import math
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from t5prep.errors import UsageError
-from t5prep.train.model.architecture import ModelConfig, check_usual
-from t5prep.train.model.weight_layout import STDDEV, WeightLayout
+from t5prep.train.model.architecture import ModelConfig, Sizes
+from t5prep.train.model.entries import FULL, SLIDING, check_usual, full_every, kinds_of, positive
+from t5prep.train.model.weight_layout import Layouts, WeightLayout
 
-FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers (layer_types)
+LAYERS = "t5prep.train.model.t5gemma_layers"
 CLASSES = {"t5gemma": "T5Gemma", "t5gemma2": "T5Gemma2"}
 # Field → its name in the config of a stack; the decoder's own fields begin with "decoder_".
 SIZES = {
@@ -53,16 +54,6 @@ NO_VISION = {
     **{"num_attention_heads": 1, "image_size": 14, "patch_size": 14, "vision_use_head": False},
 }
 IMAGES = ("vision_tower.", "multi_modal_projector.")  # parts of names of tensors
-
-
-class Sizes(NamedTuple):
-    """The numbers of one stack."""
-
-    layers: int
-    width: int
-    hidden: int
-    heads: int
-    kv_heads: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,44 +103,22 @@ class T5GemmaConfig(ModelConfig):
         """Return what kind of model it is, in words."""
         return "T5Gemma 2" if self.merged else "T5Gemma"
 
+    @property
+    def output_table(self) -> str:
+        """Return the name of the variable whose rows are multiplied with decoder outputs."""
+        return "shared" if self.merged else "decoder.shared"
+
     def sizes(self, stack: str) -> Sizes:
         """Return the numbers of the "encoder" or "decoder"."""
         names = SIZES if stack == "encoder" else DECODER_SIZES
         of = {theirs: getattr(self, ours) for ours, theirs in names.items()}
         return Sizes(*(of[SIZES[field]] for field in ("num_layers", "d_model", "d_ff", "num_heads", "num_kv_heads")))
 
-    @property
-    def split_sizes(self) -> dict[str, int]:
-        """Return what is dealt to devices in equal parts: pieces of the vocabulary, heads, widths of feed-forward."""
-        both = [self.sizes(stack) for stack in ("encoder", "decoder")]
-        heads, hidden = (
-            math.gcd(*numbers) for numbers in zip(*((one.kv_heads, one.hidden) for one in both), strict=True)
-        )
-        return {"vocabulary": self.vocab_size, "heads": heads, "width": hidden}
-
     def with_classes(self, classes: Sequence[str], target: str = "class") -> "T5GemmaConfig":
         """Raise UsageError: no head for classes is computed."""
         raise UsageError(
             f"A {self.title} writes texts, and the data's targets are classes: prepare it with --target text, or train a T5's"
             " encoder or a ModernBERT."
-        )
-
-    def products(self, *, input_length: int, target_length: int) -> int:
-        """Return the multiplications of one row's forward pass, all scores counted, also those that a window forbids."""
-        of_encoder, of_decoder = self.sizes("encoder"), self.sizes("decoder")
-
-        def own(one: Sizes, length: int, keys: int) -> int:
-            attention = length * one.width * 2 * self.d_kv * (one.heads + one.kv_heads)
-            return attention + length * (2 * keys * one.heads * self.d_kv + 3 * one.width * one.hidden)
-
-        of_keys = input_length * of_encoder.width * 2 * of_decoder.kv_heads * self.d_kv
-        cross = of_keys + target_length * 2 * input_length * of_decoder.heads * self.d_kv
-        if not self.merged:
-            cross += target_length * of_decoder.width * 2 * of_decoder.heads * self.d_kv
-        return (
-            of_encoder.layers * own(of_encoder, input_length, input_length)
-            + of_decoder.layers * (own(of_decoder, target_length, target_length) + cross)
-            + target_length * of_decoder.width * self.vocab_size
         )
 
     @classmethod
@@ -175,26 +144,23 @@ class T5GemmaConfig(ModelConfig):
             values |= {field: stack[name] for field, name in names.items()}
         ropes = [_ropes(stack, kind) for stack in given]
         values |= _alike(ropes, {name: name for name in ropes[0]})
-        values["full_every"] = _full_every(
-            [stack.get("layer_types") for stack in given], 6 if kind == "t5gemma2" else 2
-        )
+        kinds = [stack["layer_types"] for stack in given if stack.get("layer_types") is not None]
+        values["full_every"] = full_every(*kinds, last=True) if kinds else 6 if kind == "t5gemma2" else 2
         last = given[1]
         ends = config.get("eos_token_id") or last["eos_token_id"]
         values |= {
             "eos_token_id": ends[0] if isinstance(ends, list) else ends,
             "decoder_start_token_id": last["bos_token_id"],
             "dropout_rate": float(config.get("dropout_rate") or 0.0),
-            "logit_cap": float(last.get("final_logit_softcapping") or 0.0),
+            "logit_cap": _cap(last.get("final_logit_softcapping")),
             # T5Gemma 2 has the entry in its config and does not use it (transformers, modeling_t5gemma2.py).
-            "score_cap": float(last.get("attn_logit_softcapping") or 0.0) if kind == "t5gemma" else 0.0,
+            "score_cap": _cap(last.get("attn_logit_softcapping")) if kind == "t5gemma" else 0.0,
             "eoi_token_id": config.get("eoi_token_index")
             or config["encoder"].get("eoi_token_index")
             or cls.eoi_token_id,
         }
         made = cls(**values)
-        for number in (made.query_scalar, made.logit_cap + 1.0, made.score_cap + 1.0):
-            if not (number > 0 and math.isfinite(number)):
-                raise ValueError(f"{number} scales no scores")
+        positive(made.query_scalar)
         for one in (made.sizes("encoder"), made.sizes("decoder")):
             if one.heads % one.kv_heads or made.d_kv % 2:
                 raise ValueError(f"{one.heads} heads of {made.d_kv} do not share {one.kv_heads} of keys and values")
@@ -212,7 +178,7 @@ class T5GemmaConfig(ModelConfig):
 
         def stack(names: Mapping[str, str]) -> dict[str, Any]:
             sizes = {theirs: getattr(self, ours) for ours, theirs in {**names, **ALIKE}.items()}
-            kinds = [SLIDING if (n + 1) % self.full_every else FULL for n in range(sizes["num_hidden_layers"])]
+            kinds = kinds_of(sizes["num_hidden_layers"], every=self.full_every, last=True)
             caps = {"final_logit_softcapping": self.logit_cap or None, "attn_logit_softcapping": self.score_cap or None}
             rope = ropes if self.merged else ropes[SLIDING]
             return {**sizes, **ends, **caps, **dict(USUAL), "layer_types": kinds, "rope_parameters": rope}
@@ -258,6 +224,11 @@ def _alike(stacks: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> dic
     return {field: stacks[0][name] for field, name in names.items()}
 
 
+def _cap(given: Any) -> float:
+    """Return a soft cap, 0 for none. Raises ValueError for a number that caps nothing."""
+    return positive(given) if given else 0.0
+
+
 def _ropes(stack: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return how a stack rotates queries and keys, by our names. Raises UsageError for a kind that is not computed."""
     given = stack.get("rope_parameters") or {}
@@ -267,26 +238,11 @@ def _ropes(stack: Mapping[str, Any], kind: str) -> dict[str, Any]:
     else:
         bases = (stack.get("rope_theta", 1_000_000.0), stack.get("rope_local_base_freq", 10_000.0))
     full, sliding = ((given.get(one) or {}) for one in (FULL, SLIDING))
-    factor = float(full.get("factor", 1.0)) if full.get("rope_type") == "linear" and kind == "t5gemma2" else 1.0
+    factor = positive(full.get("factor", 1.0)) if full.get("rope_type") == "linear" and kind == "t5gemma2" else 1.0
     for rope in ({} if factor != 1.0 else full, sliding, stack.get("rope_scaling") or {}):
         check_usual(rope, (("rope_type", "default"),))
-    thetas = [float(rope.get("rope_theta", base)) for rope, base in zip((full, sliding), bases, strict=True)]
-    for number in (*thetas, factor):
-        if not (number > 0 and math.isfinite(number)):
-            raise ValueError(f"{number} is no base of angles, nor a factor of positions")
+    thetas = [positive(rope.get("rope_theta", base)) for rope, base in zip((full, sliding), bases, strict=True)]
     return {"full_theta": thetas[0], "sliding_theta": thetas[1], "full_factor": factor}
-
-
-def _full_every(kinds: Sequence[Sequence[str] | None], default: int) -> int:
-    """Return n where every n-th layer of both stacks is a full one. Raises UsageError for another order."""
-    given = [one for one in kinds if one is not None]
-    for every in range(1, max((len(one) for one in given), default=0) + 2):
-        if all(list(one) == [SLIDING if (n + 1) % every else FULL for n in range(len(one))] for one in given):
-            return every if given else default
-    raise UsageError(
-        f"The model's layer_types are {', '.join(map(str, given[0]))[:80]}, and computed here is {FULL} in every n-th layer and"
-        f" {SLIDING} in the others, in both stacks alike."
-    )
 
 
 def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
@@ -297,50 +253,33 @@ def layouts(config: T5GemmaConfig) -> dict[str, WeightLayout]:
     >>> layouts(T5GemmaConfig())["decoder.kv"].shape
     (18, 2, 640, 256)
     """
-    made: dict[str, WeightLayout] = {}
+    made = Layouts()
     roots = {"encoder": "model.encoder.text_model" if config.merged else "model.encoder", "decoder": "model.decoder"}
     if config.merged:
         table = f"{roots['encoder']}.embed_tokens"
-        made["shared"] = WeightLayout((config.vocab_size, config.d_model), 0, STDDEV, (f"{table}.weight",))
+        made.table("shared", table, config.vocab_size, config.d_model)
         made["eoi_embedding"] = WeightLayout((config.d_model,), 0, 0.0, (f"{table}.eoi_embedding",))
     for stack, root in roots.items():
-        size = config.sizes(stack)
-        crosses = stack == "decoder" and not config.merged
+        size, crosses = config.sizes(stack), stack == "decoder" and not config.merged
         of_keys, of_queries = size.kv_heads * config.d_kv, size.heads * config.d_kv
-
-        def stacked(
-            name: str,
-            own: Sequence[str],
-            shape: tuple[int, ...],
-            *,
-            norm: bool = False,
-            stack: str = stack,
-            root: str = root,
-        ) -> None:
-            layers = config.sizes(stack).layers
-            tensors = tuple(f"{root}.layers.{layer}.{one}.weight" for layer in range(layers) for one in own)
-            several = (len(own),) if len(own) > 1 or name in ("out", "norms") else ()
-            made[f"{stack}.{name}"] = WeightLayout(
-                (layers, *several, *shape), 1 + len(several), 0.0 if norm else STDDEV, tensors, transposed=not norm
-            )
-
+        tensors = f"{root}.layers.{{}}.{{}}.weight"
+        matrix = functools.partial(made.stacked, layers=size.layers)
+        norm = functools.partial(made.stacked, layers=size.layers, stddev=0.0, transposed=False)
         if not config.merged:
-            shape = (config.vocab_size, size.width)
-            made[f"{stack}.shared"] = WeightLayout(shape, 0, STDDEV, (f"{root}.embed_tokens.weight",))
+            made.table(f"{stack}.shared", f"{root}.embed_tokens", config.vocab_size, size.width)
         made[f"{stack}.final_norm"] = WeightLayout((size.width,), 0, 0.0, (f"{root}.norm.weight",))
-        parts = ("self_attn", "cross_attn", "feedforward") if crosses else ("self_attn", "feedforward")
-        norms = [f"{when}_{part}_layernorm" for part in parts for when in ("pre", "post")]
-        stacked("norms", norms, (size.width,), norm=True)
-        if config.merged:
-            stacked("head_norms", ("self_attn.q_norm", "self_attn.k_norm"), (config.d_kv,), norm=True)
         attentions = ("self_attn", "cross_attn") if crosses else ("self_attn",)
+        norms = [f"{when}_{part}_layernorm" for part in (*attentions, "feedforward") for when in ("pre", "post")]
+        norm(f"{stack}.norms", tensors, norms, size.width)
+        if config.merged:
+            norm(f"{stack}.head_norms", tensors, ("self_attn.q_norm", "self_attn.k_norm"), config.d_kv)
         for attention, prefix in zip(attentions, ("", "cross_"), strict=False):
-            source = config.d_model if attention == "cross_attn" else size.width
-            stacked(f"{prefix}q", (f"{attention}.q_proj",), (size.width, of_queries))
-            stacked(f"{prefix}kv", (f"{attention}.k_proj", f"{attention}.v_proj"), (source, of_keys))
-        stacked("out", [f"{attention}.o_proj" for attention in attentions], (of_queries, size.width))
-        stacked("wi", ("mlp.gate_proj", "mlp.up_proj"), (size.width, size.hidden))
-        stacked("wo", ("mlp.down_proj",), (size.hidden, size.width))
+            source = config.d_model if prefix else size.width
+            matrix(f"{stack}.{prefix}q", tensors, (f"{attention}.q_proj",), size.width, of_queries)
+            matrix(f"{stack}.{prefix}kv", tensors, (f"{attention}.k_proj", f"{attention}.v_proj"), source, of_keys)
+        matrix(f"{stack}.out", tensors, [f"{attention}.o_proj" for attention in attentions], of_queries, size.width)
+        matrix(f"{stack}.wi", tensors, ("mlp.gate_proj", "mlp.up_proj"), size.width, size.hidden)
+        matrix(f"{stack}.wo", tensors, ("mlp.down_proj",), size.hidden, size.width)
     return made
 
 

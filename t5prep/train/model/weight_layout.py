@@ -9,7 +9,7 @@ that makes its gradient; its biases and norms are stacked over the layers.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from t5prep.train.model.architecture import FAMILIES, Config, EncoderConfig, ModelConfig, family_module
@@ -43,6 +43,63 @@ class WeightLayout:
         return self.stddev is not None and not any(part in self.tensors[0] for part in ("bias", "norm"))
 
 
+STDDEV = 0.02  # of an encoder's matrices and embeddings at the beginning (Devlin et al. 2019; transformers, initializer_range)
+# Variables of a stack of a model that writes texts that hold several weights of each layer.
+PARTS = frozenset({"norms", "head_norms", "kv", "cross_kv", "out", "wi"})
+
+
+class Layouts(dict[str, WeightLayout]):
+    """Collect the variables of a model, by name, in the order in which they are added."""
+
+    def table(self, name: str, tensor: str, rows: int, columns: int, *, stddev: float = STDDEV) -> None:
+        """Add embeddings."""
+        self[name] = WeightLayout((rows, columns), 0, stddev, (f"{tensor}.weight",))
+
+    def matrix(
+        self,
+        name: str,
+        tensor: str,
+        rows: int,
+        columns: int,
+        *,
+        stddev: float = STDDEV,
+        part: int = 0,
+        parts: int = 1,
+        bias: bool = False,
+    ) -> None:
+        """Add a matrix, and its bias, if it has one."""
+        self[name] = WeightLayout((rows, columns), 0, stddev, (f"{tensor}.weight",), True, part, parts)
+        if bias:
+            self.biases(f"{name}_bias", (tensor,), columns)
+
+    def biases(self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = ()) -> None:
+        """Add biases, stacked over some axes."""
+        self[name] = WeightLayout((*stack, size), len(stack), 0.0, tuple(f"{one}.bias" for one in tensors))
+
+    def norms(
+        self, name: str, tensors: Sequence[str], size: int, *, stack: tuple[int, ...] = (), bias: bool = False
+    ) -> None:
+        """Add the scales of norms, stacked over some axes, and their biases, if they have any."""
+        self[name] = WeightLayout((*stack, size), len(stack), None, tuple(f"{one}.weight" for one in tensors))
+        if bias:
+            self.biases(f"{name}_bias", tensors, size, stack=stack)
+
+    def stacked(
+        self,
+        name: str,
+        tensors: str,
+        own: Sequence[str],
+        *shape: int,
+        layers: int,
+        stddev: float | None = STDDEV,
+        transposed: bool = True,
+    ) -> None:
+        """Add a variable that is stacked over all layers; `tensors` has a place for the layer's number and for each of `own`."""
+        several = (len(own),) if name.rpartition(".")[2] in PARTS else ()
+        names = tuple(tensors.format(layer, one) for layer in range(layers) for one in own)
+        self[name] = WeightLayout((layers, *several, *shape), 1 + len(several), stddev, names, transposed)
+
+
 def weight_layouts(config: Config) -> dict[str, WeightLayout]:
     """Return every variable of the model, by name, in a fixed order."""
     if config.model_type in FAMILIES:
@@ -62,7 +119,7 @@ def of_encoder(config: Config) -> dict[str, WeightLayout]:
 
 
 def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
-    """Return every variable of the model, by name, in a fixed order.
+    """Return every variable of the model, by name, in a fixed order; an encoder with a head has T5ForTokenClassification's tensors.
 
     Standard deviations are those of Mesh TensorFlow's T5, as in `transformers` (T5PreTrainedModel._init_weights),
     except for `lm_head`: T5X's 1/sqrt(d_model), because 1.0 without scaled outputs begins at logits of +-sqrt(d_model).
@@ -70,75 +127,49 @@ def t5_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
     >>> t5_layouts(ModelConfig())["encoder.kv"].shape
     (6, 2, 512, 512)
     """
-    embedding = (config.vocab_size, config.d_model)
-    if config.classes:
-        return _classifier_layouts(config)
-    layouts = {"shared": WeightLayout(embedding, 0, 1.0, ("shared.weight",))}
+    made, width = Layouts(), config.d_model
+    inside = IN_CLASSIFIER if config.classes else ""
+    made.table("shared", f"{inside}shared", config.vocab_size, width, stddev=1.0)
     if not config.tie_word_embeddings:
-        layouts["lm_head"] = WeightLayout(embedding, 0, config.d_model**-0.5, ("lm_head.weight",))
-    layouts |= dict(_stack(config, "encoder", config.num_layers))
-    layouts |= dict(_stack(config, "decoder", config.num_decoder_layers))
-    return layouts
-
-
-def _classifier_layouts(config: ModelConfig) -> dict[str, WeightLayout]:
-    """Return the variables of an encoder with a head, whose tensors have the names of T5ForTokenClassification."""
-    width, classes = config.d_model, len(config.classes)
-    layouts = {"shared": WeightLayout((config.vocab_size, width), 0, 1.0, ("shared.weight",))}
-    layouts |= dict(_stack(config, "encoder", config.num_layers))
-    layouts = {
-        name: dataclasses.replace(own, tensors=tuple(f"{IN_CLASSIFIER}{tensor}" for tensor in own.tensors))
-        for name, own in layouts.items()
-    }
-    layouts["head.classifier"] = WeightLayout((width, classes), 0, width**-0.5, ("classifier.weight",), transposed=True)
-    layouts["head.classifier_bias"] = WeightLayout((classes,), 0, 0.0, ("classifier.bias",))
-    return layouts
-
-
-def _stack(config: ModelConfig, stack: str, layers: int) -> Iterator[tuple[str, WeightLayout]]:
-    width, inner, hidden = config.d_model, config.inner_dim, config.d_ff
-    decoder = stack == "decoder"
-
-    def tensors(*parts: str) -> tuple[str, ...]:
-        return tuple(f"{stack}.block.{layer}.layer.{part}.weight" for layer in range(layers) for part in parts)
-
-    biases = tensors("0.SelfAttention.relative_attention_bias")
-    buckets = (config.relative_attention_num_buckets, config.num_heads)
-    if config.bias_in_every_layer:
-        yield f"{stack}.relative_bias", WeightLayout((layers, *buckets), 1, width**-0.5, biases)
+        made.table("lm_head", "lm_head", config.vocab_size, width, stddev=width**-0.5)
+    _add_stack(made, config, "encoder", config.num_layers, inside)
+    if config.classes:
+        made.matrix("head.classifier", "classifier", width, len(config.classes), stddev=width**-0.5, bias=True)
     else:
-        yield f"{stack}.relative_bias", WeightLayout(buckets, 0, width**-0.5, biases[:1])
-    yield f"{stack}.final_norm", WeightLayout((width,), 0, None, (f"{stack}.final_layer_norm.weight",))
-    sublayers = 3 if decoder else 2
-    norms = tensors(*(f"{sublayer}.layer_norm" for sublayer in range(sublayers)))
-    yield f"{stack}.norms", WeightLayout((layers, sublayers, width), 2, None, norms)
+        _add_stack(made, config, "decoder", config.num_decoder_layers, inside)
+    return made
 
-    q = tensors("0.SelfAttention.q")
-    kv = tensors("0.SelfAttention.k", "0.SelfAttention.v")
-    out = ("0.SelfAttention.o", "1.EncDecAttention.o") if decoder else ("0.SelfAttention.o",)
-    # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
-    query_stddev = (width * config.d_kv) ** -0.5
-    yield f"{stack}.q", WeightLayout((layers, width, inner), 1, query_stddev, q, transposed=True)
-    yield f"{stack}.kv", WeightLayout((layers, 2, width, inner), 2, width**-0.5, kv, transposed=True)
-    if decoder:
-        q = tensors("1.EncDecAttention.q")
-        kv = tensors("1.EncDecAttention.k", "1.EncDecAttention.v")
-        yield f"{stack}.cross_q", WeightLayout((layers, width, inner), 1, query_stddev, q, transposed=True)
-        yield f"{stack}.cross_kv", WeightLayout((layers, 2, width, inner), 2, width**-0.5, kv, transposed=True)
-    shape = (layers, len(out), inner, width)
-    yield f"{stack}.out", WeightLayout(shape, 2, inner**-0.5, tensors(*out), transposed=True)
 
-    dense = f"{sublayers - 1}.DenseReluDense"
-    wi = tensors(f"{dense}.wi_0", f"{dense}.wi_1") if config.gated else tensors(f"{dense}.wi")
-    shape = (layers, 2 if config.gated else 1, width, hidden)
-    yield f"{stack}.wi", WeightLayout(shape, 2, width**-0.5, wi, transposed=True)
-    wo = tensors(f"{dense}.wo")
-    yield f"{stack}.wo", WeightLayout((layers, hidden, width), 1, hidden**-0.5, wo, transposed=True)
+def _add_stack(made: Layouts, config: ModelConfig, stack: str, layers: int, inside: str) -> None:
+    width, inner, hidden = config.d_model, config.inner_dim, config.d_ff
+    own, cross = "0.SelfAttention", ("1.EncDecAttention",) if stack == "decoder" else ()
+    last = 1 + len(cross)
+    tensors = f"{inside}{stack}.block.{{}}.layer.{{}}.weight"
+    biases, buckets = f"{own}.relative_attention_bias", config.relative_attention_num_buckets
+
+    def add(name: str, of_layer: Sequence[str], *shape: int, stddev: float | None, transposed: bool = True) -> None:
+        made.stacked(f"{stack}.{name}", tensors, of_layer, *shape, layers=layers, stddev=stddev, transposed=transposed)
+
+    if config.bias_in_every_layer:
+        add("relative_bias", [biases], buckets, config.num_heads, stddev=width**-0.5, transposed=False)
+    else:
+        first = tensors.format(0, biases).removesuffix(".weight")
+        made.table(f"{stack}.relative_bias", first, buckets, config.num_heads, stddev=width**-0.5)
+    made.norms(f"{stack}.final_norm", (f"{inside}{stack}.final_layer_norm",), width)
+    add("norms", [f"{sublayer}.layer_norm" for sublayer in range(last + 1)], width, stddev=None, transposed=False)
+    for prefix, attention in zip(("", "cross_"), (own, *cross), strict=False):
+        # Queries begin smaller by sqrt(d_kv), because T5 does not divide the products of queries and keys by it.
+        add(f"{prefix}q", [f"{attention}.q"], width, inner, stddev=(width * config.d_kv) ** -0.5)
+        add(f"{prefix}kv", [f"{attention}.k", f"{attention}.v"], width, inner, stddev=width**-0.5)
+    add("out", [f"{attention}.o" for attention in (own, *cross)], inner, width, stddev=inner**-0.5)
+    dense = f"{last}.DenseReluDense"
+    wide = [f"{dense}.wi_0", f"{dense}.wi_1"] if config.gated else [f"{dense}.wi"]
+    add("wi", wide, width, hidden, stddev=width**-0.5)
+    add("wo", [f"{dense}.wo"], hidden, width, stddev=hidden**-0.5)
 
 
 # The matrices of a layer, in the order of `Names`: of its attention, and of its feed-forward part.
 MATRICES = ("query", "key", "value", "attended", "wide", "narrow")
-STDDEV = 0.02  # of all matrices and embeddings at the beginning (Devlin et al. 2019; transformers, initializer_range)
 
 
 class Names(NamedTuple):
@@ -148,6 +179,7 @@ class Names(NamedTuple):
     attention: tuple[str, str, str, str]  # query, key, value, out
     norms: tuple[str, str]
     feed_forward: tuple[str, str]
+    head: tuple[str, str] = ("", "")  # the dense layer and the last matrix of the head, if they are not those of HEADS
 
 
 BERT = Names(
@@ -162,24 +194,17 @@ DISTILBERT = Names(
     ("sa_layer_norm", "output_layer_norm"),
     ("ffn.lin1", "ffn.lin2"),
 )
-DEBERTA = Names(
-    "encoder.layer.{}",
-    ("attention.self.query_proj", "attention.self.key_proj", "attention.self.value_proj", "attention.output.dense"),
-    ("attention.output.LayerNorm", "output.LayerNorm"),
-    ("intermediate.dense", "output.dense"),
-)
 ALBERT = Names(
     "encoder.albert_layer_groups.0.albert_layers.{}",
     ("attention.query", "attention.key", "attention.value", "attention.dense"),
     ("attention.LayerNorm", "full_layer_layer_norm"),
     ("ffn", "ffn_output"),
 )
-NAMES = {"distilbert": DISTILBERT, "albert": ALBERT, "deberta-v2": DEBERTA}
+NAMES = {"distilbert": DISTILBERT, "albert": ALBERT}
 PROJECTIONS = {"albert": "encoder.embedding_hidden_mapping_in", "electra": "embeddings_project"}
 # The dense layer of the head and the last matrix, which does not belong to the pretrained model in any of them.
 HEADS = {
     "bert": ("bert.pooler.dense", "classifier"),
-    "deberta-v2": ("pooler.dense", "classifier"),
     "albert": ("albert.pooler", "classifier"),
     "distilbert": ("pre_classifier", "classifier"),
     "roberta": ("classifier.dense", "classifier.out_proj"),
@@ -195,64 +220,51 @@ MASKED_HEADS = {
 }
 
 
-def encoder_layouts(config: EncoderConfig) -> dict[str, WeightLayout]:
-    """Return every variable of the model, by name, in a fixed order.
+def encoder_layouts(config: EncoderConfig, names: Names | None = None) -> dict[str, WeightLayout]:
+    """Return every variable of the model, by name, in a fixed order; `names` are its tensors', if its type is not of BERT's kind.
 
     >>> layouts = encoder_layouts(EncoderConfig())
     >>> layouts["layers.11.query"].shape, layouts["layers.qkv_bias"].shape
     ((768, 768), (12, 3, 768))
     """
-    family, prefix, names = config.family, config.prefix.removesuffix("."), NAMES.get(config.family, BERT)
+    family, prefix = config.family, config.prefix.removesuffix(".")
+    names = names or NAMES.get(family, BERT)
     layers, width, hidden, narrow = config.own_layers, config.d_model, config.d_ff, config.embedding_width
-    layouts: dict[str, WeightLayout] = {}
-
-    def matrix(name: str, own: str, rows: int, columns: int) -> None:
-        layouts[name] = WeightLayout((rows, columns), 0, STDDEV, (f"{own}.weight",), transposed=True)
-
-    def biases(name: str, own: tuple[str, ...], size: int, *, stack: tuple[int, ...] = ()) -> None:
-        layouts[name] = WeightLayout((*stack, size), len(stack), 0.0, tuple(f"{one}.bias" for one in own))
-
-    def norms(name: str, own: tuple[str, ...], size: int, *, stack: tuple[int, ...] = ()) -> None:
-        scales = tuple(f"{one}.weight" for one in own)
-        layouts[name] = WeightLayout((*stack, size), len(stack), None, scales)
-        biases(f"{name}_bias", own, size, stack=stack)
+    made = Layouts()
 
     def in_layers(*own: str) -> tuple[str, ...]:
         return tuple(f"{prefix}.{names.layer.format(number)}.{one}" for number in range(layers) for one in own)
 
     for name, rows in (
         ("word", config.vocab_size),
-        ("position", 0 if family == "deberta-v2" else config.max_positions),
+        ("position", config.max_positions),
         ("token_type", config.segments),
     ):
         if rows:
-            tensor = f"{prefix}.embeddings.{name}_embeddings.weight"
-            layouts[f"embeddings.{name}"] = WeightLayout((rows, narrow), 0, STDDEV, (tensor,))
-    norms("embeddings.norm", (f"{prefix}.embeddings.LayerNorm",), narrow)
+            made.table(f"embeddings.{name}", f"{prefix}.embeddings.{name}_embeddings", rows, narrow)
+    made.norms("embeddings.norm", (f"{prefix}.embeddings.LayerNorm",), narrow, bias=True)
     if config.projects:
-        matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[family]}", narrow, width)
-        biases("embeddings.projection_bias", (f"{prefix}.{PROJECTIONS[family]}",), width)
+        made.matrix("embeddings.projection", f"{prefix}.{PROJECTIONS[family]}", narrow, width, bias=True)
     tensors = (*names.attention, *names.feed_forward)
     shapes = [(width, width)] * 4 + [(width, hidden), (hidden, width)]
     for number in range(layers):
         for name, tensor, shape in zip(MATRICES, tensors, shapes, strict=True):
-            matrix(f"layers.{number}.{name}", f"{prefix}.{names.layer.format(number)}.{tensor}", *shape)
-    biases("layers.qkv_bias", in_layers(*names.attention[:3]), width, stack=(layers, 3))
-    biases("layers.out_bias", in_layers(names.attention[3]), width, stack=(layers,))
-    biases("layers.wide_bias", in_layers(names.feed_forward[0]), hidden, stack=(layers,))
-    biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
-    norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2))
+            made.matrix(f"layers.{number}.{name}", f"{prefix}.{names.layer.format(number)}.{tensor}", *shape)
+    made.biases("layers.qkv_bias", in_layers(*names.attention[:3]), width, stack=(layers, 3))
+    made.biases("layers.out_bias", in_layers(names.attention[3]), width, stack=(layers,))
+    made.biases("layers.wide_bias", in_layers(names.feed_forward[0]), hidden, stack=(layers,))
+    made.biases("layers.narrow_bias", in_layers(names.feed_forward[1]), width, stack=(layers,))
+    made.norms("layers.norms", in_layers(*names.norms), width, stack=(layers, 2), bias=True)
     if config.masked:
         dense, norm, last = MASKED_HEADS[family]
-        matrix("masked.dense", dense, width, narrow)
-        biases("masked.dense_bias", (dense,), narrow)
-        norms("masked.norm", (norm,), narrow)
-        biases("masked.bias", (last,), config.vocab_size)
-        return layouts
-    parts = list(zip(("dense", "classifier"), HEADS[family], (width, len(config.classes)), strict=True))
+        made.matrix("masked.dense", dense, width, narrow, bias=True)
+        made.norms("masked.norm", (norm,), narrow, bias=True)
+        made.biases("masked.bias", (last,), config.vocab_size)
+        return made
+    dense, last = HEADS.get(family, names.head)
     if config.target == "tags":  # one matrix for all tokens
-        parts = [("classifier", "classifier", len(config.classes))]
-    for name, tensor, columns in parts:
-        matrix(f"head.{name}", tensor, width, columns)
-        biases(f"head.{name}_bias", (tensor,), columns)
-    return layouts
+        last = "classifier"
+    else:
+        made.matrix("head.dense", dense, width, width, bias=True)
+    made.matrix("head.classifier", last, width, len(config.classes), bias=True)
+    return made

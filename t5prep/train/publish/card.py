@@ -11,7 +11,8 @@ from huggingface_hub import EvalResult, ModelCardData
 from t5prep.dataset.card import code, literal
 from t5prep.dataset.manifest import Manifest
 from t5prep.train.evaluate.metrics import NUMBERS
-from t5prep.train.model.architecture import CLASS_NAMES, HEADS, T5_TYPES, EncoderConfig
+from t5prep.train.model.architecture import CLASS_NAMES, T5_TYPES, EncoderConfig
+from t5prep.train.model.entries import HEADS
 from t5prep.train.run.run import Model
 
 _TOLD = [
@@ -114,7 +115,7 @@ def _adapter(model: Model) -> str:
     own = model.adapter
     assert own is not None
     base = base_model(model) or own.base
-    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of {code(base)}, a T5, trained by t5prep.
+    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of {code(base)}, a {model.config.title}, trained by t5prep.
 
 ```python
 from peft import PeftModel

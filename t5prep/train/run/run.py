@@ -257,7 +257,7 @@ def _check_target(asked: TrainConfig, config: Config, classes: Sequence[str], *,
         )
     if (classes or config.classes or masked) and asked.lora:
         raise UsageError(
-            f"lora is {asked.lora}, and adapters are for T5s that write texts: train all weights of {name}, --set lora=0"
+            f"lora is {asked.lora}, and adapters are for models that write texts: train all weights of {name}, --set lora=0"
         )
     if config.classes and not classes:
         raise UsageError(

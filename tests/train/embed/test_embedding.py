@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import random
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import beside
 import encoders
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 import t5prep
 from t5prep import cli
 from t5prep.errors import OutputError, UsageError
+from t5prep.io import gcs
 from t5prep.sources import sample
 from t5prep.tokens import loading
 from t5prep.train.embed.shards import MANIFEST
@@ -191,9 +192,13 @@ def test_an_encoder_without_its_head_is_embedded(tmp_path: Path) -> None:
     assert [vector.shape for vector in texts_of(out).values()] == [(16,), (16,)]
 
 
-IN_EIGHT = (
-    "import sys, t5prep; t5prep.embed(sys.argv[1], sys.argv[2], out=sys.argv[3], dtype='float32', batch=8, replicas=8)"
-)
+IN_EIGHT = """
+import sys, t5prep
+for replicas, shard in (8, 1), (4, 2):
+    t5prep.embed(
+        sys.argv[1], sys.argv[2], out=f"{sys.argv[3]}-{shard}", dtype="float32", batch=8, replicas=replicas, shard=shard
+    )
+"""
 
 
 @pytest.mark.slow
@@ -202,11 +207,45 @@ def test_eight_devices_compute_the_same(model: str, tmp_path: Path) -> None:
     source.write_text("\n".join(text or "x" for text in TEXTS))
     t5prep.embed(model, source, out=str(tmp_path / "one"), dtype="float32", batch=8)
     subprocess.run([sys.executable, "-c", IN_EIGHT, model, source, tmp_path / "eight"], check=True)
-    one, eight = texts_of(tmp_path / "one"), texts_of(tmp_path / "eight")
-    assert one.keys() == eight.keys()
-    largest = max(np.abs(vectors).max() for vectors in one.values())
-    for id, vectors in one.items():
-        np.testing.assert_allclose(eight[id], vectors, atol=1e-5 * largest, rtol=0)
+    for out in ("eight-1", "eight-2"):  # a model on each device, and one that is split over two
+        assert_near(texts_of(tmp_path / out), texts_of(tmp_path / "one"))
+
+
+def assert_near(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
+    assert found.keys() == wanted.keys()
+    largest = max(np.abs(vectors).max() for vectors in wanted.values())
+    for id, vectors in wanted.items():
+        np.testing.assert_allclose(found[id], vectors, atol=1e-5 * largest, rtol=0)
+
+
+def test_vectors_in_a_bucket_are_those_in_a_folder(bucket: str, model: str, tmp_path: Path) -> None:
+    """The same bytes, of which none is computed again."""
+    source = tmp_path / "captions.txt"
+    source.write_text("\n".join(text or "x" for text in TEXTS))
+    asked: dict[str, Any] = {"dtype": "float32", "batch": 8, "shard_rows": 4}
+    t5prep.embed(model, source, out=str(tmp_path / "one"), **asked)
+    assert [t5prep.embed(model, source, out=f"{bucket}/vectors", **asked).kept for _ in range(2)] == [0, 4]
+    found = {name: gcs.read(f"{bucket}/vectors/{name}") for name in gcs.objects(f"{bucket}/vectors")}
+    assert found == content(tmp_path / "one")
+
+
+ON_HOSTS = """
+import sys, t5prep
+t5prep.embed(sys.argv[1], sys.argv[2], out=sys.argv[3], dtype="float32", batch=8, shard_rows=4, replicas=8)
+"""
+
+
+@pytest.mark.slow
+def test_two_hosts_write_what_one_does(model: str, tmp_path: Path) -> None:
+    from tests.train.test_training_hosts import ended, start
+
+    source = tmp_path / "captions.txt"
+    source.write_text("\n".join(text or "x" for text in TEXTS))
+    t5prep.embed(model, source, out=str(tmp_path / "one"), dtype="float32", batch=8, shard_rows=4)
+    processes = start([sys.executable, "-c", ON_HOSTS, model, str(source), str(tmp_path / "two")])
+    said = ended(processes)
+    assert [one.returncode for one in processes] == [0, 0], said
+    assert_near(texts_of(tmp_path / "two"), texts_of(tmp_path / "one"))
 
 
 @pytest.mark.slow
@@ -244,11 +283,7 @@ def test_vectors_are_those_of_transformers(tmp_path: Path) -> None:
         given[f"{name}/ids"] = np.array([row + [tokenizer.pad_id] * (length - len(row)) for row in rows])
         given[f"{name}/mask"] = np.array([[1] * len(row) + [0] * (length - len(row)) for row in rows])
     np.savez(tmp_path / "ids.npz", **given)
-    script = Path(__file__).parents[2] / "torch_vectors.py"
-    beside = {**os.environ, "PYTHONSAFEPATH": ""}  # the script imports what lies beside it; the command forbids that
-    subprocess.run(
-        [sys.executable, script, tmp_path, tmp_path / "ids.npz"], check=True, capture_output=True, env=beside
-    )
+    beside.pytorch("torch_vectors.py", tmp_path, tmp_path / "ids.npz")
     for name, place in words.items():
         out = tmp_path / f"of_{name}"
         t5prep.embed(str(tmp_path / name), texts, out=str(out), dtype="float32", batch=4, tokenizer=str(place))

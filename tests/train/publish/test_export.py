@@ -17,8 +17,8 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep.errors import UsageError  # noqa: E402
 from t5prep.tokens import loading  # noqa: E402
 from t5prep.train.model.architecture import ModelConfig  # noqa: E402
+from t5prep.train.model.forward import forward  # noqa: E402
 from t5prep.train.model.search import generate  # noqa: E402
-from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.weights import load_weights, random_weights, save_weights  # noqa: E402
 from t5prep.train.publish.export import export_hf, export_saved_model  # noqa: E402
 from t5prep.train.run import checkpoint as checkpoints  # noqa: E402

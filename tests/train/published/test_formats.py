@@ -17,8 +17,8 @@ tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
 from t5prep.io import model_files  # noqa: E402
 from t5prep.train.model.architecture import ModelConfig  # noqa: E402
+from t5prep.train.model.forward import forward  # noqa: E402
 from t5prep.train.model.search import generate  # noqa: E402
-from t5prep.train.model.t5 import forward  # noqa: E402
 from t5prep.train.model.weights import load_weights, random_weights, save_weights  # noqa: E402
 from t5prep.train.published import choosing  # noqa: E402
 

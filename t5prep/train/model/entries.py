@@ -1,0 +1,108 @@
+"""Read what several families have in a `config.json`: classes and what is told of a text, sizes, and kinds of layers.
+
+This module imports no TensorFlow, as `architecture` does not.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t5prep.errors import UsageError
+
+
+def classes_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the classes in the order of the logits; two unnamed ones if the config names none.
+
+    >>> classes_of({"id2label": {"1": "up", "0": "down"}})
+    ('down', 'up')
+    """
+    named = config.get("id2label")
+    if not isinstance(named, Mapping):
+        return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels", 2))))
+    return tuple(str(named[number]) for number in sorted(named, key=int))
+
+
+def class_entries(classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the entries of a `config.json` by which `transformers` knows the names."""
+    return {
+        "id2label": {str(number): name for number, name in enumerate(classes)},
+        "label2id": {name: number for number, name in enumerate(classes)},
+    }
+
+
+# The entry of a config.json that says that a T5ForTokenClassification tells apart whole texts, by the mean over tokens.
+POOLED = {"pooling": "mean"}
+# What a model with a head tells (`Settings.target`) → the end of its class's name in transformers, and its `problem_type`.
+HEADS = {
+    "class": ("SequenceClassification", "single_label_classification"),
+    "labels": ("SequenceClassification", "multi_label_classification"),
+    "number": ("SequenceClassification", "regression"),
+    "tags": ("TokenClassification", None),
+}
+
+
+def target_of(config: Mapping[str, Any]) -> str:
+    """Return what the model of a `config.json` tells of a text: a key of HEADS. As in transformers, one logit is a number.
+
+    >>> target_of({"architectures": ["BertForTokenClassification"]}), target_of({"problem_type": "regression"})
+    ('tags', 'number')
+    """
+    pooled = POOLED.items() <= config.items()
+    if not pooled and any(str(name).endswith(HEADS["tags"][0]) for name in config.get("architectures") or ()):
+        return "tags"
+    problem = config.get("problem_type") or (HEADS["number"][1] if len(classes_of(config)) == 1 else None)
+    return next((target for target, (_, own) in HEADS.items() if own and own == problem), "class")
+
+
+def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a config that are about its head."""
+    return {"classes": classes_of(config), "target": target_of(config)}
+
+
+def check_usual(config: Mapping[str, Any], entries: Sequence[tuple[str, Any]]) -> None:
+    """Raise UsageError if a config has another value for one of the entries than the one that is computed."""
+    for name, usual in entries:
+        if config.get(name, usual) != usual:
+            raise UsageError(f"The model has {name} {config[name]!r}, and only {usual!r} is computed here.")
+
+
+def fields_of(config: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the entries that a config has, by our names of fields; `names` has the entry of each field."""
+    return {field: config[name] for field, name in names.items() if config.get(name) is not None}
+
+
+def check_known(made: object, names: Mapping[str, str], **known: Sequence[str]) -> None:
+    """Raise UsageError if a field of a config has none of its known values; `names` has the entry of each field."""
+    for field, values in known.items():
+        if (given := getattr(made, field)) not in values:
+            raise UsageError(f'The model has {names[field]} "{given}", and known are {", ".join(values)}.')
+
+
+def positive(number: Any) -> float:
+    """Return a number of a config as a float. Raises ValueError if it is not finite and above 0."""
+    if not (float(number) > 0 and math.isfinite(number)):
+        raise ValueError(f"{number} is not a number above 0")
+    return float(number)
+
+
+FULL, SLIDING = "full_attention", "sliding_attention"  # kinds of layers (layer_types)
+
+
+def kinds_of(layers: int, *, every: int, last: bool = False) -> list[str]:
+    """Return the kind of each layer: of `every` layers one is a full one, the first of them, or the last.
+
+    >>> kinds_of(3, every=2), kinds_of(3, every=2, last=True)[1]
+    (['full_attention', 'sliding_attention', 'full_attention'], 'full_attention')
+    """
+    return [SLIDING if (number + last) % every else FULL for number in range(layers)]
+
+
+def full_every(*stacks: Sequence[str], last: bool = False) -> int:
+    """Return the `every` by which `kinds_of` gives the kinds of each stack of layers. Raises UsageError for another order."""
+    for every in range(1, max(map(len, stacks)) + 1 + last):
+        if all(list(kinds) == kinds_of(len(kinds), every=every, last=last) for kinds in stacks):
+            return every
+    raise UsageError(
+        f"The model's layer_types are {', '.join(map(str, stacks[0]))[:80]}, and computed here is {FULL} in every n-th layer,"
+        f" from the {'n-th' if last else 'first'} on, and {SLIDING} in the others."
+    )

@@ -1,0 +1,131 @@
+"""Compute what the distance of a query and a key decides: windows, rotations of both, and T5's biases."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+Angles = tuple[tf.Tensor, tf.Tensor]  # cosines and sines of `rotary_angles`
+
+
+class Reach(NamedTuple):
+    """Say what a kind of layer attends to, bool[batch or 1, 1, queries or 1, keys], and how it rotates queries and keys, if at all."""
+
+    mask: tf.Tensor
+    of_queries: Angles | None = None
+    of_keys: Angles | None = None
+
+
+def either(is_first: bool | tf.Tensor, first: Any, second: Any) -> Any:
+    """Return one of two like structures of tensors; in a loop over layers, where a tensor says which, each tensor is chosen."""
+    if isinstance(is_first, bool):
+        return first if is_first else second
+    return tf.nest.map_structure(lambda one, other: tf.where(is_first, one, other), first, second)
+
+
+def rotate(x: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor, *, axis: int) -> tf.Tensor:
+    """Return vectors along an axis whose halves are the two coordinates of points that are rotated."""
+    first, second = tf.split(tf.cast(x, tf.float32), 2, axis=axis)
+    return tf.cast(tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis), x.dtype)
+
+
+def rotary_angles(length: int, width: int, *, theta: float, factor: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the cosines and sines, float32[length, width / 2], by which rotary positions turn vectors of `width` (Su et al. 2021).
+
+    factor: positions are divided by it (Chen et al. 2023, position interpolation). The angles are rounded as those of
+    `transformers`: up to position 8,191 cosines differ by up to 4e-4 from exact ones.
+
+    >>> [round(float(one[1, 1]), 3) for one in rotary_angles(2, 4, theta=10_000.0)]
+    [1.0, 0.01]
+    """
+    steps = np.float32(1.0) / np.float32(theta) ** (np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
+    angles = np.arange(length, dtype=np.float32)[:, None] * (steps / np.float32(factor))
+    return tf.constant(np.cos(angles)), tf.constant(np.sin(angles))
+
+
+def near(tokens: tf.Tensor, before: int, after: int) -> tf.Tensor:
+    """Return bool[1, 1, length, length]: which keys are at most so many positions before and after each query.
+
+    tokens: any int32[batch, length] of the batch, of which only the shape matters.
+    """
+    # A zero that TensorFlow does not compute while it lowers: it would store the whole matrix in the program.
+    places = tf.range(tokens.shape[1]) + tf.raw_ops.ZerosLike(x=tokens[0, 0])
+    distances = places[None, :] - places[:, None]
+    return ((distances >= -before) & (distances <= after))[None, None]
+
+
+def relative_buckets(distances: np.ndarray, *, bidirectional: bool, buckets: int, max_distance: int) -> np.ndarray:
+    """Return the bucket of each distance `key - query`: exact for short distances, logarithmic up to `max_distance`.
+
+    It is computed in float32, as in Mesh TensorFlow (transformer_layers.py), so that borders are the same as in the
+    published models' training.
+
+    >>> relative_buckets(np.array([-300, -2, 0, 1, 300]), bidirectional=True, buckets=32, max_distance=128).tolist()
+    [15, 2, 0, 17, 31]
+    """
+    offset = np.zeros_like(distances)
+    if bidirectional:
+        buckets //= 2
+        offset = np.where(distances > 0, buckets, 0)
+        distances = np.abs(distances)
+    else:
+        distances = np.maximum(-distances, 0)
+    exact = buckets // 2
+    ratio = np.maximum(distances, 1).astype(np.float32) / np.float32(exact)
+    steps = np.log(ratio) / np.float32(math.log(max_distance / exact)) * np.float32(buckets - exact)
+    far = np.minimum(exact + steps.astype(np.int64), buckets - 1)
+    return offset + np.where(distances < exact, distances, far)
+
+
+def relative_bias(
+    table: tf.Tensor,
+    *,
+    queries: int,
+    keys: int,
+    first_query: tf.Tensor | int = 0,
+    bidirectional: bool,
+    max_distance: int,
+) -> tf.Tensor:
+    """Return the bias that T5 adds to each score by its distance: float32[heads, queries, keys].
+
+    table: float32[buckets, heads]; queries are at positions first_query, first_query + 1 and so on, keys at 0, 1 and so
+    on. Packed rows need no positions of their own: a segment is contiguous, so distances inside it are those in the
+    row, and everything outside it is masked.
+    """
+    buckets = table.shape[0]
+    reach = np.arange(-2 * max_distance, 2 * max_distance + 1)
+    bucket = relative_buckets(reach, bidirectional=bidirectional, buckets=buckets, max_distance=max_distance)
+    one_hot = in_buckets(
+        table[0, 0], reach, bucket, buckets=buckets, queries=queries, keys=keys, first_query=first_query
+    )
+    # With queries and keys as one axis, a TPU would move the result, and its gradient, to another layout.
+    return tf.einsum("bh,bqk->hqk", table, one_hot)
+
+
+def in_buckets(
+    any_number: tf.Tensor,
+    reach: np.ndarray,
+    bucket: np.ndarray,
+    *,
+    buckets: int,
+    queries: int,
+    keys: int,
+    first_query: tf.Tensor | int = 0,
+) -> tf.Tensor:
+    """Return 1 where the distance of a key from a query is in a bucket, else 0: [buckets, queries, keys].
+
+    `reach` are distances `key - query`, one after the other, and `bucket` the bucket of each; what is further away is in the
+    bucket of the last one. The result has the dtype of `any_number`.
+    """
+    # Each bucket holds one interval of distances, so two comparisons decide whether a distance is in it.
+    held = [reach[bucket == number] for number in range(buckets)]
+    limit = np.iinfo(np.int32).max
+    low = np.array([here[0] if len(here) else limit for here in held], np.int32)
+    high = np.array([here[-1] if len(here) else -limit for here in held], np.int32)
+    low[low == reach[0]], high[high == reach[-1]] = -limit, limit
+    # A zero that TensorFlow does not compute while it lowers: it would store the one-hot matrix in the program. With a plain 0
+    # the gradients of T5-base at 512 + 64 tokens (one layer of each stack) are a module of 10.1 MB instead of 0.7 MB.
+    zero = tf.cast(tf.raw_ops.ZerosLike(x=any_number), tf.int32)
+    distances = tf.range(keys)[None, :] - (tf.range(queries) + first_query + zero)[:, None]
+    return tf.cast((distances >= low[:, None, None]) & (distances <= high[:, None, None]), any_number.dtype)
