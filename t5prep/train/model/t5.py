@@ -125,17 +125,20 @@ def run_layers(
     how: How,
 ) -> tf.Tensor:
     """Apply a layer with the weights of each one of the "encoder" or "decoder" to x, and the norm behind them."""
-    first_site = ENCODER_SITES if stack == "encoder" else DECODER_SITES
-    sites = lambda number: first_site + (number + 1) * SITES_PER_LAYER  # noqa: E731
     stacked = stacked_weights(weights, config, stack, dtype=x.dtype)
-    x = how.dropout(x, site=first_site)
+    x = how.dropout(x, site=site_of(stack, -1))
     if how.remat:
-        run = lambda x, shared, w, number: layer(x, shared, in_parts(w), number, sites(number))[0]  # noqa: E731
+        run = lambda x, shared, w, number: layer(x, shared, in_parts(w), number, site_of(stack, number))[0]  # noqa: E731
         x = loop_over_layers(run, x, shared, stacked)
     else:
         for number, w in enumerate(unstack_layers(stacked, first=config.computed(stack))):
-            x, shared = layer(x, shared, w, number, sites(number))
-    return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=first_site + 1)
+            x, shared = layer(x, shared, w, number, site_of(stack, number))
+    return how.dropout(norm(x, weights[f"{stack}.final_norm"]), site=site_of(stack, -1) + 1)
+
+
+def site_of(stack: str, number: int | tf.Tensor) -> int | tf.Tensor:
+    """Return the first dropout site of a layer, or of a stack's own two, with -1."""
+    return (ENCODER_SITES if stack == "encoder" else DECODER_SITES) + (number + 1) * SITES_PER_LAYER
 
 
 def attention_layer(

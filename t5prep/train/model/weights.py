@@ -96,43 +96,17 @@ def load_weights(
     files = _files(model)
     config = load_config(files)
     tensors = choosing.tensors(files)
-    if isinstance(config, ModelConfig) and config.model_type in FAMILIES:
-        named = family_module(config.model_type).named(config, tensors)
-        whole = _of_family(config, named, files.name)
-        return config, {name: whole[name] for name in of_encoder(config)} if encoder else whole
-    if encoder:
-        layouts = of_encoder(config)
-        if isinstance(config, EncoderConfig):
-            tensors = classifier_tensors(config, tensors, model=files.name)
-            return config, {name: _stacked(own, tensors, files.name) for name, own in layouts.items()}
-        return config, _of_one_stack(config, layouts, tensors, files.name)
     if isinstance(config, EncoderConfig):
         config = filling_masks(config) if masked else config
         tensors = classifier_tensors(config, tensors, model=files.name)
-        layouts = weight_layouts(config)
-        fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
-        read = {name: _stacked(layouts[name], tensors, files.name) for name in layouts.keys() - fresh.keys()}
-        return config, {**read, **draw(fresh, seed=0)}
-    if config.classes:
-        return config, _of_one_stack(config, weight_layouts(config), tensors, files.name)
-    shared = next((alias for alias in EMBEDDING_ALIASES if alias in tensors), None)
-    if shared is None and "lm_head.weight" in tensors:
-        shared, tied = "lm_head.weight", True
+    elif config.model_type in FAMILIES:
+        tensors = _of_family(config, tensors, model=files.name)
     else:
-        tied = "lm_head.weight" not in tensors or (config.tie_word_embeddings and _same(tensors, str(shared)))
-    config = dataclasses.replace(config, tie_word_embeddings=tied)
-    layouts = weight_layouts(config)
-    wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
-    known = wanted | {*EMBEDDING_ALIASES, "lm_head.weight", UNUSED}
-    missing = sorted(wanted - tensors.keys() - {"shared.weight"}) + ([] if shared else ["shared.weight"])
-    if missing or tensors.keys() - known:
-        what = f"lacks {missing[0]}" if missing else f"has {sorted(tensors.keys() - known)[0]}, which no T5 has"
-        raise UsageError(
-            f'"{files.name}" {what}: pass a checkpoint of T5ForConditionalGeneration, MT5ForConditionalGeneration or'
-            " UMT5ForConditionalGeneration."
-        )
-    tensors["shared.weight"] = tensors[str(shared)]
-    return config, {name: _stacked(layout, tensors, files.name) for name, layout in layouts.items()}
+        config, tensors = _of_t5(config, tensors, model=files.name, encoder=encoder)
+    layouts = of_encoder(config) if encoder else weight_layouts(config)
+    fresh = {name: layout for name, layout in layouts.items() if not tensors.keys() >= {*layout.tensors}}
+    read = {name: _stacked(own, tensors, files.name) for name, own in layouts.items() if name not in fresh}
+    return config, {**read, **draw(fresh, seed=0)}
 
 
 def for_classes(
@@ -150,28 +124,47 @@ def for_classes(
     return changed, kept | draw({name: own for name, own in layouts.items() if name not in kept}, seed=seed)
 
 
-def _of_one_stack(
-    config: ModelConfig, layouts: Mapping[str, WeightLayout], tensors: Mapping[str, Stored], model: str
-) -> dict[str, Array]:
-    """Return the weights of a T5's encoder, alone or with a head. Raises UsageError if it lacks any."""
-    inside = IN_CLASSIFIER if config.classes else ""
+def _of_t5(
+    config: ModelConfig, tensors: Mapping[str, Stored], *, model: str, encoder: bool
+) -> tuple[ModelConfig, dict[str, Stored]]:
+    """Return a T5's config, whose embeddings are tied as the file has them, and its tensors, the input embedding by its name.
+
+    Of an encoder alone, or one with a head, other tensors may be there. Raises UsageError if one lacks, or a T5 has another.
+    """
+    inside, one_stack = IN_CLASSIFIER if config.classes else "", encoder or bool(config.classes)
     shared = next((name for alias in EMBEDDING_ALIASES if (name := f"{inside}{alias}") in tensors), None)
-    found = {**tensors, **({f"{inside}shared.weight": tensors[shared]} if shared else {})}
-    if missing := sorted({tensor for layout in layouts.values() for tensor in layout.tensors} - found.keys()):
-        what = "the whole model that t5prep exported" if config.classes else "a T5, or its encoder (T5EncoderModel)"
-        raise UsageError(f'"{model}" lacks {missing[0]}: pass {what}.')
-    return {name: _stacked(layout, found, model) for name, layout in layouts.items()}
-
-
-def _of_family(config: ModelConfig, tensors: Mapping[str, Stored], model: str) -> dict[str, Array]:
-    """Return the weights of a model of a family that writes texts. Raises UsageError if it lacks one, or has another."""
-    layouts = weight_layouts(config)
+    known = {*EMBEDDING_ALIASES, "lm_head.weight", UNUSED, *(tensors if one_stack else ())}
+    if not one_stack:
+        shared = shared or ("lm_head.weight" if "lm_head.weight" in tensors else None)
+        tied = "lm_head.weight" not in tensors or shared == "lm_head.weight"
+        tied = tied or (config.tie_word_embeddings and _same(tensors, str(shared)))
+        config = dataclasses.replace(config, tie_word_embeddings=tied)
+    layouts = of_encoder(config) if encoder else weight_layouts(config)
     wanted = {tensor for layout in layouts.values() for tensor in layout.tensors}
-    for what, names in (("lacks", wanted - tensors.keys()), ("has the unknown", tensors.keys() - wanted)):
+    found = {**tensors, **({f"{inside}shared.weight": tensors[shared]} if shared else {})}
+    missing, strange = sorted(wanted - found.keys()), sorted(tensors.keys() - known - wanted)
+    if missing or strange:
+        what = f"lacks {missing[0]}" if missing else f"has {strange[0]}, which no T5 has"
+        kinds = (
+            "a checkpoint of T5ForConditionalGeneration, MT5ForConditionalGeneration or UMT5ForConditionalGeneration"
+        )
+        if one_stack:
+            kinds = (
+                "the whole model that t5prep exported" if config.classes else "a T5, or its encoder (T5EncoderModel)"
+            )
+        raise UsageError(f'"{model}" {what}: pass {kinds}.')
+    return config, found
+
+
+def _of_family(config: ModelConfig, tensors: Mapping[str, Stored], *, model: str) -> dict[str, Stored]:
+    """Return the tensors of a model of a family that writes texts. Raises UsageError if it lacks one, or has another."""
+    named: dict[str, Stored] = family_module(config.model_type).named(config, tensors)
+    wanted = {tensor for layout in weight_layouts(config).values() for tensor in layout.tensors}
+    for what, names in (("lacks", wanted - named.keys()), ("has the unknown", named.keys() - wanted)):
         if names:
             kind = f"{config.title} that writes texts"
             raise UsageError(f'"{model}" {what} {min(names)}: pass a whole checkpoint of a {kind}.')
-    return {name: _stacked(layout, tensors, model) for name, layout in layouts.items()}
+    return named
 
 
 def random_weights(config: Config, *, seed: int = 0) -> dict[str, np.ndarray]:

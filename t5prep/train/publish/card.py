@@ -115,7 +115,7 @@ def _adapter(model: Model) -> str:
     own = model.adapter
     assert own is not None
     base = base_model(model) or own.base
-    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of {code(base)}, a {model.config.title}, trained by t5prep.
+    return f"""Adapters (LoRA of rank {own.config.lora_rank}) of {code(base)}, a model that writes texts, trained by t5prep.
 
 ```python
 from peft import PeftModel
