@@ -60,6 +60,24 @@ def copy_lists(
 ) -> None:
     """Copy `lengths[i]` items of `size` bytes from `source[begins[i]]` on to `target[places[i]]` on, for each i: int64."""
 
+def write_rows(
+    letters: object,
+    places: np.ndarray,
+    eos: int,
+    ids: np.ndarray,
+    lengths: np.ndarray,
+    ends: np.ndarray,
+    odd: np.ndarray,
+) -> bytes:
+    """Return the texts of rows of ids, int32[rows, width], one after the other, and write where each ends, int32[rows].
+
+    `lengths`, int32[rows], are how many ids of each row count; an `eos` behind them is left out. `places`, uint64[ids], are
+    how each id is written, in `letters`, behind which 16 bytes can be read: bits 0 to 31 say where it begins, 32 to 47 its
+    bytes, 48 to 61 how many of them are left out where it begins a run of pieces. Bit 62: it ends a line. Bit 63: it is
+    special, a run of its own, and padding if it has no letters. `odd`, uint8[rows], becomes 1 for a row where several blanks
+    begin a run: SentencePiece may write it in another way.
+    """
+
 def cut_blocks(blocks: tuple[bytes, ...], counts: np.ndarray, places: np.ndarray) -> int:
     """Write where the records of blocks lie into `places`, three int64 a record: block, begin, size.
 

@@ -14,6 +14,12 @@ static int take(Span *from, uint8_t tag, Span *content) {
   return from->at < from->end && *from->at++ == tag && take_content(from, content);
 }
 
+/* Return the number of a varint that has these bits, 8, 16 or 24, of some bytes. */
+static int32_t up_to_three(uint64_t bytes, int bits) {
+  uint32_t own = (uint32_t)bytes & ((UINT32_C(1) << bits) - 1);
+  return (int32_t)((own & 0x7f) | (own >> 1 & 0x3f80) | (own >> 2 & 0x1fc000));
+}
+
 /* Read up to `most` varints as ids, many bytes at a time where they are there. Return how many, or -1 for a broken one. */
 static int64_t take_ids(Span *values, int32_t *ids, int64_t most) {
   Span from = *values;
@@ -27,15 +33,16 @@ static int64_t take_ids(Span *values, int32_t *ids, int64_t most) {
         from.at += 8;
         continue;
       }
-      if (!(bytes & 0x80)) {
-        ids[count++] = (int32_t)(bytes & 0x7f);
-        from.at++;
-        continue;
-      }
-      if (!(bytes & 0x8000)) {
-        ids[count++] = (int32_t)((bytes & 0x7f) | (bytes >> 1 & 0x3f80));
-        from.at += 2;
-        continue;
+      /* Two numbers of at most three bytes each, without a branch for their sizes: a branch is often guessed wrong. */
+      uint64_t ends = ~bytes & CONTINUES, second = ends & (ends - 1);
+      if (second & UINT64_C(0xffffffffffff) && most - count >= 2) {
+        int first = __builtin_ctzll(ends) + 1, both = __builtin_ctzll(second) + 1;
+        if (first <= 24 && both - first <= 24) {
+          ids[count++] = up_to_three(bytes, first);
+          ids[count++] = up_to_three(bytes >> first, both - first);
+          from.at += both / 8;
+          continue;
+        }
       }
     }
     uint64_t value;

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import sentencepiece
@@ -24,7 +23,7 @@ from t5prep.dataset import manifest, table
 from t5prep.dataset.tfrecord import IGNORED_LABEL
 from t5prep.errors import DatasetError, UsageError
 from t5prep.sources import sample
-from t5prep.tokens import decoding, loading
+from t5prep.tokens import loading
 from t5prep.tokens import tokenizer as newlines
 
 LAYOUTS = {
@@ -208,27 +207,6 @@ def test_references_are_lists(tmp_path: Path) -> None:
     validation = t5prep.table(tmp_path / "d", splits=["validation"]).read_all().to_pylist()
     assert validation == [row for row in whole if row["split"] == "validation"]
     assert {len(row["references"]) for row in validation} == {3}
-
-
-@pytest.mark.parametrize("keep_newlines", [False, True])
-def test_many_rows_decode_as_one(keep_newlines: bool) -> None:
-    tokenizer, draw = loading.load("sample:"), np.random.default_rng(7)
-    ids = draw.integers(1, tokenizer.padded_size, (500, 24)).astype(np.int32)
-    for share, tokens in (
-        (0.1, [tokenizer.sentinel(number) for number in range(3)]),
-        (0.05, [tokenizer.eos_id]),
-        (0.05, [tokenizer.unk_id]),
-        (0.15, [tokenizer.processor.piece_to_id("▁")]),
-    ):
-        where = draw.random(ids.shape) < share
-        ids[where] = draw.choice(tokens, int(where.sum()))
-    ids[ids == tokenizer.pad_id] = tokenizer.unk_id
-    lengths = draw.integers(0, 25, 500).astype(np.int32)
-    found = decoding.row_decoder(tokenizer, keep_newlines=keep_newlines)(ids, lengths).to_pylist()
-    for row, length, text in zip(ids, lengths, found, strict=True):
-        kept = row[:length].tolist()
-        kept = kept[:-1] if kept[-1:] == [tokenizer.eos_id] else kept
-        assert text == newlines.decode(kept, tokenizer=tokenizer, keep_newlines=keep_newlines)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@
 #include "text.h"
 #include "unigram.h"
 
-enum { MODEL = 1, ENCODE, DECODE, BLOCKS, CSV, JSON, SHINGLES, SPANS, FRAMES };
+enum { MODEL = 1, ENCODE, DECODE, BLOCKS, CSV, JSON, SHINGLES, SPANS, FRAMES, PIECES };
 
 #define MUST(condition) \
   if (!(condition)) __builtin_trap()
@@ -175,6 +175,27 @@ __attribute__((unused)) static void fuzz_frames(const uint8_t *data, size_t size
   free(bytes);
 }
 
+/* Rows of ids, and how each id is written: the the number of ids, rows, lengths, places of pieces, letters. */
+__attribute__((unused)) static void fuzz_pieces(const uint8_t *data, size_t size) {
+  enum { ROWS = 3, WIDTH = 8 };
+  int32_t ids[ROWS * WIDTH], lengths[ROWS], ends[ROWS];
+  uint8_t odd[ROWS];
+  size_t count = number(&data, &size, 12);
+  for (int i = 0; i < ROWS * WIDTH; i++) ids[i] = (int32_t)number(&data, &size, 14) - 1;
+  for (int i = 0; i < ROWS; i++) lengths[i] = (int32_t)number(&data, &size, WIDTH + 2);
+  if (size < 8 * count + PIECE_AT_ONCE) return;
+  uint64_t *places = malloc(8 * count + 1);
+  memcpy(places, data, 8 * count);
+  uint8_t *letters = malloc(size - 8 * count);
+  memcpy(letters, data + 8 * count, size - 8 * count);
+  Pieces pieces = {letters, places, (int64_t)(size - 8 * count), (int64_t)count, 1};
+  Letters out = {0};
+  int status = rows_write(&pieces, ids, WIDTH, lengths, ROWS, &out, ends, odd);
+  for (int row = 0; status == OK && row < ROWS; row++) MUST(ends[row] >= (row ? ends[row - 1] : 0) && odd[row] <= 1);
+  MUST(status != OK || ends[ROWS - 1] == out.size);
+  free(out.bytes), free(places), free(letters);
+}
+
 #ifdef NO_CHECKSUMS
 void crc_prepare(void) {}
 
@@ -187,7 +208,7 @@ uint32_t masked_crc(const uint8_t *bytes, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static void (*const targets[])(const uint8_t *, size_t) = {NULL,      fuzz_model, fuzz_encode,   fuzz_decode, fuzz_blocks,
-                                                             fuzz_csv,  fuzz_json,  fuzz_shingles, fuzz_spans,  fuzz_frames};
+                                                             fuzz_csv,  fuzz_json,  fuzz_shingles, fuzz_spans,  fuzz_frames, fuzz_pieces};
   if (!work) {
     work = workspace_new();
     crc_prepare();

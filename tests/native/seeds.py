@@ -64,6 +64,13 @@ def seeds() -> dict[str, list[bytes]]:
             struct.pack(">3H", 2, flags, 5) + bytes(50) + struct.pack(">2H", 60, 9) + b"\1\0\0\0x" * 30
             for flags in range(32)
         ],
+        "PIECES": [
+            struct.pack(">28H", 3, *(range(24) if first else [2] * 24), *lengths)
+            + struct.pack("<3Q", first << 63 | 3 << 32, 1 << 62, 1 << 48 | 20 << 32 | 3)
+            + b" a " * 13
+            for first in (0, 1)
+            for lengths in ((8, 0, 3), (5, 8, 1))
+        ],
         "SPANS": [struct.pack(">3H", 15, 60, 4) + bytes(range(16)), struct.pack(">3H", 0, 0, 0) + bytes(8)],
     }
 

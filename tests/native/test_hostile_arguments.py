@@ -79,6 +79,26 @@ def test_numbers_that_are_broken_behind_the_last_one_are_refused(more: str, coun
     assert _native.decode_rows((record,), places, ((b"a", out, 4, 0, count),), None, 0) == 0
 
 
+def test_numbers_of_all_sizes_are_read_as_they_were_written() -> None:
+    draw = np.random.default_rng(3)
+    values = (draw.integers(0, 1 << 31, (400, 31)) >> draw.integers(0, 32, (400, 31))).astype(np.int32)
+    values[draw.random(values.shape) < 0.02] = -100
+    blocks = tuple(framing.example({"a": row.tolist()}) for row in values)
+    places = np.array([(number, 0, len(one)) for number, one in enumerate(blocks)], tfrecord.PLACE)
+    for length in (31, 30, 7):
+        out = np.zeros((len(values), length), np.int32)
+        assert _native.decode_rows(blocks, places, ((b"a", out, length, 0, 31),), None, 0) == len(values)
+        assert (out == values[:, :length]).all()
+
+
+# Letters that do not reach behind the last piece, more left out than there are, and a length that is none.
+@pytest.mark.parametrize(("place", "length"), [(4 << 32 | 1, 1), (5 << 32, 1), (2 << 48 | 1 << 32, 1), (0, 2), (0, -1)])
+def test_pieces_that_are_none_are_refused(place: int, length: int) -> None:
+    places, ends, odd = np.array([place], np.uint64), np.zeros(1, np.int32), np.zeros(1, np.uint8)
+    with pytest.raises(ValueError, match="do not fit"):
+        _native.write_rows(bytes(20), places, 1, np.zeros((1, 1), np.int32), np.array([length], np.int32), ends, odd)
+
+
 def test_the_checksum_of_a_length_is_checked() -> None:
     frame = bytearray(framing.frame(b"hello"))
     assert len(tfrecord.cut_records([bytes(frame)], np.array([1]))) == 1
