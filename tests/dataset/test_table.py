@@ -6,6 +6,8 @@ import dataclasses
 import itertools
 import json
 import random
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -307,3 +309,40 @@ def test_a_length_that_is_a_lie_takes_no_memory(tmp_path: Path, monkeypatch: pyt
     finally:
         tracemalloc.stop()
     assert [row["input"] for row in read] == [row["input"] for row in right]
+
+
+# Both splits have many groups of rows. What /proc says is of this process alone; `getrusage` begins with the peak of its parent.
+WRITE = """
+import re, sys
+from t5prep.dataset import table
+table._TOGETHER, table._IN_A_GROUP = 64, 2
+rows = table.write(table.table(sys.argv[1], splits=[sys.argv[2]]), sys.argv[3])
+print(rows, re.search("VmHWM:[^0-9]*([0-9]+)", open("/proc/self/status").read())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read from /proc")
+def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    with open(tmp_path / "rows.jsonl", "w") as file:
+        for number in range(10_000):
+            file.write(json.dumps({"id": str(number), "text": f"word {number} " * 400, "label": "a"}) + "\n")
+    options = {"inputs_column": "text", "targets_column": "label", "id_column": "id"}
+    choices = {
+        "task": "text2text",
+        "layout": "ragged",
+        "input_length": 2048,
+        "options": options,
+        "splits": {"train": 0.8, "validation": 0.2},
+    }
+    prepared(tmp_path / "rows.jsonl", tmp_path / "d", tokenizer="sample:", **choices)
+    for end in ("parquet", "csv", "jsonl"):
+        peaks = {}
+        for split in ("validation", "train"):
+            command = [sys.executable, "-c", WRITE, str(tmp_path / "d"), split, str(tmp_path / f"{split}.{end}")]
+            rows, peak = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+            peaks[rows] = peak << 10
+        few, many = sorted(peaks)
+        assert many > 3 * few
+        # The text of a record has more than 4,000 bytes.
+        assert peaks[many] - peaks[few] < (many - few) * 2500, end
