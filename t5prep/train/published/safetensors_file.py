@@ -23,6 +23,15 @@ ALIGNMENT = 8  # of the first value, in bytes
 
 def tensors(path: Path) -> dict[str, Stored]:
     """Return the tensors of a file by name. Raises UnreadableError."""
+    return _read(path)[0]
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """Return what the header of a file says beside its tensors. Raises UnreadableError."""
+    return _read(path)[1]
+
+
+def _read(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= MOST_HEADER_BYTES:
@@ -32,8 +41,8 @@ def tensors(path: Path) -> dict[str, Stored]:
         raise UnreadableError("it is cut short")
     try:
         header = dict(json.loads(content))
-        header.pop("__metadata__", None)
-        return {name: _tensor(path, entry, 8 + length) for name, entry in header.items()}
+        texts = dict(header.pop("__metadata__", {}))
+        return {name: _tensor(path, entry, 8 + length) for name, entry in header.items()}, texts
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UnreadableError(f"its header is damaged ({type(error).__name__})") from error
 
