@@ -5,7 +5,9 @@ added up by combiners, so that no step is handed a list that grows with the numb
 brings the pieces of each shard together.
 """
 
+import contextlib
 import dataclasses
+import hashlib
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,24 +20,35 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import steps
+from pipelines.kept import Kept
 from pipelines.stages import Prepared
-from pipelines.steps import Hashed, Piece, PrepareBlock, WriteShard
+from pipelines.steps import EarlierShard, Hashed, Piece, PrepareBlock, WriteShard
+from t5prep.errors import OutputError
+from t5prep.io import paths
 from t5prep.prepare import shards, spills
 from t5prep.prepare.near_duplicates.clusters import Repeats
 from t5prep.prepare.near_duplicates.sketches import Sketch
 from t5prep.prepare.shards import ShardSpec, ShardTotals, ShufflePlan
-from t5prep.prepare.sort_blocks import BlockTotals, SortedBlock
+from t5prep.prepare.sort_blocks import BlockTotals
 from t5prep.prepare.spills import Spill
+from t5prep.reading.blocks import Block
 
+# Steps of which what they make of an element is kept, beside blocks and shards: others take less time than reading it.
+KEPT = ("SketchEarlier", "LinkRows", "FindRepeats")
+# The counter of results that an earlier run had kept.
+FOUND = "found"
 # Bytes of one shard that are held in memory; more are written to the worker's own disk.
 HELD_BYTES = 256 << 20
 
 
 class Graph:
-    """The executor of engines (pipelines.stages): each call adds steps to a pipeline. `plan` says how records travel."""
+    """The executor of engines (pipelines.stages): each call adds steps to a pipeline. `plan` says how records travel.
 
-    def __init__(self, pipeline: beam.Pipeline, plan: ShufflePlan) -> None:
-        self._pipeline, self._plan = pipeline, plan
+    What workers made is `kept` for the same job again.
+    """
+
+    def __init__(self, pipeline: beam.Pipeline, plan: ShufflePlan, kept: Kept) -> None:
+        self._pipeline, self._plan, self._kept = pipeline, plan, kept
 
     def source(self, name: str, step: Callable[..., Iterable[Any]], **singles: Any) -> beam.PCollection:
         """Return what a step yields that is called once: the graph is as large for ten thousand files as for one."""
@@ -56,7 +69,11 @@ class Graph:
         """Return all that a step yields of each element."""
         return elements | name >> beam.FlatMap(called, step=step, **_sides(singles))
 
-    each = flat
+    def each(self, name: str, step: Callable[..., Iterable[Any]], elements: Any, **singles: Any) -> beam.PCollection:
+        """Return all that a step yields of each element."""
+        if name in KEPT:
+            step = Once(self._kept, name, step)
+        return self.flat(name, step, elements, **singles)
 
     def group(self, name: str, *collections: Any) -> beam.PCollection:
         """Return for each number all its values."""
@@ -92,7 +109,7 @@ class Graph:
 
     def prepare(self, name: str, work: PrepareBlock, elements: Any) -> Prepared:
         """Return what a worker makes of each block and file; spills are merged and cut into ranges of positions."""
-        done = elements | name >> beam.ParDo(CutRanges(work, self._plan))
+        done = elements | name >> beam.ParDo(CutRanges(work, self._plan, self._kept))
         spilled, counted, hashed, lines, sketches = (
             done | f"{name}{kind.__name__}" >> beam.Filter(isinstance, kind).with_output_types(kind)
             for kind in (PieceOfRange, BlockTotals, Hashed, Piece, Sketch)
@@ -115,7 +132,7 @@ class Graph:
             cut = repeats | "CutRepeats" >> beam.FlatMap(steps.cut_repeats, specs=planned).with_output_types(keyed)
             parts.append(cut)
         groups = parts | "AllOfShards" >> beam.Flatten() | "GroupShards" >> beam.GroupByKey()
-        done = groups | name >> beam.FlatMap(write_group, work=work)
+        done = groups | name >> beam.FlatMap(write_group, work=work, kept=self._kept)
         totals, left_out = (
             done | f"{name}{kind.__name__}" >> beam.Filter(isinstance, kind).with_output_types(kind)
             for kind in (ShardTotals, Piece)
@@ -142,6 +159,33 @@ def called(element: Any, *, step: Callable[..., Any], **singles: Any) -> Any:
 def called_once(_: None, *, step: Callable[..., Any], **singles: Any) -> Any:
     """Return what a step makes of values alone, called for the one element of a collection that says nothing."""
     return step(**singles)
+
+
+def made_once(kept: Kept, name: str, make: Callable[[], Iterable[Any]], *, file: str = "") -> list[Any]:
+    """Return what an earlier run of the job made under a name, or make it now and keep it; count which of both."""
+    name = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+    found = kept.find(name, file=file)
+    Metrics.counter("t5prep", FOUND if found is not None else "made").inc()
+    if found is not None:
+        return found
+    made = list(make())
+    with contextlib.suppress(OutputError):  # where there is no room, the run goes on without
+        kept.keep(name, made, file=file)
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Once:
+    """Do a step for a group, under its number, or for a shard of an earlier dataset, unless an earlier run has done it."""
+
+    kept: Kept
+    name: str
+    step: Callable[..., Iterable[Any]]
+
+    def __call__(self, element: Any, **singles: Any) -> list[Any]:
+        """Return what the step makes."""
+        what = element if isinstance(element, EarlierShard) else element[0]
+        return made_once(self.kept, f"{self.name} {what}", lambda: self.step(element, **singles))
 
 
 class Sum(beam.CombineFn):
@@ -190,18 +234,19 @@ class PieceOfRange(NamedTuple):
 class CutRanges(beam.DoFn):
     """Prepare each block of a bundle; merge the records of as many as make pieces large enough, and cut them into ranges."""
 
-    def __init__(self, work: PrepareBlock, plan: ShufflePlan) -> None:
-        self._work, self._plan = work, plan
+    def __init__(self, work: PrepareBlock, plan: ShufflePlan, kept: Kept) -> None:
+        self._work, self._plan, self._kept = work, plan, kept
         self._sent = Metrics.distribution("t5prep", "range_bytes")
 
     def start_bundle(self) -> None:
         self._totals, self._spills, self._held, self._lane = BlockTotals(), list[Spill](), 0, 0
 
     def process(self, element: Any) -> Iterator[Any]:
-        result = self._work(element)
-        if not isinstance(result, SortedBlock):
-            yield result
+        if not isinstance(element, Block):
+            yield self._work(element)
             return
+        name = f"{element.file.name}\0{element.first_row}\0{element.rows}"
+        (result,) = made_once(self._kept, name, lambda: [self._work(element)])
         self._totals.merge(result.totals)
         if result.rejected:
             yield Piece((0, result.file, result.first_row), result.rejected)
@@ -259,15 +304,18 @@ def with_names(specs: Sequence[ShardSpec]) -> Iterator[tuple[str, ShardSpec]]:
         yield spec.name, spec
 
 
-def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard) -> Iterator[Any]:
-    """Write a shard from its ShardSpec, Spills and Repeats, as the shuffle brings them; a large one over the worker's disk.
+def write_group(group: tuple[str, Iterable[Any]], *, work: WriteShard, kept: Kept) -> list[Any]:
+    """Return ShardTotals of a shard, and Pieces of rejected rows where some were left out; write it if it is not there."""
+    name, elements = group
+    return made_once(kept, name, lambda: _write_group(elements, work), file=paths.at(work.out, name))
 
-    Yield ShardTotals, and Pieces of rejected rows where some were left out.
-    """
+
+def _write_group(elements: Iterable[Any], work: WriteShard) -> Iterator[Any]:
+    """Write a shard from its ShardSpec, Spills and Repeats, as the shuffle brings them; a large one over the worker's disk."""
     spec, repeats = None, list[Repeats]()
     with tempfile.TemporaryDirectory(prefix="t5prep-") as folder:
         held = _Held(Path(folder))
-        for element in group[1]:
+        for element in elements:
             if isinstance(element, ShardSpec):
                 spec = element
             elif isinstance(element, Repeats):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
+from pipelines.kept import NOTHING, Kept
 from pipelines.local import Local, LocalProgress
 from pipelines.stages import Finish
 from pipelines.steps import Job, PrepareBlock, WriteShard, preload
@@ -72,7 +73,7 @@ def prepare_resolved(
         definition, task, source=source, tokenizer=tokenizer, out=out, runner=runner, workers=workers, **given
     )
     source = decided.source
-    with output_folder.claimed(out, same=decided.same, overwrite=overwrite) as out:
+    with output_folder.claimed(out, same=decided.same, overwrite=overwrite, goes_on=runner != "local") as out:
         folder = paths.at(out, output_folder.SPOOL)
         if runner == "dataflow":
             source = steps.shared(source, folder=folder)
@@ -86,7 +87,9 @@ def prepare_resolved(
                 told = estimates.forecast(work, source=source)
                 print(told.text(out=out, settings=decided.settings, runner=runner, price=price), file=sys.stderr)
             size = sum(file.bytes for file in source.files)
-            _run(runner, work=work, finish=finish, arguments=arguments, workers=workers, source_bytes=size)
+            results = Kept.of(job, out, earlier=decided.digests.values(), fresh=fresh)
+            how = {"arguments": arguments, "workers": workers, "source_bytes": size}
+            _run(runner, work=work, finish=finish, results=results, **how)
         return load(out)
 
 
@@ -180,19 +183,32 @@ def _run(
     *,
     work: PrepareBlock,
     finish: Finish,
+    results: Kept,
     shared: Budget = memory_budget.LARGEST,
     arguments: Sequence[str] = (),
     workers: int | None = None,
     source_bytes: int = 0,
 ) -> None:
-    """Run the pipeline on an engine."""
+    """Run the pipeline on an engine; say how many results of an earlier run were used again."""
     import apache_beam as beam
+    from apache_beam.metrics import MetricsFilter
 
     engine = engines.engine(runner, arguments=arguments, workers=workers)
     with engines.explained(runner, out=finish.out), engines.running(engine):
         pipeline = beam.Pipeline(runner=engine.runner, options=engine.options)
-        wired(pipeline, work=work, finish=finish, shared=shared, source_bytes=source_bytes)
-        pipeline.run().wait_until_finish()
+        wired(pipeline, work=work, finish=finish, results=results, shared=shared, source_bytes=source_bytes)
+        done = pipeline.run()
+        done.wait_until_finish()
+        counted = done.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
+        found, made = (
+            sum(own.result or 0 for own in counted if own.key.metric.name == name) for name in ("found", "made")
+        )
+        if found:
+            print(
+                f"{found:,} of {found + made:,} blocks, groups and shards are those that an earlier run had made; --fresh makes "
+                "them anew",
+                file=sys.stderr,
+            )
 
 
 def wired(
@@ -200,6 +216,7 @@ def wired(
     *,
     work: PrepareBlock,
     finish: Finish,
+    results: Kept = NOTHING,
     shared: Budget = memory_budget.LARGEST,
     source_bytes: int = 0,
 ) -> Any:
@@ -209,7 +226,7 @@ def wired(
     """
     from pipelines.graph import Graph
 
-    executor = Graph(pipeline, shards.for_source(source_bytes))
+    executor = Graph(pipeline, shards.for_source(source_bytes), results)
     write = WriteShard(work.job, finish.out, shared.range_bytes)
     stages.run(executor, work, write, finish, block_bytes=shared.block_bytes)
     return pipeline

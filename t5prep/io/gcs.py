@@ -5,6 +5,7 @@ can be read from a machine without an account.
 """
 
 import base64
+import concurrent.futures
 import contextlib
 import functools
 import json
@@ -28,6 +29,8 @@ _REACHED: set[str] = set()  # buckets
 _WAITED_FOR: set[str] = set()  # buckets about which a line was printed
 # A write that the server refuses because other bytes arrived (400) is sent this many times.
 _WRITES = 3
+# So many objects are removed at a time.
+_AT_A_TIME = 16
 # While this object exists, a dataset is being written there; its content says which.
 MARKER = f"{atomic_files.UNFINISHED}t5prep"
 # The least role that grants each permission.
@@ -221,6 +224,7 @@ class Reader(RangedFile):
             blob = client().bucket(bucket).blob(name, generation=generation)
             blob.reload(timeout=TIMEOUT_SECONDS, retry=retry(uri))
             self._blob = blob.bucket.blob(blob.name, generation=blob.generation)
+        self.generation, self.crc32c = int(blob.generation), blob.crc32c
         super().__init__(int(blob.size))
 
     def range(self, begin: int, size: int) -> bytes:
@@ -258,6 +262,13 @@ def delete(uri: str, *, generation: int | None = None) -> None:
     """Remove an object, or only that generation of it. A missing object is not an error. Raises OutputError."""
     with contextlib.suppress(FileNotFoundError), speaking(uri, need="storage.objects.delete"):
         blob(uri).delete(if_generation_match=generation, timeout=TIMEOUT_SECONDS, retry=retry(uri))
+
+
+def delete_all(uri: str) -> None:
+    """Remove every object whose name begins with the name in `uri`, many at a time. Raises OutputError."""
+    bucket = split(uri)[0]
+    with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as threads:
+        list(threads.map(lambda blob: delete(f"{SCHEME}{bucket}/{blob.name}"), listed(uri)))
 
 
 def objects(uri: str) -> dict[str, Object]:

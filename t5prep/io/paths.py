@@ -93,9 +93,24 @@ def read(path: str | Path) -> bytes:
         return file.read()
 
 
+def version(path: str) -> str:
+    """Return what changes whenever a file or object is written anew. Raises OSError, OutputError."""
+    if gcs.is_gs(path):
+        return str(gcs.Reader(path).generation)
+    status = os.stat(path)
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
 def copy(path: str, uri: str) -> str:
-    """Copy a file of this machine into a bucket; return its name there with its generation. Raises OutputError."""
+    """Copy a file of this machine into a bucket, if it is not there; return its name there with its generation.
+
+    Raises OutputError.
+    """
     with open(path, "rb") as file:
+        with contextlib.suppress(FileNotFoundError):
+            there = gcs.Reader(uri)
+            if there.crc32c == gcs.crc32c(file):
+                return f"{uri}#{there.generation}"
         return f"{uri}#{_send(uri, file)}"
 
 

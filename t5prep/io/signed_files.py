@@ -21,17 +21,26 @@ def key_path() -> Path:
     return state_folder.at("key")
 
 
-def sign(content: bytes, *, name: str) -> bytes | None:
-    """Return the content with its signature before it, for a file of that name; None if there is no key."""
-    if (key := _key(make=True)) is None:
+def derived_key(use: str) -> bytes | None:
+    """Return a key for one use that may leave this machine, because it does not tell the user's own; None if there is none."""
+    key = _key(make=True)
+    return None if key is None else hmac.digest(key, use.encode(), "sha256")
+
+
+def sign(content: bytes, *, name: str, key: bytes | None = None) -> bytes | None:
+    """Return the content with its signature before it, for a file of that name; None if there is no key.
+
+    `key` is a derived one; without it the user's own signs.
+    """
+    if (key := key or _key(make=True)) is None:
         return None
     return _HEAD + _signature(key, name, content).encode() + b"\n" + content
 
 
-def check(signed: bytes, *, name: str) -> bytes | None:
+def check(signed: bytes, *, name: str, key: bytes | None = None) -> bytes | None:
     """Return the content of a signed file; None if it is damaged, or signed by others, or for another name."""
     head, _, content = signed.partition(b"\n")
-    if not head.startswith(_HEAD) or (key := _key(make=False)) is None:
+    if not head.startswith(_HEAD) or (key := key or _key(make=False)) is None:
         return None
     wanted = _signature(key, name, content).encode()
     return content if hmac.compare_digest(head[len(_HEAD) :], wanted) else None

@@ -20,6 +20,8 @@ from t5prep.io import atomic_files, gcs
 # While this file is there, a run has begun and not ended; while it is locked, that run is alive.
 MARKER = gcs.MARKER
 SPOOL = f"{atomic_files.UNFINISHED}spool"
+# How the folder begins in which an engine's job keeps what it made, for the same job again.
+KEPT = f"{atomic_files.UNFINISHED}kept-"
 
 
 class Identity(NamedTuple):
@@ -61,16 +63,17 @@ def refuse_inside(out: str, *, source: str) -> None:
 
 
 @contextlib.contextmanager
-def claimed_folder(out: str | Path, *, same: Identity) -> Iterator[None]:
+def claimed_folder(out: str | Path, *, same: Identity, goes_on: bool = False) -> Iterator[None]:
     """Yield a directory or prefix that is claimed and cleaned of an earlier run; a dataset there is compared with `same`.
 
     A finished dataset is prepared again in place only if it is the same one (same choices, same source). What an
-    unfinished run left behind is swept away. Raises OutputError for a place that holds anything else.
+    unfinished run left behind is swept away, but shards and what is kept where this run `goes_on` with them. Raises
+    OutputError for a place that holds anything else.
     """
     if "://" in str(out) and not gcs.is_gs(out):
         scheme = str(out).partition("://")[0]
         raise OutputError(f"--out {scheme}://…: a dataset is written into a directory or into gs://BUCKET/NAME.")
-    with _bucket(str(out), same) if gcs.is_gs(out) else _directory(Path(out), same):
+    with _bucket(str(out), same) if gcs.is_gs(out) else _directory(Path(out), same, goes_on=goes_on):
         yield
 
 
@@ -104,13 +107,15 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
     yield
     named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
     stale = shard_files.strays(gcs.objects(out), named)
-    for name in [*stale, *(f"{SPOOL}/{name}" for name in gcs.objects(f"{out}/{SPOOL}"))]:
+    for name in stale:
         gcs.delete(f"{out}/{name}")
+    for folder in (SPOOL, KEPT):
+        gcs.delete_all(f"{out}/{folder}")
     gcs.release(out)
 
 
 @contextlib.contextmanager
-def _directory(out: Path, same: Identity) -> Iterator[None]:
+def _directory(out: Path, same: Identity, *, goes_on: bool) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         _refuse_foreign(out, {path.name for path in out.iterdir()}, same)
@@ -124,9 +129,13 @@ def _directory(out: Path, same: Identity) -> Iterator[None]:
             raise OutputError(
                 f"{out} is being prepared by another t5prep right now. Wait for it, or choose another --out."
             ) from None
-        _sweep(out)
+        _sweep(out, goes_on=goes_on)
         yield
         _sweep_unfinished(out)
+        if goes_on:
+            named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
+            for name in shard_files.strays(os.listdir(out), named):
+                (out / name).unlink()
         (out / MARKER).unlink(missing_ok=True)
     finally:
         os.close(marker)
@@ -183,20 +192,24 @@ def is_of_dataset(name: str) -> bool:
     return shard_files.is_shard(name) or rejected_rows.is_rejected(name) or name in (*verify.BESIDE, manifest.NAME)
 
 
-def _sweep(out: Path) -> None:
+def _sweep(out: Path, *, goes_on: bool) -> None:
     """Remove what an earlier run left, the manifest first: it never stands over half of its shards."""
     (out / manifest.NAME).unlink(missing_ok=True)
-    _sweep_unfinished(out)
+    _sweep_unfinished(out, but=KEPT if goes_on else MARKER)
     for path in out.iterdir():
+        if goes_on and shard_files.is_shard(path.name):
+            continue
         if is_of_dataset(path.name) and (path.name != card.NAME or card.is_ours(path.read_bytes())):
             path.unlink()
 
 
-def _sweep_unfinished(out: Path) -> None:
-    """Remove the spool, and what a worker had begun to write when it was killed."""
+def _sweep_unfinished(out: Path, *, but: str = MARKER) -> None:
+    """Remove the spool, and what a worker had begun to write when it was killed, `but` what begins so."""
     with os.scandir(out) as entries:
         unfinished = [entry for entry in entries if entry.name.startswith(atomic_files.UNFINISHED)]
     for entry in unfinished:
+        if entry.name.startswith(but):
+            continue
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
         elif entry.name != MARKER:
@@ -210,13 +223,13 @@ NEW, OLD = ".t5prep-new", ".replaced"
 
 
 @contextlib.contextmanager
-def claimed(out: str, *, same: Identity, overwrite: bool) -> Iterator[str]:
+def claimed(out: str, *, same: Identity, overwrite: bool, goes_on: bool = False) -> Iterator[str]:
     """Yield the place where a dataset is written: `out` itself, or a folder beside it where `out` holds another dataset.
 
     With `overwrite`, another dataset in `out` is replaced: the new one is written beside it, and when it is whole, the
     old folder is renamed to `OUT.replaced` and the new one takes its place. A run that is killed before that leaves the
-    old dataset as it is, and the same command goes on. Without `overwrite`, another dataset is refused. Raises
-    OutputError for a folder that holds files of anyone else, and UsageError for a bucket.
+    old dataset as it is, and the same command goes on (`goes_on`: see `claimed_folder`). Without `overwrite`, another
+    dataset is refused. Raises OutputError for a folder that holds files of anyone else, and UsageError for a bucket.
     """
     if overwrite and gcs.is_gs(out):
         raise UsageError(f"--overwrite: {out} is in a bucket, where nothing can be renamed. Choose another --out")
@@ -225,10 +238,10 @@ def claimed(out: str, *, same: Identity, overwrite: bool) -> Iterator[str]:
     if overwrite and not final.exists() and (new / manifest.NAME).is_file():
         _move(new, final)  # an earlier run was killed between its two renamings
     if not (overwrite and _holds_another(final, out, same)):
-        with claimed_folder(out, same=same):
+        with claimed_folder(out, same=same, goes_on=goes_on):
             yield out
         return
-    with claimed_folder(new, same=same):
+    with claimed_folder(new, same=same, goes_on=goes_on):
         yield str(new)
     old = _free(final)
     _move(final, old)

@@ -1,0 +1,77 @@
+"""Keep what the workers of an engine made, so that a job that is submitted again takes it: Beam itself keeps nothing of a batch.
+
+What a step made of an element is a signed file beside the shards (`io.signed_files`), in a folder whose name says everything
+that it depends on: source, settings, tokenizer and code. It is pickled, so only what this user signed is read.
+"""
+
+import dataclasses
+import hashlib
+import pickle
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelines import steps
+from pipelines.steps import Job
+from t5prep.errors import OutputError
+from t5prep.io import atomic_files, gcs, paths, signed_files
+from t5prep.prepare import output_folder, token_cache
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """The results of one job, in a folder that every worker can reach; `key` signs them. Without a key nothing is kept."""
+
+    folder: str = ""
+    key: bytes = b""
+
+    def find(self, name: str, *, file: str = "") -> list[Any] | None:
+        """Return the results of that name; None if there are none, or if the `file` that goes with them is another now."""
+        if not self.key:
+            return None
+        try:
+            content = signed_files.check(paths.read(paths.at(self.folder, name)), name=name, key=self.key)
+            if content is None:
+                return None
+            version, made = pickle.loads(content)
+            return list(made) if version == (file and paths.version(file)) else None
+        except (OSError, OutputError):
+            return None
+
+    def keep(self, name: str, made: Iterable[Any], *, file: str = "") -> None:
+        """Keep results, and which version of a `file` goes with them. Raises OutputError."""
+        if self.key:
+            content = pickle.dumps((file and paths.version(file), made), pickle.HIGHEST_PROTOCOL)
+            signed = signed_files.sign(content, name=name, key=self.key)
+            if gcs.is_gs(self.folder):
+                gcs.write(f"{self.folder}/{name}", signed or b"")
+            else:
+                atomic_files.write_scratch(Path(self.folder) / name, signed or b"")
+
+    @classmethod
+    def of(cls, job: Job, out: str, *, earlier: Iterable[str], fresh: bool) -> "Kept":
+        """Return what is kept of a job beside its shards; results of any other one, or all if it is `fresh`, are removed there.
+
+        `earlier` are the digests of the datasets that rows are compared with.
+        """
+        key = signed_files.derived_key("kept results")
+        if key is None:
+            return NOTHING
+        hasher = hashlib.blake2b(digest_size=12)
+        code = token_cache.digest_of_code(steps.staged_of(job).definition.code)
+        for told in (job.digest, repr(job.settings), code, *earlier):
+            hasher.update(f"{told}\0".encode())
+        for path in sorted(Path(__file__).parent.glob("*.py")):
+            hasher.update(path.read_bytes() + b"\0")
+        folder = paths.at(out, f"{output_folder.KEPT}{hasher.hexdigest()}")
+        if not gcs.is_gs(out):
+            for other in Path(out).glob(f"{output_folder.KEPT}*"):
+                if fresh or other != Path(folder):
+                    shutil.rmtree(other, ignore_errors=True)
+        elif fresh:
+            gcs.delete_all(f"{out}/{output_folder.KEPT}")
+        return cls(folder, key)
+
+
+NOTHING = Kept()
