@@ -7,6 +7,7 @@ brings the pieces of each shard together.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import tempfile
 import zlib
@@ -33,8 +34,8 @@ from t5prep.prepare.sort_blocks import BlockTotals
 from t5prep.prepare.spills import Spill
 from t5prep.reading.blocks import Block
 
-# Steps of which what they make of an element is kept, beside blocks and shards: others take less time than reading it.
-KEPT = ("SketchEarlier", "LinkRows", "FindRepeats")
+# Steps of which what they make of an element is kept, beside blocks and shards, and by which step their groups are made.
+KEPT = {"SketchEarlier": "", "LinkRows": "GroupBands", "FindRepeats": "GroupRows"}
 # The counter of results that an earlier run had kept.
 FOUND = "found"
 # Bytes of one shard that are held in memory; more are written to the worker's own disk.
@@ -75,10 +76,19 @@ class Graph:
             step = Once(self._kept, name, step)
         return self.flat(name, step, elements, **singles)
 
+    def again(self, name: str) -> beam.PCollection | None:
+        """Return all that a step made in an earlier run, if that run had come to the shards; None otherwise."""
+        if not self._kept.shards_done():
+            return None
+        names = self.spread(f"Spread{name}", self.source(f"Kept{name}", functools.partial(done_of, self._kept, name)))
+        return self.flat(name, functools.partial(made_once, self._kept, make=tuple), names)
+
     def group(self, name: str, *collections: Any) -> beam.PCollection:
         """Return for each number all its values."""
+        step = {group: step for step, group in KEPT.items()}.get(name, "")
         pairs = [
-            pairs | f"{name}Key{place}" >> beam.Map(tuple).with_output_types(tuple[int, Any])
+            pairs
+            | f"{name}Key{place}" >> beam.Map(needed, step=step, kept=self._kept).with_output_types(tuple[int, Any])
             for place, pairs in enumerate(collections)
         ]
         return (
@@ -161,9 +171,19 @@ def called_once(_: None, *, step: Callable[..., Any], **singles: Any) -> Any:
     return step(**singles)
 
 
+def needed(pair: Any, *, step: str, kept: Kept) -> tuple[int, Any]:
+    """Return a number and a value of its group, or nothing in its place where the step has done this group in an earlier run."""
+    number, value = pair
+    return number, Piece() if step and f"{step}-{number}" in kept.done() else value
+
+
+def done_of(kept: Kept, step: str) -> list[str]:
+    """Return the names of what a step made in an earlier run."""
+    return sorted(name for name in kept.done() if name.startswith(f"{step}-"))
+
+
 def made_once(kept: Kept, name: str, make: Callable[[], Iterable[Any]], *, file: str = "") -> list[Any]:
     """Return what an earlier run of the job made under a name, or make it now and keep it; count which of both."""
-    name = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
     found = kept.find(name, file=file)
     Metrics.counter("t5prep", FOUND if found is not None else "made").inc()
     if found is not None:
@@ -184,8 +204,13 @@ class Once:
 
     def __call__(self, element: Any, **singles: Any) -> list[Any]:
         """Return what the step makes."""
-        what = element if isinstance(element, EarlierShard) else element[0]
-        return made_once(self.kept, f"{self.name} {what}", lambda: self.step(element, **singles))
+        name = digest(*element) if isinstance(element, EarlierShard) else f"{self.name}-{element[0]}"
+        return made_once(self.kept, name, lambda: self.step(element, **singles))
+
+
+def digest(*parts: object) -> str:
+    """Return a name for what is made of an element, which is known by these."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 class Sum(beam.CombineFn):
@@ -245,19 +270,22 @@ class CutRanges(beam.DoFn):
         if not isinstance(element, Block):
             yield self._work(element)
             return
-        name = f"{element.file.name}\0{element.first_row}\0{element.rows}"
+        name = digest(element.file.name, element.first_row, element.rows)
         (result,) = made_once(self._kept, name, lambda: [self._work(element)])
         self._totals.merge(result.totals)
         if result.rejected:
             yield Piece((0, result.file, result.first_row), result.rejected)
         if result.sketch:
             yield result.sketch
-        if not result.spill.records:
+        spill = result.spill
+        if self._work.job.settings.drawn_by_id:  # a row is needed by no shard of another split
+            spill = shards.without(spill, self._kept.shards_done())
+        if not spill.records:
             return
         if not self._spills:
             self._lane = zlib.crc32(f"{result.file}\0{result.first_row}".encode()) % self._plan.lanes
-        self._spills.append(result.spill)
-        self._held += len(result.spill.data)
+        self._spills.append(spill)
+        self._held += len(spill.data)
         if self._held >= self._plan.batch_bytes:
             yield from self._pieces()
 

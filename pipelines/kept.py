@@ -4,16 +4,22 @@ What a step made of an element is a signed file beside the shards (`io.signed_fi
 that it depends on: source, settings, tokenizer and code. It is pickled, so only what this user signed is read.
 """
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
 import pickle
 import shutil
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipelines import steps
 from pipelines.steps import Job
+from t5prep.dataset import shard_files
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files, gcs, paths, signed_files
 from t5prep.prepare import output_folder, token_cache
@@ -21,23 +27,44 @@ from t5prep.prepare import output_folder, token_cache
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """The results of one job, in a folder that every worker can reach; `key` signs them. Without a key nothing is kept."""
+    """The results of one job, in a folder that every worker can reach; `key` signs them. Without a key nothing is kept.
+
+    The file `found` there lists the groups and shards that were done when the run began: what only they need is left out.
+    """
 
     folder: str = ""
     key: bytes = b""
+    found: str = ""
 
     def find(self, name: str, *, file: str = "") -> list[Any] | None:
-        """Return the results of that name; None if there are none, or if the `file` that goes with them is another now."""
+        """Return the results of that name; None if there are none, or if the `file` that goes with them is another now.
+
+        Raises OutputError for those of a group or shard that was done when the run began.
+        """
         if not self.key:
             return None
-        try:
-            content = signed_files.check(paths.read(paths.at(self.folder, name)), name=name, key=self.key)
-            if content is None:
-                return None
-            version, made = pickle.loads(content)
-            return list(made) if version == (file and paths.version(file)) else None
-        except (OSError, OutputError):
-            return None
+        with contextlib.suppress(OSError, OutputError):
+            if (content := self._read(name)) is not None:
+                version, made = pickle.loads(content)
+                if version == (file and paths.version(file)):
+                    return list(made)
+        if name in self.done():
+            raise OutputError(
+                f"{file or paths.at(self.folder, name)} was removed, changed or damaged since an earlier run wrote it. Start "
+                "this with --fresh"
+            )
+        return None
+
+    def done(self) -> frozenset[str]:
+        """Return the names of the groups and shards that were done when the run began. Raises OutputError."""
+        return _listed(self) if self.found else frozenset()
+
+    def shards_done(self) -> Mapping[str, np.ndarray]:
+        """Return which shards of each split were done when the run began, of splits that had any. Raises OutputError."""
+        return _shards_listed(self) if self.found else {}
+
+    def _read(self, name: str) -> bytes | None:
+        return signed_files.check(paths.read(paths.at(self.folder, name)), name=name, key=self.key)
 
     def keep(self, name: str, made: Iterable[Any], *, file: str = "") -> None:
         """Keep results, and which version of a `file` goes with them. Raises OutputError."""
@@ -71,7 +98,26 @@ class Kept:
                     shutil.rmtree(other, ignore_errors=True)
         elif fresh:
             gcs.delete_all(f"{out}/{output_folder.KEPT}")
-        return cls(folder, key)
+        names = paths.names(folder) if gcs.is_gs(out) or Path(folder).is_dir() else ()
+        done = sorted(name for name in names if "-" in name)
+        if not done:
+            return cls(folder, key)
+        made = cls(folder, key, f"found.{uuid.uuid4().hex}")
+        made.keep(made.found, done)
+        return made
 
 
 NOTHING = Kept()
+
+
+@functools.lru_cache(maxsize=2)
+def _listed(kept: Kept) -> frozenset[str]:
+    return frozenset(dataclasses.replace(kept, found="").find(kept.found) or ())
+
+
+@functools.lru_cache(maxsize=2)
+def _shards_listed(kept: Kept) -> dict[str, np.ndarray]:
+    done: dict[str, np.ndarray] = {}
+    for split, number, count in map(shard_files.parts, filter(shard_files.is_shard, _listed(kept))):
+        done.setdefault(split, np.zeros(count, bool))[number] = True
+    return done

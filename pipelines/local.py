@@ -79,6 +79,9 @@ class Local:
         work = functools.partial(_listed, functools.partial(step, **singles))
         return itertools.chain.from_iterable(pool.each(self._pool, work, elements))
 
+    def again(self, name: str) -> None:
+        """Return None: this machine keeps what it tokenized, and all else takes less time than that."""
+
     def group(self, name: str, *collections: Iterable[tuple[int, Any]]) -> list[tuple[int, list[Any]]]:
         """Return for each number all its values, in order of the numbers; bytes that are many lie on the disk."""
         groups = _Groups(self._folder / name)

@@ -173,6 +173,9 @@ class Executor(Protocol):
     ) -> Collection:
         """Return all that a step yields of each element; workers take the elements."""
 
+    def again(self, name: str) -> Collection | None:
+        """Return all that a step made in an earlier run of the job, if it is known to have been done; None otherwise."""
+
     def group(self, name: str, *collections: Collection) -> Collection:
         """Return for each number of pairs of a number and a value: the number, and all its values."""
 
@@ -211,7 +214,9 @@ def run(executor: Executor, work: PrepareBlock, write: WriteShard, finish: Finis
     prepared = executor.prepare("PrepareBlocks", work, executor.spread("SpreadBlocks", elements))
     plan = functools.partial(steps.plan_shards, count=settings.shards, drawn=settings.drawn_by_id)
     specs = executor.one("PlanShards", plan, blocks=prepared.blocks)
-    repeats = _repeats(executor, prepared.sketches, alike, work) if alike else None
+    repeats = None
+    if alike and (repeats := executor.again("FindRepeats")) is None:
+        repeats = _repeats(executor, prepared.sketches, alike, work)
     written, left_out = executor.write("WriteShards", write, prepared.spills, specs=specs, repeats=repeats)
     counted = None
     if repeats is not None:

@@ -76,6 +76,17 @@ def name(split: str, number: int, shards: int) -> str:
     return f"{split}.tfrecord-{number:05d}-of-{shards:05d}"
 
 
+def parts(file: str) -> tuple[str, int, int]:
+    """Return the split, the number, and how many shards the split has, from a shard's file name.
+
+    >>> parts("train.tfrecord-00003-of-00016")
+    ('train', 3, 16)
+    """
+    split, _, numbers = file.rpartition(".tfrecord-")
+    number, count = numbers.split("-of-")
+    return split, int(number), int(count)
+
+
 def is_shard(file: str) -> bool:
     """Return whether a file's name is that of a shard.
 

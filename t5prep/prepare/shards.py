@@ -507,6 +507,25 @@ def recut_bytes(shards: int, *, groups: int) -> int:
     return max(SMALLEST_BATCH, min(LARGEST_GROUP, -(-shards // groups) * 2 * PIECE_BYTES))
 
 
+def without(spill: Spill, written: Mapping[str, np.ndarray]) -> Spill:
+    """Return a spill without the rows whose shards are there; `written`, bool[shards], says of some splits which these are."""
+    entries = np.frombuffer(spill.data, ENTRY, spill.records)
+    keep = np.ones(len(entries), bool)
+    for split, (first, last) in spill.splits.items():
+        if split in written:
+            inner = np.array(placement.shard_edges(len(written[split]))[1:-1], np.uint64)
+            keep[first:last] = ~written[split][np.searchsorted(inner, entries["high"][first:last], side="right")]
+    if keep.all():
+        return spill
+    rows = Rows(entries, np.frombuffer(spill.data, np.uint8, offset=entries.nbytes))
+    rows = rows.take(np.flatnonzero(keep)).alone()
+    before = np.append(0, np.cumsum(keep)).tolist()
+    splits = {split: (before[first], before[last]) for split, (first, last) in spill.splits.items()}
+    splits = {split: bounds for split, bounds in splits.items() if bounds[0] < bounds[1]}
+    sizes = {split: int(rows.entries["size"][first:last].sum()) for split, (first, last) in splits.items()}
+    return Spill(len(rows.entries), splits, sizes, data=rows.entries.tobytes() + rows.data.tobytes())
+
+
 def cut_ranges(spill: Spill, ranges: int) -> Iterator[tuple[int, Spill]]:
     """Yield the number of each of some equal ranges of positions that a spill has records in, and these records."""
     for split in spill.splits:

@@ -84,3 +84,19 @@ def test_one_in_ten_requests_fails_and_the_bytes_are_the_same(source, bucket, fr
     front.fault = lambda seen: ""
     prepared(source, tmp_path / "data", **CHOICES)
     assert held(f"{bucket}/data") == bytes_of(tmp_path / "data")
+
+
+def test_an_engine_that_failed_goes_on_in_a_bucket_with_what_it_had_made(source, bucket, front, tmp_path, capsys):
+    require("prism")
+    place = f"{bucket}/data"
+    front.fault = lambda seen: "403" if manifest.NAME in seen.name else ""
+    with pytest.raises(OutputError, match=r"lacks storage\.objects\.create"):
+        prepared(source, place, runner="prism", **CHOICES)
+    front.fault = lambda seen: ""
+    before = len(front.made())
+    prepared(source, place, runner="prism", **CHOICES)
+    assert not [name for name in front.made()[before:] if ".tfrecord-" in name]
+    assert "are those that an earlier run had made" in capsys.readouterr().err
+    prepared(source, tmp_path / "data", **CHOICES)
+    assert held(place) == bytes_of(tmp_path / "data")
+    assert not gcs.listed(f"{place}/.unfinished-")

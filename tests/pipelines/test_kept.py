@@ -1,0 +1,116 @@
+"""What an engine's workers made is kept for the same job again; damaged or gone, it is said, and nothing is lost in silence."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from preparing import bytes_of, prepared, questions, write_csv
+
+from pipelines import engines
+from pipelines import prepare as preparing
+from pipelines.kept import Kept
+from t5prep.dataset import shard_files
+from t5prep.errors import OutputError, T5prepError
+from t5prep.prepare import output_folder, shards
+from t5prep.prepare.spills import ENTRY, Rows, Spill
+from t5prep.sources import sample
+
+CHOICES: dict[str, Any] = {"tokenizer": sample.tokenizer_path(), "shards": 3, "input_length": 32, "runner": "prism"}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(str(tmp_path / "kept"), b"key")
+
+
+def test_what_is_kept_is_found_again_with_the_file_that_goes_with_it(kept: Kept, tmp_path: Path) -> None:
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"one")
+    kept.keep("FindRepeats-1", [1, b"x"])
+    kept.keep("train.tfrecord-00000-of-00002", ["totals"], file=str(shard))
+    assert kept.find("FindRepeats-1") == [1, b"x"]
+    assert kept.find("FindRepeats-2") is None
+    assert Kept(kept.folder, b"another").find("FindRepeats-1") is None
+    assert kept.find("train.tfrecord-00000-of-00002", file=str(shard)) == ["totals"]
+    shard.write_bytes(b"other")
+    assert kept.find("train.tfrecord-00000-of-00002", file=str(shard)) is None
+
+
+def test_what_a_run_counts_on_and_is_gone_is_said(kept: Kept) -> None:
+    kept.keep("FindRepeats-1", [1])
+    kept.keep("train.tfrecord-00001-of-00002", [2])
+    kept.keep("found.1", ["FindRepeats-1", "train.tfrecord-00001-of-00002"])
+    again = Kept(kept.folder, kept.key, "found.1")
+    assert again.find("FindRepeats-1") == [1]
+    assert {split: done.tolist() for split, done in again.shards_done().items()} == {"train": [False, True]}
+    (Path(kept.folder) / "FindRepeats-1").write_bytes(b"damaged")
+    with pytest.raises(OutputError, match=r"FindRepeats-1 was removed, changed or damaged .* --fresh"):
+        again.find("FindRepeats-1")
+
+
+def test_rows_whose_shards_are_written_are_left_out() -> None:
+    entries = np.zeros(4, ENTRY)
+    entries["high"] = [1, 1 << 63, 5, 1 << 63]
+    entries["begin"], entries["size"] = [0, 3, 4, 6], [3, 1, 2, 1]
+    spill = Spill(4, {"train": (0, 2), "test": (2, 4)}, {"train": 4, "test": 3}, data=entries.tobytes() + b"aaabccd")
+    left = shards.without(spill, {"train": np.array([True, False])})
+    assert left.splits == {"train": (0, 1), "test": (1, 3)}
+    rows = left.slice("train", 0, shards.END)
+    assert rows is not None
+    assert bytes(rows.data) == b"b"
+    assert isinstance(rows, Rows)
+    assert left.sizes == {"train": 1, "test": 3}
+    assert shards.without(spill, {"train": np.array([True, True])}).splits == {"test": (0, 2)}
+    assert shards.without(spill, {}) is spill
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let --runner prism be Beam's own runner in this process."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    engine = engines.Engine("prism", FnApiRunner(), PipelineOptions([]))
+    monkeypatch.setattr(engines, "engine", lambda name, **how: engine)
+    monkeypatch.setattr(preparing.engines, "require", lambda *_, **__: None)
+
+
+def fails(self: Any, **_: Any) -> None:
+    raise OutputError("the disk is full")
+
+
+@pytest.mark.parametrize("dedup", ["near", "none"])
+def test_a_job_that_failed_at_its_end_does_no_work_twice(
+    in_this_process: None, dedup: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    rows = questions(60)
+    source = write_csv(tmp_path / "rows.csv", [*rows, *(dict(row, Id=f"{row['Id']} again") for row in rows[::5])])
+    out, choices = tmp_path / "out", {**CHOICES, "dedup": dedup}
+    prepared(source, tmp_path / "here", **{**choices, "runner": "local"})
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing.Finish, "__call__", fails)
+        with pytest.raises(T5prepError, match="the disk is full"):
+            prepared(source, out, **choices)
+    prepared(source, out, **choices, fresh=False)
+    found, every = capsys.readouterr().err.split(" blocks, groups and shards")[0].split()[-3::2]
+    assert found == every
+    assert bytes_of(out) == bytes_of(tmp_path / "here")
+    assert not list(out.glob(f"{output_folder.KEPT}*"))
+
+
+def test_another_job_takes_nothing_of_it_and_leaves_nothing_of_it(
+    in_this_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    source, out = write_csv(tmp_path / "rows.csv", questions(60)), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing.Finish, "__call__", fails)
+        with pytest.raises(T5prepError):
+            prepared(source, out, **CHOICES)
+    assert list(out.glob(f"{output_folder.KEPT}*"))
+    prepared(source, out, **CHOICES | {"shards": 2, "seed": 1})
+    assert "an earlier run" not in capsys.readouterr().err
+    assert (
+        len([path for path in out.iterdir() if shard_files.is_shard(path.name)]) == 3
+    )  # two of train, one of validation
+    assert not list(out.glob(f"{output_folder.KEPT}*"))

@@ -1,0 +1,101 @@
+"""A job of an engine that is killed in the middle of each stage, and submitted again, makes nothing again that was made.
+
+By hand, with what each run had made: python tests/pipelines/test_killed_engines.py flink
+"""
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where this file is run by hand, and as the process that is killed
+
+from preparing import bytes_of, prepared, questions, require, write_csv
+
+from pipelines import prepare as preparing
+from t5prep.prepare import output_folder
+from t5prep.prepare.memory_budget import Budget
+from t5prep.sources import sample
+
+# About 60 blocks, and so many shards.
+ROWS, BLOCK_BYTES, SHARDS = 300, 2_000, 24
+STAGES: dict[str, Callable[[set[str]], bool]] = {
+    "blocks": lambda made: len(made) >= 20,
+    "groups": lambda made: any("Rows-" in name or "Repeats-" in name for name in made),
+    "shards": lambda made: sum(".tfrecord-" in name for name in made) >= SHARDS // 2,
+}
+
+
+def run(rows: str, out: str, engine: str) -> None:
+    """Prepare the rows in small blocks, by an engine or here."""
+    choices = {"tokenizer": sample.tokenizer_path(), "shards": SHARDS, "input_length": 32, "dedup": "near"}
+    preparing._run = functools.partial(preparing._run, shared=Budget(1, BLOCK_BYTES))
+    prepared(Path(rows), Path(out), runner=engine, workers=2, **choices)
+
+
+def corpus(folder: Path) -> Path:
+    """Write rows, of which some repeat another one."""
+    rows = questions(ROWS)
+    return write_csv(folder / "rows.csv", [*rows, *(dict(row, Id=f"again {row['Id']}") for row in rows[::9])])
+
+
+def kept(out: Path) -> dict[str, int]:
+    """What workers have made until now: each file, and when it was written."""
+    made = [path for path in out.glob(f"{output_folder.KEPT}*/*") if not path.name.startswith(".")]
+    return {path.name: path.stat().st_mtime_ns for path in made}
+
+
+def killed(command: list[str], out: Path, stage: str) -> dict[str, int]:
+    """Start a run, kill all of its processes in the middle of a stage, and return what it had made."""
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and not STAGES[stage](set(kept(out))):
+        time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return kept(out)
+
+
+def check(folder: Path, engine: str, stages: list[str]) -> list[str]:
+    """Raise AssertionError where something is made again, or other bytes are; return in words what each run had made."""
+    rows, out = corpus(folder), folder / "killed"
+    run(str(rows), str(folder / "here"), "local")
+    command = [sys.executable, __file__, "--run", str(rows), str(out), engine]
+    before: dict[str, int] = {}
+    told = []
+    for stage in stages:
+        made = killed(command, out, stage)
+        assert made, "it was done before"
+        assert {name: made.get(name) for name in before} == before, "made again"
+        told.append(f"{stage}: {len(made)} made, {len(made.keys() - before.keys())} of them new")
+        before = made
+    done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
+    (line,) = [line for line in done.stderr.splitlines() if "an earlier run had made" in line]
+    found, every = (int(word.replace(",", "")) for word in line.split()[:3:2])
+    assert bytes_of(out) == bytes_of(folder / "here")
+    # Links are not looked for again when a shard was written: by then what repeats was found.
+    assert found == len([name for name in before if not name.startswith(("found.", "LinkRows-"))]) < every
+    return [*told, line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "stages"), [("prism", list(STAGES)), ("flink", ["shards"])])
+def test_a_job_that_is_killed_goes_on_where_it_was(engine: str, stages: list[str], tmp_path: Path) -> None:
+    require(engine)
+    check(tmp_path, engine, stages)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--run":
+        run(*sys.argv[2:])
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            print("\n".join(check(Path(place), sys.argv[1], list(STAGES))))
