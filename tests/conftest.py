@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import xla_flags
 from servers.gcs_emulator import bucket, emulator, front  # noqa: F401 - fixtures
 from servers.googleapis import googleapis  # noqa: F401 - a fixture
 from servers.internet import _authority, internet  # noqa: F401 - fixtures
@@ -17,8 +18,8 @@ hypothesis.settings.register_profile("steady", deadline=None, suppress_health_ch
 hypothesis.settings.register_profile("sanitized", hypothesis.settings.get_profile("steady"), max_examples=25)
 hypothesis.settings.load_profile("steady")
 
-# Eight logical devices of the CPU, for what several devices share; it is read when jax is first asked for a device.
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+# It is read when jax is first asked for a device.
+os.environ.setdefault("XLA_FLAGS", f"{xla_flags.DEVICES} {xla_flags.QUICK}")
 
 # The job server and the clusters of Flink live for seconds: Java's second compiler costs them more than it gives.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

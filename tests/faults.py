@@ -34,6 +34,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(HERE))
     sys.path.insert(0, str(HERE.parent))
 
+import xla_flags  # noqa: E402 - lies beside this file
+
 # The kinds of tests/faults.c.
 KINDS = {"short write": 1, "disk full": 2, "error of the disk": 3, "kill": 4, "torn write": 5}
 NETWORK = ("400", "404", "410", "429", "503", "cut", "lost", "spoil")
@@ -69,7 +71,7 @@ class Commands:
         self._folder = folder
         environment = {**os.environ, "LD_PRELOAD": str(library(folder))}
         environment |= {"T5PREP_FAULTS_WARM": str(warm)}
-        environment |= {"XLA_FLAGS": "", "XDG_STATE_HOME": str(folder / "state")}
+        environment |= {"XLA_FLAGS": xla_flags.QUICK, "XDG_STATE_HOME": str(folder / "state")}
         if emulator:
             environment["STORAGE_EMULATOR_HOST"] = emulator
         self._process = subprocess.Popen(

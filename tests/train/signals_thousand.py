@@ -31,8 +31,9 @@ LOST_AFTER_SECONDS = 240
 def lay(folder: Path) -> None:
     """Write data, the shape of a model, a run, and rows without end."""
     import training
+    import xla_flags
 
-    os.environ["XLA_FLAGS"] = ""  # one device, as a user has
+    os.environ["XLA_FLAGS"] = xla_flags.QUICK  # one device, as a user has
     folder.mkdir(parents=True, exist_ok=True)
     data, shape = training.classes(folder / "classes"), training.shape(folder / "shape")
     steps = {"weights": "random", "batch": 8, "steps": 1, "eval_every": 0, "tensorboard": "false", "dropout": 0.0}

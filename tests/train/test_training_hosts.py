@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import training
+import xla_flags
 from click.testing import CliRunner
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -36,9 +37,7 @@ def start(given: list[str]) -> list[subprocess.Popen]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {
-        name: value for name, value in os.environ.items() if name != "XLA_FLAGS"
-    }  # each process has four devices
+    environment = {**os.environ, "XLA_FLAGS": xla_flags.QUICK}  # each process has four devices
     environment |= {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2"}
     return [
         subprocess.Popen(
