@@ -7,7 +7,6 @@ not resume a body, and it logs addresses unchanged, also signed ones.
 
 import contextlib
 import dataclasses
-import email.utils
 import hashlib
 import json
 import os
@@ -75,26 +74,19 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     >>> retry_after({"Retry-After": "3"}), retry_after({"RateLimit": '"api";r=0;t=55'}), retry_after({})
     (3.0, 55.0, None)
     """
-    wait = headers.get("Retry-After", "").strip()
-    if wait.isdigit():
-        return float(wait)
-    if wait:
+    if wait := headers.get("Retry-After"):
         try:
-            return _until(email.utils.parsedate_to_datetime(wait).timestamp())
-        except ValueError:
+            return float(urllib3.Retry().parse_retry_after(wait))
+        except urllib3.exceptions.InvalidHeader:
             return None
     reset = headers.get("RateLimit-Reset", "") or headers.get("X-RateLimit-Reset", "")
     if reset.isdigit():
-        return _until(float(reset)) if float(reset) > _LONG_AGO else float(reset)
+        return max(0.0, float(reset) - time.time()) if float(reset) > _LONG_AGO else float(reset)
     lifted = re.search(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))
     return float(lifted.group(1)) if lifted else None
 
 
 _LONG_AGO = 1e9  # seconds since 1970: September 2001; a smaller number is a wait, a larger one a time
-
-
-def _until(instant: float) -> float:
-    return max(0.0, instant - time.time())
 
 
 TIMEOUT = (10, 60)  # seconds to connect, and between two reads
