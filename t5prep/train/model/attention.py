@@ -78,12 +78,8 @@ class Heads:
             return tf.linalg.matrix_transpose(last)
         return rms_norm(x, scale, epsilon=epsilon)
 
-    def grouped_keys(self, x: tf.Tensor, matrix: tf.Tensor, *, number: int) -> tf.Tensor:
-        """Return the keys or values of fewer heads than the queries have, like `keys`: [d_model, number * d_kv]."""
-        return dataclasses.replace(self, number=number).keys(x, matrix)
-
     def for_queries(self, x: tf.Tensor) -> tf.Tensor:
-        """Return `grouped_keys`, repeated for the heads of queries that share each of them (Ainslie et al. 2023)."""
+        """Return keys of fewer heads, repeated for the heads of queries that share each of them (Ainslie et al. 2023)."""
         axis = 1 if self.keys_last else 2
         times = self.number // x.shape[axis]
         if times == 1:
@@ -328,7 +324,6 @@ def attend_grouped(
     source: tf.Tensor,
     matrices: Sequence[tf.Tensor],
     *,
-    keys: int,
     reach: Reach,
     scale: float,
     dropout: Dropout,
@@ -337,13 +332,14 @@ def attend_grouped(
     epsilon: float = 0.0,
     cap: float = 0.0,
 ) -> tf.Tensor:
-    """Return attention of x over a source, as `heads.join` takes it; each of `keys` heads of keys serves several of queries.
+    """Return attention of x over a source, as `heads.join` takes it; a head of keys may serve several of queries.
 
     matrices: of queries, keys and values; norms: the scales of queries and of keys, if these are normed. Both are rotated where
     `reach` has angles. scale: by which scores are multiplied; site: of the dropout of values.
     """
     query = heads.queries(x, matrices[0])
-    key, value = (heads.grouped_keys(source, one, number=keys) for one in matrices[1:3])
+    of_keys = dataclasses.replace(heads, number=heads.number * matrices[1].shape[1] // matrices[0].shape[1])
+    key, value = (of_keys.keys(source, matrix) for matrix in matrices[1:])
     if norms:
         query = heads.normed(query, norms[0], epsilon=epsilon, queries=True)
         key = heads.normed(key, norms[1], epsilon=epsilon)

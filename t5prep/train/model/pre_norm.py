@@ -121,7 +121,6 @@ def run_layer(
         normed,
         normed,
         (w["query"], w["key"], w["value"]),
-        keys=config.key_heads or config.num_heads,
         reach=reach,
         scale=config.score_scale,
         dropout=dropout,

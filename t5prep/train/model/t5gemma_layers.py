@@ -140,15 +140,13 @@ def _attention(
     site: int | tf.Tensor,
 ) -> tf.Tensor:
     """Return attention of x over the source, with rotated queries and keys where `reach` has angles, else across."""
-    size = config.sizes(stack)
     prefix, which = ("cross_", 1) if reach.of_queries is None else ("", 0)
-    heads = Heads.of(size.heads, queries=x.shape[1], keys=source.shape[1])
+    heads = Heads.of(config.sizes(stack).heads, queries=x.shape[1], keys=source.shape[1])
     attended = attend_grouped(
         heads,
         x,
         source,
         (w[f"{prefix}q"], *w[f"{prefix}kv"]),
-        keys=size.kv_heads,
         reach=reach,
         scale=config.query_scalar**-0.5,
         dropout=dropout,
