@@ -29,7 +29,7 @@ from t5prep.report.why import told
 
 ANSWERS = "eval.json"  # what `t5prep eval --predictions RUN/eval.json` writes
 ROWS = 50  # of a page
-_CHUNK = 64  # batches of a table that are one piece of the kept file
+_CHUNK = 16  # batches of a table that are one piece of the kept file
 _WAYS = 32  # filters whose rows are remembered
 # Columns that a page can be sorted by, if the table has them, and how they are called there.
 SORTS = {
