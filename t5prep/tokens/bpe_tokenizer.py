@@ -119,7 +119,7 @@ class BpeTokenizer(EncoderTokenizer):
     def _cuts(self, whole: Mapping[str, Any]) -> Cutting | None:
         """Return how words are encoded apart, also by Gemma's model, which writes each space as `▁` and splits at none."""
         model, normalizer, splitter = whole["model"], whole.get("normalizer") or {}, whole.get("pre_tokenizer") or {}
-        if model.get("dropout") or model.get("ignore_merges"):
+        if model.get("ignore_merges"):
             return None
         added = [str(one["content"]) for one in whole["added_tokens"] if one["content"] not in self._controls(whole)]
         if splitter.get("type") == "ByteLevel":

@@ -4,12 +4,13 @@ The file is read, or made of the model's vocabulary.
 """
 
 import base64
+import contextlib
 import functools
 import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ Cutting = Callable[[pa.LargeStringArray, words.Encode], Ragged]  # one of `words
 # EuroBERT, with Llama 3's tokenizer, has the token after a document as padding (tokenization of its authors' own conversion).
 PADS, UNKNOWNS, MASKS = ("[PAD]", "<pad>", "<|end_of_text|>"), ("[UNK]", "<unk>"), ("[MASK]", "<mask>")
 BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MOST_AROUND = 8  # tokens around a text, or a pair of them
 ROBERTA_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
@@ -281,7 +283,7 @@ def cutting(whole: Mapping[str, Any]) -> Cutting | None:
     if steps == ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
         return words.at_spaces
     if steps == [None, "ByteLevel", "BPE"] and whole["pre_tokenizer"].get("use_regex", True):
-        return None if whole["model"].get("dropout") else functools.partial(words.before_spaces, odd=words.ODD_SPACE)
+        return functools.partial(words.before_spaces, odd=words.ODD_SPACE)
     return None
 
 
@@ -298,6 +300,17 @@ def _without_control(whole: dict[str, Any]) -> str:
         one["content"] = renamed.get(one["content"], one["content"])
     whole["post_processor"] = None  # t5prep places the tokens around a text
     return json.dumps(whole, ensure_ascii=False)
+
+
+@contextlib.contextmanager
+def _panics(name: str) -> Iterator[None]:
+    """Raise TokenizerError for a panic in the library, which is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise TokenizerError(f"{name} fails in the tokenizers library ({str(error)[:80]}): fetch it again.") from error
 
 
 # Workers are processes already, one for each core.
@@ -324,7 +337,14 @@ class EncoderTokenizer(Tokenizer):
         try:
             self.model, whole = model, json.loads(model)
             around, self._cutting = self._describe(whole), self._cuts(whole)
-            self._fast = FastTokenizer.from_str(self._without_control(whole))
+            if whole["model"].get("dropout"):
+                raise ValueError("its dropout gives a text other ids each time")
+            if sum(map(len, around.frame)) > MOST_AROUND:
+                raise ValueError(f"it puts {sum(map(len, around.frame)):,} tokens around a text")
+            with _panics(name):
+                self._fast = FastTokenizer.from_str(self._without_control(whole))
+        except TokenizerError:
+            raise
         except Exception as error:  # the library raises Exception itself
             raise TokenizerError(
                 f"{name} is not a tokenizer of {self._kind} ({str(error).splitlines()[0][:80]}): fetch it again."
@@ -368,7 +388,8 @@ class EncoderTokenizer(Tokenizer):
 
     def _encode_whole(self, texts: list[str]) -> Ragged:
         """Return the ids of many texts, each of which goes through the `tokenizers` library."""
-        encoded = [one.ids for one in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
+        with _panics(self.name):
+            encoded = [one.ids for one in self._fast.encode_batch_fast(texts, add_special_tokens=False)]
         starts = ragged.begins([len(ids) for ids in encoded])
         return Ragged(np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(starts[-1])), starts)
 

@@ -116,6 +116,30 @@ def test_a_damaged_tokenizer_json_is_one_sentence(tmp_path):
         loading.load(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "says"),
+    [
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "fails in the tokenizers library"),
+        (
+            "normalizer",
+            {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b"},
+            "fails in the tokenizers library",
+        ),
+        ("dropout", 0.5, "dropout gives a text other ids each time"),
+        ("ids", [3] * 1000, "it puts 1,00. tokens around a text"),
+    ],
+)
+def test_a_hostile_tokenizer_json_is_one_sentence(tmp_path, part, value, says):
+    """What the library panics at, which is no Exception, ids by chance, and more tokens around a text than there is room for."""
+    encoders.modernbert(tmp_path / "it")
+    whole = json.loads((tmp_path / "it" / "tokenizer.json").read_text())
+    changed = {"dropout": whole["model"], "ids": whole["post_processor"]["special_tokens"]["[CLS]"]}.get(part, whole)
+    changed[part] = value
+    (tmp_path / "it" / "tokenizer.json").write_text(json.dumps(whole))
+    with pytest.raises(TokenizerError, match=says):
+        loading.load(str(tmp_path / "it")).encode_block(["a" * 5000 + "!"])
+
+
 def test_an_encoder_without_vocabulary_is_one_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "electra"}))
     with pytest.raises(TokenizerError, match="holds no tokenizer"):
