@@ -209,7 +209,7 @@ def of_task(task: Task) -> list[click.Parameter]:
         ),
         _option("workers", "Processes [default: all cores].", type=click.IntRange(min=1)),
         _option("memory", "What all processes may use together.", default=DEFAULT),
-        _option("fresh", "Tokenize anew even what is kept from an earlier run.", is_flag=True),
+        _option("fresh", "Make anew even what is kept from an earlier run.", is_flag=True),
         _option(
             "overwrite",
             "Replace another dataset in --out, which moves to OUT.replaced when this one is whole.",

@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.bench_scale 1000 10000 100000 [--shards 16384] [--workers 2]
     python -m tests.benchmarks.bench_scale 1000000 10000000 --links
+    python -m tests.benchmarks.bench_scale 1000000 10000000 --sketches
 
 A block is a few rows here, so that as many blocks as ten terabytes have fit on a laptop. With --sort-only, blocks are cut,
 sorted, merged and written into shards as ever, but not tokenized, which costs the same for every block. With --near,
 near-duplicates are searched too, and one row of twenty is one. With --links, so many links between rows become components and
-nothing else is done: what one process does of the search. Each number of blocks is prepared by processes of its own.
+nothing else is done: what one process does of the search. With --sketches, near-duplicates are searched among so many rows that
+have shingles and no text. Each number of blocks is prepared by processes of its own.
 CPU seconds are those of all processes, so that other work on the machine does not count.
 """
 
@@ -163,6 +165,58 @@ def join(links: int) -> None:
     print(f"{'':>10} {rows:,} rows in {roots:,} components")
 
 
+# Rows of a sketch, as a block of 2 MiB has them, and shingles of a row: few, for what grows is the search, and not the rows.
+ROWS_A_SKETCH, SHINGLES = 5_000, 8
+
+
+def search(rows: int, *, alike: str) -> None:
+    """Search near-duplicates in sketches of so many rows, of which few are `alike`, or a third: in pairs, or all in one group.
+
+    Two that are alike differ in one shingle. Print how many are found to repeat another one.
+    """
+    from types import SimpleNamespace
+
+    import pyarrow as pa
+
+    from pipelines import stages
+    from pipelines.local import Local
+    from t5prep.prepare.near_duplicates import clusters, sketches
+
+    settings = clusters.Search(sketches.choose_bands(112, 0.8), 0.7, drawn=True)
+    nothing_earlier = SimpleNamespace(settings=SimpleNamespace(dedup_against=()))
+    begins = pa.array(np.arange(0, ROWS_A_SKETCH * SHINGLES + 1, SHINGLES, dtype=np.int32))
+
+    def made(folder: str) -> Iterator[sketches.Sketch]:
+        for begin in range(0, rows, ROWS_A_SKETCH):
+            row = np.arange(begin, begin + ROWS_A_SKETCH)
+            original = row - (row % NEAR_EVERY == 1)
+            if alike != "few":
+                original = np.where(row % 3, row, 0 if alike == "one group" else row - row % 6)
+            words = original[:, None].astype(np.uint64) * np.uint64(SHINGLES) + np.arange(SHINGLES, dtype=np.uint64)
+            words[row != original, -1] = row[row != original] * SHINGLES + SHINGLES - 1
+            hashes = sketches.mix(words)
+            ids = pa.array(row).cast(pa.string())
+            columns = {"row": row, "id": ids, "split": ["train"] * len(row), "high": hashes[:, 0], "low": hashes[:, -1]}
+            arrays = [pa.array(column, sketches.ROWS.field(name).type) for name, column in columns.items()]
+            arrays.append(pa.ListArray.from_arrays(begins, pa.array(hashes.ravel())))
+            table = pa.table(arrays, schema=sketches.ROWS)
+            sketch = sketches.sketch(table, file="rows", first_row=begin, bands=settings.bands)
+            yield sketch.spooled(Path(folder) / "sketches" / str(begin))
+
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.process_time()
+        made_here = list(made(folder))
+        sketched = time.process_time() - began
+        work = SimpleNamespace(job=nothing_earlier, spool=folder)
+        dropped = sum(len(part.read()) for part in stages._repeats(Local("", folder), made_here, settings, work))
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+    took = time.process_time() - began - sketched
+    print(
+        f"{rows:>12,} rows: {1e6 * sketched / rows:.2f} CPU us a row to sketch, {1e6 * took / rows:.2f} to search; "
+        f"{dropped:,} repeat another one; {byte_sizes.text(size)} on the disk"
+    )
+
+
 def remembered_results() -> list[Any]:
     """Return a list that the result of every pipeline that is run will be in."""
     import apache_beam as beam
@@ -196,6 +250,8 @@ def pieces(result: Any, name: str, source_bytes: int) -> str:
 @click.option("--sort-only", is_flag=True, help="Do not tokenize.")
 @click.option("--near", is_flag=True, help="Search near-duplicates too.")
 @click.option("--links", is_flag=True, help="Join so many links between near-duplicates, without blocks.")
+@click.option("--sketches", is_flag=True, help="Search near-duplicates among so many rows, without texts.")
+@click.option("--alike", type=click.Choice(["few", "pairs", "one group"]), default="few", help="A third, but for few.")
 @click.option("--kept", is_flag=True, help="Keep tokenized blocks, as the command line does.")
 @click.option("--scratch", default="", help="Where corpora and datasets go; removed afterwards.")
 @click.option("--one", default="", hidden=True)
@@ -208,6 +264,8 @@ def main(
     sort_only: bool,
     near: bool,
     links: bool,
+    sketches: bool,
+    alike: str,
     kept: bool,
     scratch: str,
     one: str,
@@ -216,6 +274,14 @@ def main(
     module = [sys.executable, "-m", "tests.benchmarks.bench_scale"]
     if one and links:
         join(blocks[0])
+        return
+    if one and sketches:
+        search(blocks[0], alike=alike)
+        return
+    for count in blocks if sketches else ():
+        _, peak = watched([*module, str(count), "--sketches", "--alike", alike, "--one", "sketches"])
+        click.echo(f"{'':>12} {byte_sizes.text(peak.first)} at most")
+    if sketches:
         return
     if one:
         prepare(**{**json.loads(one), "out": Path(json.loads(one)["out"])})
