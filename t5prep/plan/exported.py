@@ -69,4 +69,4 @@ def as_json(answer: Compiled, *, tpu: str) -> dict[str, Any]:
 
 
 def _again(target: Tpu) -> str:
-    return f"Write one: t5prep export --model RUN --format step --out OUT --platform tpu --devices {target.devices}"
+    return f"Write one for {target.devices} devices: t5prep export --model RUN --format step --platform tpu ..."

@@ -66,7 +66,10 @@ def _read(folder: Path) -> tuple[pa.Array, np.ndarray]:
     try:
         made = json.loads(paths.read(str(folder / MANIFEST)))
         if made["pooling"] == "none":
-            raise UsageError(f"{folder} has a vector for each token, and a map one a text: t5prep embed --pooling mean")
+            raise UsageError(
+                f"{folder} has a vector for each token, and a map needs one for each text: "
+                "t5prep embed MODEL TABLE --pooling mean --out VECTORS"
+            )
         for shard in made["shards"]:
             path = folder / Path(shard["name"]).name
             ids += map(str, json.loads(safetensors_file.metadata(path)["ids"]))

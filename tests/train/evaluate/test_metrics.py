@@ -224,6 +224,7 @@ def test_the_numbers_to_pick_by_are_those_that_there_are():
         target_metrics.of_spans([["O"]], [["O"]])
         | target_metrics.of_labels(one, one)
         | target_metrics.of_numbers(one, one)
+        | target_metrics.of_rankings([b"query", b"query"], np.array([1.0, 0.0]), np.array([1.0, 0.0]))
     )
     assert sorted(metrics.NUMBERS) == sorted(name for name, value in made.items() if isinstance(value, float))
 
