@@ -45,8 +45,10 @@ _COLLECTIVE = re.compile(r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|c
 _SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s64": 8, "u64": 8, "f64": 8}
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
-# Without these, libtpu asks Google's metadata server which machine this is.
+# Without these, libtpu asks Google's metadata server which machine this is. What a user tells the compiler of another
+# platform ends libtpu's process where it knows no such flag; its own are in LIBTPU_INIT_ARGS.
 ENVIRONMENT = {
+    "XLA_FLAGS": "",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
