@@ -80,58 +80,63 @@ def test_transformers_loads_what_is_exported_and_so_do_we(run):
     assert "text-classification" in (exported / "README.md").read_text()
 
 
-# A model as someone else publishes one: made and saved by transformers alone, with its tokenizer and names of its own.
+# Models as someone else publishes them: made and saved by transformers alone, each with its tokenizer and names of its own.
 PUBLISHED = """
 import json, sys
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
-torch.manual_seed(1)
-place, out, texts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-tokenizer = AutoTokenizer.from_pretrained(place)
 named = {"id2label": {0: "POSITIVE", 1: "NEGATIVE"}, "label2id": {"POSITIVE": 0, "NEGATIVE": 1}}
-config = AutoConfig.for_model(**json.loads(sys.argv[4]), **named, pad_token_id=tokenizer.pad_token_id)
-model = AutoModelForSequenceClassification.from_config(config).eval()
-for parameter in model.parameters():
-    torch.nn.init.normal_(parameter, std=0.3)
-asked = tokenizer(texts, return_tensors="pt", padding=True)
-with torch.no_grad():  # half of the texts are of each class
-    lead = sorted((model(**asked).logits @ torch.tensor([1.0, -1.0])).tolist())
-    last = getattr(model.classifier, "out_proj", model.classifier)
-    last.bias[1] += sum(lead[len(lead) // 2 - 1 :][:2]) / 2
-    logits = model(**asked).logits
-model.save_pretrained(out)
-tokenizer.save_pretrained(out)
-print(json.dumps([model.config.id2label[int(row.argmax())].lower() for row in logits]))
+for place, out, shape in json.loads(sys.argv[1]):
+    torch.manual_seed(1)
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    config = AutoConfig.for_model(**shape, **named, pad_token_id=tokenizer.pad_token_id)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    asked = tokenizer(json.loads(sys.argv[2]), return_tensors="pt", padding=True)
+    with torch.no_grad():  # half of the texts are of each class
+        lead = sorted((model(**asked).logits @ torch.tensor([1.0, -1.0])).tolist())
+        last = getattr(model.classifier, "out_proj", model.classifier)
+        last.bias[1] += sum(lead[len(lead) // 2 - 1 :][:2]) / 2
+        logits = model(**asked).logits
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    print(json.dumps([model.config.id2label[int(row.argmax())].lower() for row in logits]))
 """
+KINDS = ["bert", "roberta", "xlm_roberta", "modernbert", "mmbert"]
+TEXTS = [text.strip() for text in encoders.SENTENCES[:5]] + ["bleak", "a gorgeous film", "the leads", "movie ."]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Return the folder of each kind's model, and what it predicts. One process makes them all: its start takes longest."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    folder = tmp_path_factory.mktemp("published")
+    sizes = {**SHAPE, "vocab_size": 450, "num_hidden_layers": 2, "max_position_embeddings": 66}
+    wanted = []
+    for kind in KINDS:
+        shape = {**sizes, "model_type": {"mmbert": "modernbert"}.get(kind, kind.replace("_", "-"))}
+        wanted.append([str(getattr(encoders, kind)(folder / f"{kind}-words")), str(folder / kind), shape])
+    command = [sys.executable, "-c", PUBLISHED, json.dumps(wanted), json.dumps(TEXTS)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return {kind: (model, json.loads(line)) for kind, (_, model, _), line in zip(KINDS, wanted, said, strict=True)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm_roberta", "modernbert", "mmbert"])
-def test_someone_elses_model_evaluates_to_its_own_predictions(tmp_path, kind):
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    texts = [text.strip() for text in encoders.SENTENCES[:5]] + ["bleak", "a gorgeous film", "the leads", "movie ."]
-    rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(texts))
+@pytest.mark.parametrize("kind", KINDS)
+def test_someone_elses_model_evaluates_to_its_own_predictions(published, tmp_path, kind):
+    model, theirs = published[kind]
+    rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(TEXTS))
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\n" + rows)
-    words = getattr(encoders, kind)(tmp_path / kind)
-    shape = {
-        **SHAPE,
-        "model_type": {"mmbert": "modernbert"}.get(kind, kind.replace("_", "-")),
-        "vocab_size": 450,
-        "num_hidden_layers": 2,
-        "max_position_embeddings": 66,
-    }
-    model = str(tmp_path / "theirs")
-    command = [sys.executable, "-c", PUBLISHED, str(words), model, json.dumps(texts), json.dumps(shape)]
-    theirs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert len(set(theirs)) == 2
     splits = {"validation": 1.0}
     prepared(tmp_path / "dev.tsv", tmp_path / "data", tokenizer=model, task="sst2", input_length=64, splits=splits)
     scores = t5prep.evaluate(model, data=str(tmp_path / "data"))
     found = {int(one["id"].rpartition(":")[2]): one["prediction"] for one in scores.predictions}
     assert [found[number] for number in sorted(found)] == theirs
-    right = ["positive" if number % 2 else "negative" for number in range(len(texts))]
+    right = ["positive" if number % 2 else "negative" for number in range(len(TEXTS))]
     agreeing = sum(map(str.__eq__, theirs, right))
-    assert scores.metrics["accuracy"] == pytest.approx(agreeing / len(texts))
+    assert scores.metrics["accuracy"] == pytest.approx(agreeing / len(TEXTS))
 
 
 def test_classes_of_the_same_names_are_compared_by_name():
