@@ -253,7 +253,7 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str,
     source, drawn = tmp_path / "captions.txt", random.Random(7)
     source.write_text("\n".join(drawn.choice(TEXTS) + f" {number}" for number in range(3000)))
     command = [sys.executable, "-m", "t5prep.cli", "embed", model, str(source), "--shard-rows", "100", "--out"]
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    t5prep.embed(model, source, out=str(tmp_path / "whole"), shard_rows=100)
     killed = 0
     for _ in range(2):
         running = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
@@ -265,7 +265,7 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(model: str,
         running.send_signal(signal.SIGKILL)
         killed += running.wait() == -signal.SIGKILL
     assert killed > 0
-    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    t5prep.embed(model, source, out=str(tmp_path / "killed"), shard_rows=100)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
