@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from t5prep.cli import _terminal
 from t5prep.io.progress import Progress
 
 
@@ -27,7 +28,7 @@ def print_json(value: Any) -> None:
 def colour(text: str, **style: Any) -> str:
     """Return styled text where stdout is a terminal and NO_COLOR is not set, else the text unchanged."""
     style = {name: value for name, value in style.items() if value}  # click writes an escape for False too
-    return click.style(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
+    return _terminal.styled(text, **style) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")

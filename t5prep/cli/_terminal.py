@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import secrets
 import signal
 import sys
 import threading
@@ -19,9 +20,9 @@ from t5prep.io import signals
 _HIDDEN = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\U000e0000-\U000e007f"
 )
-# Colours and weights as click writes them, and the start of a progress line.
-_OURS = r"\x1b\[(?:[0-2]|3[0-7])m"
-_PIECES = re.compile(f"({_OURS})|([{_HIDDEN}])")
+# A colour or weight of ours has a number that no text of a stranger can know; and the start of a progress line.
+_OURS = f"\x1b[{secrets.randbelow(1 << 62)};"
+_PIECES = re.compile(f"({re.escape(_OURS)})|([{_HIDDEN}])")
 _LINE_ANEW = "\r\x1b[K"
 # Commands that resume where they were stopped.
 _GOES_ON = ("prepare", "train", "upload", "predict")
@@ -33,7 +34,13 @@ def visible(text: str) -> str:
     >>> visible("a\x1b]0;title\x07b\u202ec\td")
     'a\\u001b]0;title\\u0007b\\u202ec\td'
     """
-    return _PIECES.sub(lambda match: match[1] or _escaped(match[2]), text)
+    return _PIECES.sub(lambda match: "\x1b[" if match[1] else _escaped(match[2]), text)
+
+
+def styled(text: str, **style: Any) -> str:
+    """Return a text in a colour or weight, which `visible` lets through; one that stands in the text itself is escaped."""
+    begin, end = click.style("\0", **style).replace("\x1b[", _OURS).split("\0")
+    return begin + text + end
 
 
 def _escaped(character: str) -> str:

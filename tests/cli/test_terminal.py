@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
 
-from t5prep.cli import main
+from t5prep.cli import _terminal, main
 from t5prep.dataset.verify import verify
 
-NASTY = "\x1b]0;title\x07\x1b[2Jid\u202e\x9b1m"
+NASTY = "\x1b]0;title\x07\x1b[2Jid\u202e\x9b1m\x1b[30m"
 
 
 @pytest.fixture
@@ -40,6 +40,12 @@ def test_no_control_character_is_printed(tmp_path: Path, data: Path, command: st
     assert not [character for character in said if not character.isprintable() and character not in "\n\t"]
     if command == "inspect --json":
         assert NASTY in json.loads(result.stdout)["records"][0]["id"]
+
+
+def test_a_colour_is_ours_alone() -> None:
+    """A class whose name is written black would hide what follows on a black terminal."""
+    said = _terminal.visible(_terminal.styled("\x1b[30ma\x1b[0m", fg="red", bold=True) + "\x1b[2mb")
+    assert said == "\x1b[31m\x1b[1m\\u001b[30ma\\u001b[0m\x1b[0m\\u001b[2mb"
 
 
 def _another(folder: Path) -> Path:
