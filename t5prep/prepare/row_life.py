@@ -34,7 +34,7 @@ from t5prep.prepare.sort_blocks import BlockSorter
 from t5prep.reading import blocks, formats, text_rows
 from t5prep.reading.blocks import Block
 from t5prep.reading.rows import Row
-from t5prep.sources import RawFile
+from t5prep.sources import RawFile, raw
 from t5prep.tasks import example_table, registry
 from t5prep.tasks.example import EOS, Example, Protected, text_of
 from t5prep.tasks.registry import Definition
@@ -335,9 +335,8 @@ class Lives:
         """The files that the dataset was made of. Raises SourceError if one is not there."""
         said = self.dataset.source
         uri = self._source or pinned(said)
-        if (
-            not self._source and uri != "sample:" and sources.parse(uri).scheme
-        ):  # whoever made the dataset chose this address
+        if not self._source and uri != "sample:" and raw.parse(uri).scheme:
+            # Whoever made the dataset chose this address.
             print(f"Reading the source again, which the manifest says is {uri}", file=sys.stderr, flush=True)
         there = sources.resolve(uri, include=self._task.files, progress=False)
         by_name = {file.name: file for file in there.files}
