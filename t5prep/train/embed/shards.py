@@ -45,7 +45,7 @@ class Folder:
     def __init__(self, place: str, *, identity: Mapping[str, Any], writes: bool = True) -> None:
         self.place, self._writes = place, writes
         self._identity: dict[str, Any] = json.loads(json.dumps({"schema": SCHEMA, **identity}))
-        there = self._names()
+        there = self._there = self._names()
         strange = sorted(name for name in there if not name.startswith((MANIFEST, "vectors-", atomic_files.UNFINISHED)))
         kept = self._read(MANIFEST) if MANIFEST in there else self._read(_BEGUN) if _BEGUN in there else None
         if strange or (there and kept is None and any(name.startswith("vectors-") for name in there)):
@@ -87,6 +87,8 @@ class Folder:
             collections.deque(values, maxlen=0)  # the host that writes computes the same rows at the same time
             return {"name": name, **known}
         digest, size = hashlib.sha256(), 0
+        if name in self._there:  # altered, or a pipe, into which it would be written
+            self._remove(name)
         with paths.whole(paths.at(self.place, name)) as file:
             begin = memoryview(safetensors_file.header(tensors, metadata))
             for piece in itertools.chain([begin], map(_bytes_of, values)):
