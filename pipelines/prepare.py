@@ -35,9 +35,6 @@ from t5prep.tasks.task import ChosenTask
 from t5prep.tokens import loading
 from t5prep.tokens.tokenizer import Tokenizer
 
-# Bytes of a source that one process prepares in less than the second in which others start (about 5 MB a second).
-SMALL = 4 << 20
-
 
 def prepare_resolved(
     definition: Definition,
@@ -172,7 +169,7 @@ def _run_here(
 
 def _budget(source: Resolved, *, workers: int | None, memory: int | None) -> tuple[Budget, int]:
     """Return the shares of a run here, and what they are of (bytes). Raises UsageError for too little memory."""
-    small = sum(file.bytes for file in source.files) < SMALL
+    small = sum(file.bytes for file in source.files) < memory_budget.SMALL
     count = (0 if small else os.cpu_count() or 1) if workers is None else workers
     given = byte_sizes.parse(memory_budget.DEFAULT, name="--memory") if memory is None else memory
     return memory_budget.share(given, workers=count), given

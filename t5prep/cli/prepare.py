@@ -14,7 +14,7 @@ import t5prep
 from pipelines.engines import RUNNERS
 from t5prep.cli import _output
 from t5prep.dataset.settings import Settings
-from t5prep.io import byte_sizes, progress
+from t5prep.io import byte_sizes, progress, without_pandas
 from t5prep.prepare import memory_budget
 from t5prep.prepare.memory_budget import DEFAULT
 from t5prep.tasks.options import flag
@@ -78,7 +78,12 @@ def _callback(name: str) -> Any:
         if given["runner"] == "local" and given["workers"] != 0:
             from pipelines import pool
 
-            pool.begin_loading()
+            if given["workers"] or not _is_small(given["source"]):
+                pool.begin_loading()
+        if not name.endswith(".py") and not any(
+            ".py" in rule for rule in given["filter"]
+        ):  # a user's code may use both
+            without_pandas.start()
         began = time.monotonic()
         manifest = t5prep.prepare(name, **given)
         if as_json:
@@ -87,6 +92,12 @@ def _callback(name: str) -> Any:
             _tell(manifest, out=given["out"], seconds=time.monotonic() - began)
 
     return run
+
+
+def _is_small(source: str | None) -> bool:
+    """Check whether a source is one that this process prepares sooner than others start."""
+    path = source or ""
+    return path == "sample:" or (os.path.isfile(path) and os.path.getsize(path) < memory_budget.SMALL)
 
 
 def _facts(manifest: Any) -> dict[str, Any]:

@@ -15,6 +15,8 @@ RANGE_SHARE = 8
 LARGEST_BLOCK = 2 << 20  # an eighth of a second of tokenizing, so that the last blocks end together
 LARGEST_RANGE = 32 << 20
 SMALLEST_BLOCK = 256 << 10
+# Bytes of a source that one process prepares in less time than others take to start.
+SMALL = 4 << 20
 # Addresses of one process, used or not (`ulimit -v`): with less, libraries and threads fail anywhere, each in its own words.
 ADDRESS_BYTES = 2 << 30
 
