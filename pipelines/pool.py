@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver, resource_tracker
 from typing import Any
@@ -189,12 +189,13 @@ class Pool:
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 
-def begin_loading() -> None:
+def begin_loading(tokenizer: str = "") -> None:
     """Start the process that workers are forked from, which loads what they need while this one goes on.
 
-    They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever.
+    They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever. A file
+    of a `tokenizer` is loaded too, where no code of the user's runs, which may want pandas beside pyarrow.
     """
-    with _environment_of_children():
+    with _environment_of_children(_OF_CHILDREN | ({TOKENIZER: tokenizer} if tokenizer else {})):
         resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
         # Ctrl-C reaches every process of a terminal: it is for this one, which ends the workers; they inherit the mask.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -208,13 +209,15 @@ def begin_loading() -> None:
 # What a process that workers are forked from starts with. Files of the current folder are never imported: a `random.py` of
 # the user's would be executed. NumPy's BLAS has one thread, not one a core: workers multiply no matrix.
 _OF_CHILDREN = {"PYTHONSAFEPATH": "1", "OPENBLAS_NUM_THREADS": "1"}
+# The tokenizer that this process loads.
+TOKENIZER = "T5PREP_TOKENIZER_OF_WORKERS"
 
 
 @contextlib.contextmanager
-def _environment_of_children() -> Iterator[None]:
+def _environment_of_children(variables: Mapping[str, str]) -> Iterator[None]:
     """Let a process that starts meanwhile have these variables, where the user has not set them."""
-    added = _OF_CHILDREN.keys() - os.environ.keys()
-    os.environ.update({name: _OF_CHILDREN[name] for name in added})
+    added = variables.keys() - os.environ.keys()
+    os.environ.update({name: variables[name] for name in added})
     try:
         yield
     finally:

@@ -1,12 +1,22 @@
 """Load what every worker needs, in the process that workers are forked from; nothing imports this but that process."""
 
+import contextlib
 import gc
+import os
 import sys
 
 gc.disable()  # all that is imported stays, and workers collect garbage themselves
 
 import pipelines.steps  # noqa: E402, F401
+from pipelines import pool  # noqa: E402
+from t5prep.errors import T5prepError  # noqa: E402
+from t5prep.io import without_pandas  # noqa: E402
+from t5prep.tokens import loading  # noqa: E402
 
+if tokenizer := os.environ.get(pool.TOKENIZER):
+    without_pandas.start()
+    with contextlib.suppress(T5prepError):  # said by the process that asks for it
+        loading.load(tokenizer)
 gc.freeze()
 
 # A worker that fails before it has begun was forked for a run that was stopped meanwhile, or breaks the pool, which is

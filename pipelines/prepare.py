@@ -161,8 +161,9 @@ def _run_here(
     shared, memory = _budget(source, workers=workers, memory=memory)
     with output_folder.scratch(finish.out) as scratch:
         work = PrepareBlock(finish.job, str(kept or ""), scratch, fresh)
-        estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
         with engines.explained("local", out=finish.out), _pool(work, source=source, workers=shared.workers) as name:
+            # Workers load meanwhile what they need.
+            estimates.check_disk(work, source=source, out=finish.out, workers=shared.workers, memory=memory)
             write = WriteShard(finish.job, finish.out, shared.range_bytes)
             stages.run(Local(name, scratch), work, write, finish, block_bytes=shared.block_bytes)
 
@@ -235,9 +236,8 @@ def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str
     if not workers:
         yield ""
         return
-    watch = LocalProgress(work, total=sum(file.bytes for file in source.files))
     local = pool.Pool(workers, warm=functools.partial(preload, work))
-    local.done = watch
+    local.done = watch = LocalProgress(work, total=sum(file.bytes for file in source.files))
     try:
         yield local.name
     finally:

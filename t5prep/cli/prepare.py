@@ -75,14 +75,15 @@ def _callback(name: str) -> Any:
             click.echo(f"{name}, and nothing is written:\n{forecast(name, **given)}")
             click.echo("next: the same command without --dry-run")
             return
-        if given["runner"] == "local" and given["workers"] != 0:
+        # The user's own code may want pandas beside pyarrow.
+        plain = not name.endswith(".py") and not any(".py" in rule for rule in given["filter"])
+        if given["runner"] == "local" and (
+            given["workers"] or (given["workers"] is None and not _is_small(given["source"]))
+        ):
             from pipelines import pool
 
-            if given["workers"] or not _is_small(given["source"]):
-                pool.begin_loading()
-        if not name.endswith(".py") and not any(
-            ".py" in rule for rule in given["filter"]
-        ):  # a user's code may use both
+            pool.begin_loading(given["tokenizer"] if plain and os.path.exists(given["tokenizer"]) else "")
+        if plain:
             without_pandas.start()
         began = time.monotonic()
         manifest = t5prep.prepare(name, **given)

@@ -1,4 +1,4 @@
-"""Start pyarrow without pandas: it looks for it at its first list, and importing it takes as long as all else that `prepare` imports."""
+"""Start pyarrow without pandas: it looks for it at its first list, and the import takes as long as all others of `prepare`."""
 
 import importlib.abc
 import sys

@@ -182,26 +182,27 @@ def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit
     for path, status in _blocks(folder):
         if total > limit and status.st_mtime < began and int(status.st_mtime) <= latest:
             with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+                Path(path).unlink(missing_ok=True)
                 total -= status.st_size
     return total
 
 
 def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Yield every kept block and its stat, and remove leftovers of killed workers."""
-    for path in (path for part in _listed(folder) if len(part.name) == 2 for path in _listed(part)):
+    for entry in (entry for part in _listed(folder) if len(part.name) == 2 for entry in _listed(part)):
         with contextlib.suppress(OSError):
-            status = path.stat()
-            if path.name.startswith(atomic_files.UNFINISHED):
+            status = entry.stat()
+            if entry.name.startswith(atomic_files.UNFINISHED):
                 if time.time() - status.st_mtime > 600:
-                    path.unlink()
+                    os.unlink(entry)
                 continue
-            yield path, status
+            yield entry, status
 
 
-def _listed(folder: Path) -> list[Path]:
+def _listed(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     """Return what is in a folder; nothing if it is gone, because anyone may clear a cache."""
     try:
-        return list(folder.iterdir())
+        with os.scandir(folder) as entries:
+            return list(entries)
     except OSError:
         return []

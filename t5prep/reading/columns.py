@@ -185,6 +185,8 @@ def _typed(column: pa.ChunkedArray) -> tuple[pa.Array | None, np.ndarray]:
         texts.validate(full=True)  # Arrow does not check UTF-8 when it reads
     except pa.ArrowInvalid:
         return None, good
+    if (content := texts.buffers()[2]) is None or np.frombuffer(content, np.uint8).min(initial=1):
+        return texts, good
     nul = pc.match_substring(texts, "\0").fill_null(False)
     return texts, good & ~nul.to_numpy(zero_copy_only=False)
 

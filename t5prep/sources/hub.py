@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from t5prep.errors import SourceError, did_you_mean
 from t5prep.sources import archives, local
 from t5prep.sources.http import STATUSES, Download, Refused, Retries, digests, fetch
-from t5prep.sources.remote import hub_endpoint
 from t5prep.sources.raw import Place, RawFile, Resolved, checked, glob_pattern, wanted
+from t5prep.sources.remote import hub_endpoint
 
 T = TypeVar("T")
 PARQUET = "refs/convert/parquet"  # the branch where the Hub keeps its Parquet conversions, mainly of script datasets

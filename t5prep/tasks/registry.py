@@ -114,8 +114,7 @@ class Definition:
 
 def names() -> list[str]:
     """Return the names of all tasks that are installed, sorted."""
-    built_in = (module.name for module in pkgutil.iter_modules(corpora.__path__))
-    return sorted({*built_in, *_offered()})
+    return sorted({*_built_in(), *_offered()})
 
 
 def installed() -> tuple[dict[str, Definition], list[str]]:
@@ -141,7 +140,7 @@ def get(name: str) -> Definition:
 
 def named(name: str) -> Definition:
     """Return the installed task of a name, and no file's: a manifest may be a stranger's. Raises UsageError, TaskError."""
-    if name not in names():
+    if name not in _built_in() and name not in _offered():
         raise UsageError(
             f'no task named "{name}".{did_you_mean(name, names())} See all: t5prep tasks. A file of your own is named '
             "with its ending: ./mine.py"
@@ -157,9 +156,7 @@ def from_code(code: bytes, *, file: str) -> Definition:
 
 @functools.cache
 def _installed(name: str) -> Definition:
-    module_name = _offered().get(name, "")
-    if any(module.name == name for module in pkgutil.iter_modules(corpora.__path__)):
-        module_name = f"{_BUILT_IN}.{name}"
+    module_name = f"{_BUILT_IN}.{name}" if name in _built_in() else _offered().get(name, "")
     try:
         module = importlib.import_module(module_name)
         code = Path(inspect.getsourcefile(module) or "").read_bytes()
@@ -170,6 +167,12 @@ def _installed(name: str) -> Definition:
         ) from error
     check(module, where=module_name)
     return Definition(name, module.TASK, code, _summary(module))
+
+
+@functools.cache
+def _built_in() -> frozenset[str]:
+    """Return the names of the tasks that come with t5prep."""
+    return frozenset(module.name for module in pkgutil.iter_modules(corpora.__path__))
 
 
 @functools.cache
