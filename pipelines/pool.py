@@ -24,6 +24,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
+import pyarrow
+
 from t5prep.errors import T5prepError
 from t5prep.reading.blocks import Block
 
@@ -273,6 +275,7 @@ def _start_worker(environment: dict[str, str]) -> None:
     if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
         for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
             set_option(option, 1 << 30)
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # Arrow's own gives pages back too
 
     # A worker whose parent was killed would wait for work for ever: it ends instead.
     def watch() -> None:

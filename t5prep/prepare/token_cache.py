@@ -189,7 +189,7 @@ def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit
 
 def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Yield every kept block and its stat, and remove leftovers of killed workers."""
-    for entry in (entry for part in _listed(folder) if len(part.name) == 2 for entry in _listed(part)):
+    for entry in (entry for part in _listed(folder) if len(part.name) == 2 for entry in _listed(part.path)):
         with contextlib.suppress(OSError):
             status = entry.stat()
             if entry.name.startswith(atomic_files.UNFINISHED):
@@ -199,7 +199,7 @@ def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
             yield entry, status
 
 
-def _listed(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+def _listed(folder: Path | str) -> list[os.DirEntry[str]]:
     """Return what is in a folder; nothing if it is gone, because anyone may clear a cache."""
     try:
         with os.scandir(folder) as entries:
