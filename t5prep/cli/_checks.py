@@ -1,5 +1,6 @@
 """Check which parts of this machine work for t5prep: one finding each, with the command that fixes what does not work."""
 
+import concurrent.futures
 import dataclasses
 import importlib.metadata
 import json
@@ -17,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 
 from pipelines import engines
 from t5prep.errors import NotBuiltError, OutputError, UsageError
-from t5prep.io import cache_folder, gcs
+from t5prep.io import cache_folder, gcs, without_pandas
 from t5prep.io.installation import install_command
 
 
@@ -74,6 +75,7 @@ def packages() -> Iterator[Finding]:
 def encoder() -> Finding:
     """Check whether what is in C is installed, and its encoder gives SentencePiece's ids with the sample's tokenizer."""
     try:
+        without_pandas.start()
         from t5prep.tokens import loading
 
         slow = loading.load("sample:").slow
@@ -320,10 +322,12 @@ def examine(
     `tpu` is "local" to require a working TPU of this machine. `bucket` is gs://NAME[/prefix], checked for a TPU in
     `zone` and for `service_account`.
     """
-    yield from packages()
-    yield encoder()
-    yield from runners()
-    yield from tensorflow()
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:  # TensorFlow takes longer to load than all else
+        loading = beside.submit(lambda: list(tensorflow()))
+        yield from packages()
+        yield encoder()
+        yield from runners()
+        yield from loading.result()
     yield from tpus(tpu)
     yield from gpus()
     yield from credentials()
