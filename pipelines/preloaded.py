@@ -10,11 +10,9 @@ gc.disable()  # all that is imported stays, and workers collect garbage themselv
 import pipelines.steps  # noqa: E402, F401
 from pipelines import pool  # noqa: E402
 from t5prep.errors import T5prepError  # noqa: E402
-from t5prep.io import without_pandas  # noqa: E402
 from t5prep.tokens import loading  # noqa: E402
 
 if tokenizer := os.environ.get(pool.TOKENIZER):
-    without_pandas.start()
     with contextlib.suppress(T5prepError):  # said by the process that asks for it
         loading.load(tokenizer)
 gc.freeze()

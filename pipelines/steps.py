@@ -23,7 +23,7 @@ from t5prep.dataset import manifest, rejected_rows
 from t5prep.dataset.rejected_rows import RejectedFile
 from t5prep.dataset.settings import Settings
 from t5prep.errors import TaskError, UsageError
-from t5prep.io import atomic_files, paths, without_pandas
+from t5prep.io import atomic_files, paths
 from t5prep.prepare import earlier_datasets, records, row_limit, shards, token_cache
 from t5prep.prepare import evaluation_sets as evaluation_leaks
 from t5prep.prepare.block_tokenizer import BlockTokenizer
@@ -344,9 +344,7 @@ def _load(work: PrepareBlock) -> tuple[BlockTokenizer, BlockSorter]:
 
 
 def preload(work: PrepareBlock) -> None:
-    """Load in this process, which is a worker's, what preparing a block needs."""
-    if not (work.job.task_file or FILTERS in work.job.files):  # the user's code may use pandas with pyarrow
-        without_pandas.start()
+    """Load in this process what preparing a block needs."""
     _loaded(work)
 
 

@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 
 from pipelines import engines
 from t5prep.errors import NotBuiltError, OutputError, UsageError
-from t5prep.io import cache_folder, gcs, without_pandas
+from t5prep.io import cache_folder, gcs
 from t5prep.io.installation import install_command
 
 
@@ -75,7 +75,6 @@ def packages() -> Iterator[Finding]:
 def encoder() -> Finding:
     """Check whether what is in C is installed, and its encoder gives SentencePiece's ids with the sample's tokenizer."""
     try:
-        without_pandas.start()
         from t5prep.tokens import loading
 
         slow = loading.load("sample:").slow

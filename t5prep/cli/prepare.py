@@ -14,7 +14,7 @@ import t5prep
 from pipelines.engines import RUNNERS
 from t5prep.cli import _output
 from t5prep.dataset.settings import Settings
-from t5prep.io import byte_sizes, progress, without_pandas
+from t5prep.io import byte_sizes, progress
 from t5prep.prepare import memory_budget
 from t5prep.prepare.memory_budget import DEFAULT
 from t5prep.tasks.options import flag
@@ -75,16 +75,12 @@ def _callback(name: str) -> Any:
             click.echo(f"{name}, and nothing is written:\n{forecast(name, **given)}")
             click.echo("next: the same command without --dry-run")
             return
-        # The user's own code may want pandas beside pyarrow.
-        plain = not name.endswith(".py") and not any(".py" in rule for rule in given["filter"])
         if given["runner"] == "local" and (
             given["workers"] or (given["workers"] is None and not _is_small(given["source"]))
         ):
             from pipelines import pool
 
-            pool.begin_loading(given["tokenizer"] if plain and os.path.exists(given["tokenizer"]) else "")
-        if plain:
-            without_pandas.start()
+            pool.begin_loading(given["tokenizer"] if os.path.exists(given["tokenizer"]) else "")
         began = time.monotonic()
         manifest = t5prep.prepare(name, **given)
         if as_json:
