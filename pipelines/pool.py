@@ -195,7 +195,7 @@ def begin_loading(tokenizer: str = "") -> None:
     """Start the process that workers are forked from, which loads what they need while this one goes on.
 
     They are not forked from this one: a forked copy of a lock that another thread of it holds is held for ever. A file
-    of a `tokenizer` is loaded too, where no code of the user's runs, which may want pandas beside pyarrow.
+    of a `tokenizer` is loaded too.
     """
     with _environment_of_children(_OF_CHILDREN | ({TOKENIZER: tokenizer} if tokenizer else {})):
         resource_tracker.ensure_running()  # before the mask, because it lets SIGINT through again
