@@ -164,7 +164,9 @@ def _dataflow(arguments: list[str], workers: int | None) -> Engine:
     from apache_beam.options.pipeline_options import GoogleCloudOptions
     from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
-    options = _options([*_package(), *_DATAFLOW, *([f"--max_num_workers={workers}"] if workers else []), *arguments])
+    own_image = any(argument.startswith("--sdk_container_image") for argument in arguments)  # it has the package
+    most = [f"--max_num_workers={workers}"] if workers else []
+    options = _options([*([] if own_image else _package()), *_DATAFLOW, *most, *arguments])
     cloud = options.view_as(GoogleCloudOptions)
     for name in ("project", "region", "temp_location"):
         if not getattr(cloud, name):

@@ -21,7 +21,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines import steps
-from pipelines.kept import Kept
+from pipelines.kept import FOUND, MADE, Kept
 from pipelines.stages import Prepared
 from pipelines.steps import EarlierShard, Hashed, Piece, PrepareBlock, WriteShard
 from t5prep.errors import OutputError
@@ -36,8 +36,6 @@ from t5prep.reading.blocks import Block
 
 # Steps of which what they make of an element is kept, beside blocks and shards, and by which step their groups are made.
 KEPT = {"SketchEarlier": "", "LinkRows": "GroupBands", "FindRepeats": "GroupRows"}
-# The counter of results that an earlier run had kept.
-FOUND = "found"
 # Bytes of one shard that are held in memory; more are written to the worker's own disk.
 HELD_BYTES = 256 << 20
 
@@ -185,7 +183,7 @@ def done_of(kept: Kept, step: str) -> list[str]:
 def made_once(kept: Kept, name: str, make: Callable[[], Iterable[Any]], *, file: str = "") -> list[Any]:
     """Return what an earlier run of the job made under a name, or make it now and keep it; count which of both."""
     found = kept.find(name, file=file)
-    Metrics.counter("t5prep", FOUND if found is not None else "made").inc()
+    Metrics.counter("t5prep", MADE if found is None else FOUND).inc()
     if found is not None:
         return found
     made = list(make())

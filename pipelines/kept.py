@@ -24,6 +24,9 @@ from t5prep.errors import OutputError
 from t5prep.io import atomic_files, gcs, paths, signed_files
 from t5prep.prepare import output_folder, token_cache
 
+# Counters of results that an earlier run had kept, and of those that this one makes.
+FOUND, MADE = "found", "made"
+
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
@@ -99,9 +102,9 @@ class Kept:
         elif fresh:
             gcs.delete_all(f"{out}/{output_folder.KEPT}")
         names = paths.names(folder) if gcs.is_gs(out) or Path(folder).is_dir() else ()
-        done = sorted(name for name in names if "-" in name)
-        if not done:
+        if not names:
             return cls(folder, key)
+        done = sorted(name for name in names if "-" in name)
         made = cls(folder, key, f"found.{uuid.uuid4().hex}")
         made.keep(made.found, done)
         return made

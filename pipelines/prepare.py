@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pipelines import engines, estimates, pool, stages, steps
 from pipelines.estimates import Price
-from pipelines.kept import NOTHING, Kept
+from pipelines.kept import FOUND, MADE, NOTHING, Kept
 from pipelines.local import Local, LocalProgress
 from pipelines.stages import Finish
 from pipelines.steps import Job, PrepareBlock, WriteShard, preload
@@ -197,14 +197,14 @@ def _run(
         wired(pipeline, work=work, finish=finish, results=results, shared=shared, source_bytes=source_bytes)
         done = pipeline.run()
         done.wait_until_finish()
-        counted = done.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
-        found, made = (
-            sum(own.result or 0 for own in counted if own.key.metric.name == name) for name in ("found", "made")
-        )
-        if found:
+        if results.found:
+            counted = done.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
+            again, made = (
+                sum(own.result or 0 for own in counted if own.key.metric.name == name) for name in (FOUND, MADE)
+            )
             print(
-                f"{found:,} of {found + made:,} blocks, groups and shards are those that an earlier run had made; --fresh makes "
-                "them anew",
+                f"{again:,} of {again + made:,} blocks, groups and shards are those that an earlier run had made; --fresh "
+                "makes them anew",
                 file=sys.stderr,
             )
 

@@ -130,6 +130,15 @@ def test_options_that_dataflow_needs_are_asked_for_one_by_one(cloud: str, tmp_pa
         prepared(source, tmp_path / "out", tokenizer=SAMPLE, runner="dataflow")
 
 
+def test_an_image_of_the_users_own_has_the_package_already(cloud: str) -> None:
+    from apache_beam.options.pipeline_options import SetupOptions
+
+    where = ["--project=mine", "--region=here", "--temp_location=gs://bucket/tmp"]
+    for more, has in (([], True), (["--sdk_container_image=image"], False)):
+        made = engines.engine("dataflow", arguments=[*where, *more]).options.view_as(SetupOptions)
+        assert bool(made.setup_file or made.requirements_file) is has
+
+
 def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.engines._installed", lambda module: False)
     with pytest.raises(UsageError, match=r"pip install -e '.\[dataflow\]'"):
