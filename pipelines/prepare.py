@@ -85,7 +85,7 @@ def prepare_resolved(
                 print(told.text(out=out, settings=decided.settings, runner=runner, price=price), file=sys.stderr)
             size = sum(file.bytes for file in source.files)
             results = Kept.of(job, out, earlier=decided.digests.values(), fresh=fresh)
-            how = {"arguments": arguments, "workers": workers, "source_bytes": size}
+            how: dict[str, Any] = {"arguments": arguments, "workers": workers, "source_bytes": size}
             _run(runner, work=work, finish=finish, results=results, **how)
         return load(out)
 
