@@ -111,7 +111,7 @@ def serve() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     gcs.TIMEOUT_SECONDS = (5.0, 2.0)
     uploads.FIRST_WAIT_SECONDS, uploads.PATIENCE_SECONDS = 0.01, 20
-    pool.begin_loading = lambda: None  # these sources are small: no worker is ever forked
+    pool.begin_loading = lambda *_: None  # these sources are small: no worker is ever forked
     if warm := os.environ.get("T5PREP_FAULTS_WARM"):  # imported, loaded and compiled once, before the first fork
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit):
             os.environ["T5PREP_CACHE"] = f"{folder}/cache"

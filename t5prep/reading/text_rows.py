@@ -200,13 +200,13 @@ class Ends(NamedTuple):
     regular: bool
 
 
-def count(data: bytes) -> int:
-    r"""Return the number of row ends in bytes without quotes.
+def count(data: bytes, size: int = -1) -> int:
+    r"""Return the number of row ends in bytes without quotes, or in the first `size` of them.
 
     >>> count(b"a\nb\r\nc\rd\r\r\n")
     5
     """
-    characters = np.frombuffer(data, np.uint8)
+    characters = np.frombuffer(data, np.uint8, size) if data else np.zeros(0, np.uint8)
     newlines = characters == ord("\n")  # bytes.count looks at one byte after the other
     if b"\r" not in data:
         return int(np.count_nonzero(newlines))
@@ -234,7 +234,7 @@ def of_buffer(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",")
     if final:
         return Ends(len(buffer), count(buffer) + (bool(buffer) and not buffer.endswith((b"\n", b"\r"))), quoted)
     end = _last(buffer)
-    return Ends(end, count(buffer[:end]), quoted)
+    return Ends(end, count(buffer, end), quoted)
 
 
 def of_first(buffer: bytes, *, quoted: bool, final: bool, delimiter: str = ",") -> int:

@@ -74,7 +74,7 @@ def test_a_bare_carriage_return_in_an_unquoted_field_ends_a_row(tmp_path: Path, 
 def test_rows_that_were_counted_and_not_read_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.csv").write_text("id,text\n1,a\n2,b\n")
     true_count = text_rows.count
-    monkeypatch.setattr(text_rows, "count", lambda data: true_count(data) + 1)
+    monkeypatch.setattr(text_rows, "count", lambda *data: true_count(*data) + 1)
     with pytest.raises(BalanceError, match=r"rows.csv: 3 rows from row 1 on were counted, and 2 were read"):
         rows_of(tmp_path / "rows.csv", size=1 << 20)
 
