@@ -128,12 +128,13 @@ class Embedding:
         Raises OutputError.
         """
         hosts.check_places(out)
-        with run.held(out), contextlib.ExitStack() as stack:
-            if not gcs.is_gs(out):
-                atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
+        with contextlib.ExitStack() as stack:
             if hosts.given_processes() > 1 or self._devices.get("tpu"):
-                _ = self._encoder  # joins the other hosts
+                _ = self._encoder  # joins the other hosts, of which one writes
                 stack.enter_context(hosts.together())
+            stack.enter_context(run.held(out))
+            if not gcs.is_gs(out) and hosts.writes():
+                atomic_files.remove_left(Path(out), "vectors-*", "manifest.json", f"{atomic_files.UNFINISHED}*")
             folder = Folder(out, identity=self.identity(), writes=hosts.writes())
             shards: list[dict[str, Any]] = []
             kept = 0
