@@ -45,10 +45,18 @@ class EndsAtOnceError(click.ClickException):
                 os._exit(1)
 
 
+def ending(message: str) -> click.ClickException:
+    """Return an error with this message; where jax is loaded, one that ends the process at once.
+
+    XLA's threads may still compute what was begun, and would use memory that the end of Python frees.
+    """
+    return (EndsAtOnceError if "jax" in sys.modules else click.ClickException)(message)
+
+
 def sentence(error: Exception) -> click.ClickException | None:
     """Return the sentence for an error that is not a bug; None for all others."""
     if isinstance(error, T5prepError):
-        return click.ClickException(_without_passwords(str(error)))
+        return ending(_without_passwords(str(error)))
     if isinstance(error, ModuleNotFoundError):
         return _missing(error)
     if _of_memory(error):

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import click
 
-from t5prep.cli._failing import EndsAtOnceError
+from t5prep.cli._failing import ending
 from t5prep.io import signals
 
 # Characters that a terminal acts on or hides: control characters, marks of direction, tags. Newlines and tabs stay.
@@ -115,6 +115,4 @@ def drop_output() -> None:
 def stopped(command: str | None) -> click.ClickException:
     """Return the message for a command that was interrupted."""
     again = "goes on: what was done is kept" if command in _GOES_ON else "begins again"
-    # XLA's threads may still compute what was begun, and would use memory that the end of Python frees.
-    kind = EndsAtOnceError if "jax" in sys.modules else click.ClickException
-    return kind(f"Stopped. The same command {again}.")
+    return ending(f"Stopped. The same command {again}.")

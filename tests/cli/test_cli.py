@@ -108,6 +108,18 @@ def test_what_is_no_bug_is_one_sentence(error: Exception, said: str) -> None:
     assert shown.exit_code == 1
 
 
+def test_an_error_ends_the_process_at_once_where_jax_may_compute() -> None:
+    """A training that a signal stopped was once seen to abort while Python took XLA down."""
+    code = (
+        "import atexit, sys, types; from t5prep.cli import _failing; from t5prep.errors import T5prepError;"
+        "atexit.register(print, 'taken down'); sys.modules.update({'jax': types.ModuleType('jax')} if sys.argv[1:] else {});"
+        "error = _failing.sentence(T5prepError('Stopped by SIGTERM')); error.show(); sys.exit(error.exit_code)"
+    )
+    for loaded, printed in ([], "taken down\n"), (["jax"], ""):
+        ended = subprocess.run([sys.executable, "-c", code, *loaded], capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (1, printed, "Error: Stopped by SIGTERM\n")
+
+
 @pytest.mark.parametrize(
     "error",
     [
