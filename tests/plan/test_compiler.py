@@ -78,7 +78,7 @@ def test_what_is_missing_or_unknown_is_one_sentence(monkeypatch):
     with pytest.raises(UsageError, match=r'libtpu [\d.]+ does not know the topology "v99:1x1"'):
         compiled.compile_module(module, chip=odd)
     with pytest.raises(T5prepError, match="does not compile for v5e"):
-        compiled.compile_module(b"no module", chip=CHIPS["v5e"])
+        compiled._read({"error": "INVALID_ARGUMENT: no module"}, chip=CHIPS["v5e"], topology="v5e:1x1")
     monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"The TPU compiler .* is not installed: .*plan"):
         compiled.compile_module(module, chip=CHIPS["v5e"])
