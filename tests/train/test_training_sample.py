@@ -44,16 +44,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sample")
 
 
-# Of the recipe's four epochs one, and of a question 128 tokens: it learns the sample from that already.
+# Of the recipe's four epochs one: it learns the sample in that already.
 SETTINGS = {"epochs": 1.0, "warmup": 20.0}
 
 
 @pytest.fixture(scope="module")
 def said(place: Path) -> str:
-    """What `make train` ends with."""
+    """What `make train` ends with. About a minute of two CPU cores."""
     data, run = str(place / "data"), str(place / "run")
     for command in (
-        ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--input-length=128", "--out", data],
+        ["prepare", "so_quality", "--source", "sample:", "--tokenizer", "sample:", "--out", data],
         ["train", "--recipe", "tiny", "--data", data, "--out", run, *(f"--set={k}={v}" for k, v in SETTINGS.items())],
     ):
         result = CliRunner().invoke(cli.main, command, catch_exceptions=False)
