@@ -131,9 +131,6 @@ def _run(asked: dict[str, Any], *, topology: str, devices: int) -> dict[str, Any
         "TF_USE_LEGACY_KERAS": "1",  # TensorFlow starts without Keras, as in `t5prep.cli`
         "PYTHONPATH": path,
     }
-    if flags := os.environ.get("XLA_FLAGS"):
-        # libtpu ends the process at a flag that it does not know, as those of XLA's compiler for CPUs.
-        environment["XLA_FLAGS"] = " ".join(one for one in flags.split() if not one.startswith("--xla_cpu_"))
     done = subprocess.run(command, input=json.dumps(asked).encode(), capture_output=True, env=environment, check=False)
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
