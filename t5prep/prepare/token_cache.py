@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -187,7 +186,7 @@ def _remove(folder: Path, unused: collections.Counter[int], *, total: int, limit
     return total
 
 
-def _blocks(folder: Path) -> Iterator[tuple[Path, Any]]:
+def _blocks(folder: Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
     """Yield every kept block and its stat, and remove leftovers of killed workers."""
     for entry in (entry for part in _listed(folder) if len(part.name) == 2 for entry in _listed(part.path)):
         with contextlib.suppress(OSError):
