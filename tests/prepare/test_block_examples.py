@@ -127,7 +127,7 @@ def encoders_words(tmp_path_factory) -> dict[str, Tokenizer]:
 def test_columns_of_classes_are_what_rows_are(
     tmp_path: Path, encoders_words: dict[str, Tokenizer], task: str, kind: str, model: str, length: int
 ) -> None:
-    made = rows(300)
+    made = rows(150)
     if task == "sst2":
         made = [{"sentence": f" {one['Body']} "[i % 2 :], "label": str(i % 3 - 1)} for i, one in enumerate(made)]
     policy = ("head_tail", "head", "tail")[length % 3]
@@ -158,7 +158,7 @@ def test_columns_are_what_rows_are(tmp_path: Path, task: str, kind: str, policy:
         splits=None,
         truncation=policy,
     )
-    compare(settings, written(tmp_path, kind, rows(600)))
+    compare(settings, written(tmp_path, kind, rows(300)))
 
 
 OPTIONS: dict[str, dict] = {
@@ -185,7 +185,7 @@ def test_every_option_goes_the_same_way(tmp_path: Path, task: str, option: str, 
     settings = Settings(
         task.partition(",")[0], TASKS[task], input_length=24, target_length=4, splits=None, **OPTIONS[option]
     )
-    made = rows(300)
+    made = rows(200)
     for number, one in enumerate(made):
         one["Title"] = one["Title"].replace(" ", "\n") if number % 3 else f"me@example.org {one['Title']}"
     compare(settings, written(tmp_path, kind, made))
