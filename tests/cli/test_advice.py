@@ -11,7 +11,7 @@ import pytest
 import readme
 from click.testing import CliRunner
 
-from t5prep.cli import COMMANDS, _output, main
+from t5prep.cli import COMMANDS, _output, _terminal, main
 
 # A command in a text, up to what can be no part of it: a backtick, two spaces, a mark of punctuation before a space.
 _ADVISED = re.compile(rf"t5prep (?:{'|'.join(COMMANDS)})\b(?:\.\.\.|(?!  |[.,;)](?:\s|$))[^`<>\n])*")
@@ -101,4 +101,4 @@ def test_a_slip_of_the_first_hour_is_told_what_to_type(line: str, advice: str) -
 def test_a_style_that_is_off_writes_no_escape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert _output.colour("ok", bold=False, dim=False) in ("ok", "ok\x1b[0m")
+    assert _terminal.visible(_output.colour("ok", bold=False, dim=False)) in ("ok", "ok\x1b[0m")
