@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from t5prep import sources
 from t5prep.errors import UsageError
+from t5prep.io import signals
 from t5prep.io.progress import number_of
 from t5prep.sources import Resolved
 from t5prep.train.model.generation import Generation
@@ -136,6 +137,7 @@ class Predictions:
     def windows(self, *, skip: int = 0) -> Iterator[list[Answer]]:
         """Yield the answers of one window of rows after the other, after the first `skip` rows."""
         for some in self.predictor.stream(itertools.islice(iter(self.rows), skip, self._reading.limit)):
+            signals.check()  # a library may have dropped the KeyboardInterrupt that Python raised in its call
             self.counts.add(some)
             yield some
 

@@ -19,6 +19,7 @@ pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 from t5prep import cli
 from t5prep.dataset.manifest import Manifest
 from t5prep.errors import OutputError, SourceError, UsageError
+from t5prep.io import signals
 from t5prep.train.model.generation import Generation
 from t5prep.train.predict import files, predictions, predictor
 from t5prep.train.predict.predictions import Reading
@@ -67,6 +68,18 @@ def asked(model: str, source: Path | str, *, reading: Reading | None = None, **o
     options.setdefault("generation", Generation(max_length=200))
     asking = predictions.Predictions(model, str(source), reading=reading or Reading(), **options)
     return list(asking)
+
+
+def test_a_signal_that_a_library_dropped_ends_the_answers(copies: None, tmp_path: Path) -> None:
+    """Seen once in a thousand signals, before any answer; the loop went on for minutes."""
+    table = preparing.write_csv(tmp_path / "rows.csv", preparing.questions(3))
+    signals.note("SIGINT")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asked("so_quality", table)
+    finally:
+        signals.forget()
+    assert len(asked("so_quality", table)) == 3
 
 
 def test_a_table_is_answered_row_by_row(copies: None, tmp_path: Path) -> None:
