@@ -94,7 +94,10 @@ class _Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_GIVEN] = list(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except KeyboardInterrupt:  # of which click says "Aborted!"
+            raise _terminal.stopped(None) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -108,6 +108,17 @@ def test_what_is_no_bug_is_one_sentence(error: Exception, said: str) -> None:
     assert shown.exit_code == 1
 
 
+def test_a_signal_while_the_command_line_is_read_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """click itself would say "Aborted!"."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Group, "parse_args", interrupted)
+    ended = CliRunner().invoke(main, ["verify", "data"])
+    assert (ended.exit_code, ended.stderr) == (1, "Error: Stopped. The same command begins again.\n")
+
+
 def test_an_error_ends_the_process_at_once_where_jax_may_compute() -> None:
     """A training that a signal stopped was once seen to abort while Python took XLA down."""
     code = (
