@@ -200,7 +200,7 @@ def _run(
         if results.found:
             counted = done.metrics().query(MetricsFilter().with_namespace("t5prep"))["counters"]
             again, made = (
-                sum(own.result or 0 for own in counted if own.key.metric.name == name) for name in (FOUND, MADE)
+                sum(one.result or 0 for one in counted if one.key.metric.name == name) for name in (FOUND, MADE)
             )
             print(
                 f"{again:,} of {again + made:,} blocks, groups and shards are those that an earlier run had made; --fresh "

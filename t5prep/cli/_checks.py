@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 from pipelines import engines
 from t5prep.errors import NotBuiltError, OutputError, UsageError
 from t5prep.io import cache_folder, gcs
-from t5prep.io.installation import install_command
+from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,12 +174,10 @@ def tensorflow() -> Iterator[Finding]:
     """Check whether TensorFlow loads, which devices it sees, and whether jax has what its programs are called by."""
     found = {name: at for name in ("tensorflow", "tensorflow-cpu") if (at := version(name))}
     if not found:
-        if sys.version_info >= (3, 14):
-            yield Finding(
-                "TensorFlow", "absent", "none exists for this Python; preparing does not need it", "make train"
-            )
-        else:
-            yield Finding("TensorFlow", "absent", "not installed; preparing does not need it", install_command("train"))
+        why, fix = "not installed", install_command("train")
+        if not TENSORFLOW_FITS:
+            why, fix = "none exists for this Python", "make train"
+        yield Finding("TensorFlow", "absent", f"{why}; preparing does not need it", fix)
         return
     if len(set(found.values())) > 1:
         both = " and ".join(f"{name} {at}" for name, at in found.items())

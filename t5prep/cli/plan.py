@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import t5prep
 from t5prep import errors
 from t5prep.cli import _model_options, _output
 from t5prep.errors import T5prepError, UsageError
-from t5prep.io.installation import install_command
+from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
 # The TPUs of a --sweep without --tpu: one host of each kind that TensorFlow trains on.
 SWEEP = ("v2-8", "v3-8", "v4-8", "v5e-8", "v6e-8")
@@ -73,7 +72,7 @@ def plan_command(as_json: bool, sweep: bool, lengths: bool, html: str | None, **
         _exported(Path(program), tpus=given["tpus"], as_json=as_json)
         return
     if importlib.util.find_spec("tensorflow") is None:
-        if sys.version_info >= (3, 14):
+        if not TENSORFLOW_FITS:
             _model_options.need_tensorflow()
         raise errors.UsageError(
             "plan hands the trainer's own step to Google's TPU compiler, and the trainer is not installed here. "

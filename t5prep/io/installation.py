@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# TensorFlow has no release for a newer Python (setup.py).
+TENSORFLOW_FITS = sys.version_info < (3, 14)
 
 
 def install_command(*extras: str, options: str = "") -> str:

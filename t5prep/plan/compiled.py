@@ -18,7 +18,7 @@ import t5prep
 from t5prep.errors import T5prepError, UsageError
 from t5prep.io import byte_sizes
 from t5prep.io.installation import install_command
-from t5prep.plan.chips import Chip
+from t5prep.plan.chips import GIB, Chip
 from t5prep.plan.compiler import ENVIRONMENT
 
 _OUT_OF_MEMORY = re.compile(r"total memory required for HLO temporaries \(([\d.]+)([KMGT]?)\)")
@@ -51,6 +51,17 @@ class Compiled:
     saved: str = ""
     digest: str = ""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def room_of(answer: Compiled, chip: Chip) -> str:
+    """Return in words how much of a device's memory a program needs."""
+    return f"{answer.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
+
+
+def time_of(answer: Compiled, chip: Chip) -> str:
+    """Return in words how long the compiler thinks that one run of a program takes."""
+    cycles = answer.estimated_cycles
+    return f"{cycles / chip.clock_hz * 1e3:.1f} ms estimated ({cycles / 1e6:.1f} M cycles at {chip.clock_hz / 1e9:.2f} GHz)"
 
 
 def compile_module(module: bytes, *, chip: Chip, keep: Path | None = None) -> Compiled:

@@ -34,11 +34,10 @@ def compile_exported(folder: Path, *, tpu: str) -> Compiled:
 def lines(answer: Compiled, *, folder: Path, tpu: str) -> list[str]:
     """Return the answer as lines of text."""
     chip = chips.parse(tpu).chip
-    room = f"{answer.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
+    room = compiled.room_of(answer, chip)
     head = f"{folder} on {tpu}: the exported step"
     if not answer.fits:
         return [head, f"  DOES NOT FIT  a device needs {room}"]
-    seconds = answer.estimated_cycles / chip.clock_hz
     return [
         head,
         f"  fits          {room}, on each device",
@@ -47,8 +46,7 @@ def lines(answer: Compiled, *, folder: Path, tpu: str) -> list[str]:
         f"    program     {answer.program_bytes / GIB:6.2f} GiB",
         f"  a step        of unknown time: {answer.unread}"
         if answer.unread
-        else f"  a step        {seconds * 1e3:.1f} ms estimated ({answer.estimated_cycles / 1e6:.1f} M cycles at "
-        f"{chip.clock_hz / 1e9:.2f} GHz), by the compiler's own model of the chip",
+        else f"  a step        {compiled.time_of(answer, chip)}, by the compiler's own model of the chip",
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from t5prep.io import byte_sizes
 from t5prep.plan.chips import GIB
+from t5prep.plan.compiled import room_of, time_of
 from t5prep.plan.lengths import Choice
 from t5prep.plan.question import Answer, Question
 from t5prep.train.model.lora import parameters
@@ -87,7 +88,7 @@ def lines(answer: Answer, *, model: str) -> list[str]:
         f"{model} on {tpu.name}: batch {settings.batch}, {question.rows} row{'s'[: question.rows != 1]} on each of "
         f"{_devices(question)}; {tokens} tokens; " + ", ".join(options)
     ]
-    room = f"{compiled.hbm_bytes / GIB:.2f} GiB of the {chip.hbm_bytes / GIB:.2f} GiB that a program may use"
+    room = room_of(compiled, chip)
     if not answer.fits:
         state = (compiled.weight_bytes + compiled.slot_bytes) / GIB
         text.append(f"  DOES NOT FIT  a device needs {room}; weights and optimizer are {state:.2f} GiB of it")
@@ -106,8 +107,8 @@ def lines(answer: Answer, *, model: str) -> list[str]:
         text.append(f"  a step        of unknown time: {compiled.unread}")
     else:
         text += [
-            f"  a step        {answer.step_seconds * 1e3:.1f} ms estimated ({compiled.estimated_cycles / 1e6:.1f} M cycles at "
-            f"{chip.clock_hz / 1e9:.2f} GHz), {answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
+            f"  a step        {time_of(compiled, chip)}, "
+            f"{answer.share_of_peak:.0%} of the chip's {chip.peak_flops / 1e12:.0f} TFLOP/s",
             f"                ({A_MODEL})",
         ]
     if compiled.exchanged_bytes:

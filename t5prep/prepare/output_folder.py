@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,13 +105,17 @@ def _bucket(out: str, same: Identity) -> Iterator[None]:
     if manifest.NAME in there:
         gcs.delete(f"{out}/{manifest.NAME}", generation=there[manifest.NAME].generation)
     yield
-    named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
-    stale = shard_files.strays(gcs.objects(out), named)
-    for name in stale:
+    for name in _strays(out, gcs.objects(out)):
         gcs.delete(f"{out}/{name}")
     for folder in (SPOOL, KEPT):
         gcs.delete_all(f"{out}/{folder}")
     gcs.release(out)
+
+
+def _strays(out: str | Path, names: Iterable[str]) -> list[str]:
+    """Return the shards that the finished dataset does not name: another run left them."""
+    named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
+    return shard_files.strays(names, named)
 
 
 @contextlib.contextmanager
@@ -133,8 +137,7 @@ def _directory(out: Path, same: Identity, *, goes_on: bool) -> Iterator[None]:
         yield
         _sweep_unfinished(out)
         if goes_on:
-            named = {shard.name for split in manifest.load(out).splits.values() for shard in split.shards}
-            for name in shard_files.strays(os.listdir(out), named):
+            for name in _strays(out, os.listdir(out)):
                 (out / name).unlink()
         (out / MARKER).unlink(missing_ok=True)
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t5prep import make_callable
 from t5prep.errors import UsageError
-from t5prep.io.installation import install_command
+from t5prep.io.installation import TENSORFLOW_FITS, install_command
 
 # TensorFlow's messages about its own build: errors are raised, its log is about GPUs. Set before anything imports it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -43,7 +43,7 @@ def need_tensorflow() -> None:
     """
     if importlib.util.find_spec("tensorflow") is None:
         here = f"{sys.version_info.major}.{sys.version_info.minor}"
-        if sys.version_info >= (3, 14):
+        if not TENSORFLOW_FITS:
             raise UsageError(
                 f"TensorFlow is not installed, and there is none for Python {here}: `make train` in the clone of t5prep "
                 "makes an environment that has one."
