@@ -46,8 +46,9 @@ class Forecast:
     """Say what a preparation will read and write, from a `sample` of its blocks that was timed here.
 
     `files`, `rows` and `bytes` (as they are stored) are those of the source; `records` and `record_bytes` those of each split,
-    before duplicates go; `spilled` are the bytes of rows on their way into shards, `rate` the bytes of text that one core
-    prepares in a second, and `hours` those of one core for all, with reading, shuffling and writing.
+    before duplicates go; `spilled` are the bytes of rows on their way into shards, `sketched` those in which near-duplicates
+    are searched, `rate` the bytes of text that one core prepares in a second, and `hours` those of one core for all, with
+    reading, shuffling and writing.
     """
 
     files: int
@@ -57,6 +58,7 @@ class Forecast:
     records: dict[str, int]
     record_bytes: dict[str, int]
     spilled: int
+    sketched: int
     rate: float
     hours: float
 
@@ -67,7 +69,7 @@ class Forecast:
         Spills are merged into new ones before the old ones go, and shards are written before the spills go. Shards in a
         bucket need no disk, but what sorts them does.
         """
-        return self.spilled + max(self.spilled, sum(self.record_bytes.values()))
+        return self.spilled + self.sketched + max(self.spilled, sum(self.record_bytes.values()))
 
     def text(
         self,
@@ -143,7 +145,7 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
     unlimited = dataclasses.replace(settings, limit=None)
     groups = _alike(list(row_limit.limited_files(source.files, unlimited, task)), settings)
     sample, sampled, timed = BlockTotals(), 0, 0.0
-    rows, total, spilled, seconds = 0.0, 0.0, 0.0, 0.0
+    rows, total, spilled, sketched, seconds = 0.0, 0.0, 0.0, 0.0, 0.0
     records, record_bytes = collections.Counter[str](), collections.Counter[str]()
     for group in groups:
         file = max(group, key=_size)
@@ -166,6 +168,7 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
         seconds += times * took
         rows += times * block.rows
         spilled += times * len(done.spill.data)
+        sketched += times * (done.sketch.size if done.sketch else 0)
         records.update({split: round(times * (last - first)) for split, (first, last) in done.spill.splits.items()})
         record_bytes.update({split: round(times * size) for split, size in done.totals.record_bytes.items()})
         total += min(sum(map(_size, group)), times * block.size * _packing(block))
@@ -178,6 +181,7 @@ def forecast(work: PrepareBlock, *, source: Resolved, sampled_bytes: int = SAMPL
         records={split: round(part * number) for split, number in records.items()},
         record_bytes={split: round(part * size) for split, size in record_bytes.items()},
         spilled=round(part * spilled),
+        sketched=round(part * sketched),
         rate=sampled / max(1e-9, timed),
         hours=OVERHEAD * part * seconds / 3600,
     )
@@ -199,9 +203,9 @@ def _size(file: LimitedFile) -> int:
 
 
 def _packing(block: Block) -> float:
-    """Return the bytes that a file stores for a byte of its text, of a packed file about what gzip makes of the block."""
+    """Return the bytes that a file stores for a byte of a block, of a packed file about what gzip makes of the block."""
     if block.data is None or unpacked_name(block.file.name) == block.file.name:
-        return 1.0
+        return block.packing
     return len(zlib.compress(block.data)) / max(1, len(block.data))
 
 

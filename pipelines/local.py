@@ -363,7 +363,7 @@ class LocalProgress:
             self._written(result)
         if not (isinstance(element, Block) and isinstance(result, SortedBlock)):
             return
-        self._progress.add(bytes=element.size, rows=element.rows)
+        self._progress.add(bytes=round(element.size * element.packing), rows=element.rows)
         self._placed += sum(result.totals.record_bytes.values())
         self._blocks += 1
         self._found += result.found

@@ -26,7 +26,7 @@ from t5prep.prepare import earlier_datasets, evaluation_sets, memory_budget, out
 from t5prep.prepare.earlier_datasets import EarlierTexts
 from t5prep.prepare.filters import chain, rules
 from t5prep.prepare.memory_budget import DEFAULT, Budget
-from t5prep.sources import Resolved
+from t5prep.sources import Resolved, unpacked_name
 from t5prep.sources import memory as memory_source
 from t5prep.tasks import registry
 from t5prep.tasks.options import typed
@@ -237,7 +237,8 @@ def _pool(work: PrepareBlock, *, source: Resolved, workers: int) -> Iterator[str
         yield ""
         return
     local = pool.Pool(workers, warm=functools.partial(preload, work))
-    local.done = watch = LocalProgress(work, total=sum(file.bytes for file in source.files))
+    known = all(unpacked_name(file.name) == file.name for file in source.files)
+    local.done = watch = LocalProgress(work, total=sum(file.bytes for file in source.files) if known else 0)
     try:
         yield local.name
     finally:

@@ -37,9 +37,10 @@ _LINE = re.compile(rb"[^\r\n]*([\r\n]?)")
 class Block:
     """Consecutive rows of one file. `size` is in bytes; for Parquet `begin` is the number of a row group.
 
-    `skip` is the number of rows of that row group before the first. `regular` is true if a CSV's quotes follow RFC
-    4180. `cut` is true if only the first `rows` rows of the `size` bytes are wanted. `joined` are the files of a block
-    that several small ones were joined to, each with the number of its rows; `file` is the first of them.
+    `skip` is the number of rows of that row group before the first, and the file stores `packing` bytes for each of
+    `size`. `regular` is true if a CSV's quotes follow RFC 4180. `cut` is true if only the first `rows` rows of the `size`
+    bytes are wanted. `joined` are the files of a block that several small ones were joined to, each with the number of
+    its rows; `file` is the first of them.
     """
 
     file: RawFile
@@ -51,6 +52,7 @@ class Block:
     size: int
     data: bytes | None = None
     skip: int = 0
+    packing: float = 1.0
     regular: bool = False
     cut: bool = False
     joined: tuple[tuple[RawFile, int], ...] = ()
@@ -80,7 +82,8 @@ def scan(file: RawFile, format: Format, *, block_bytes: int = BLOCK_BYTES) -> It
         with sources.open_random(file) as opened:
             columns, parts = parquet_rows.parts(opened, name=file.name)
         for part in parts:
-            yield Block(file, format, columns, part.first, part.rows, part.group, part.bytes, skip=part.skip)
+            place = (part.first, part.rows, part.group, part.bytes)
+            yield Block(file, format, columns, *place, skip=part.skip, packing=part.packing)
         return
     with sources.open_stream(file) as stream:
         head = stream.read(SNIFFED_BYTES)

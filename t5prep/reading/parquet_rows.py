@@ -17,13 +17,17 @@ _BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in m
 
 
 class Part(NamedTuple):
-    """Some rows of a row group: the group, its rows to skip, the first row's number, how many rows and bytes."""
+    """Some rows of a row group: the group, its rows to skip, the first row's number, how many rows and bytes.
+
+    The file stores `packing` bytes for each of these.
+    """
 
     group: int
     skip: int
     first: int
     rows: int
     bytes: int
+    packing: float = 1.0
 
 
 def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
@@ -36,10 +40,11 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
         count = max(1, -(-group.total_byte_size // PART_BYTES))
+        stored = sum(group.column(column).total_compressed_size for column in range(group.num_columns))
         edges = [group.num_rows * part // count for part in range(count + 1)]
         for skip, end in itertools.pairwise(edges):
             size = group.total_byte_size * (end - skip) // max(1, group.num_rows)
-            parts.append(Part(number, skip, first + skip, end - skip, size))
+            parts.append(Part(number, skip, first + skip, end - skip, size, stored / max(1, group.total_byte_size)))
         first += group.num_rows
     return tuple(opened.schema_arrow.names), parts
 

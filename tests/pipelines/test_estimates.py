@@ -5,6 +5,8 @@ import random
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from preparing import prepared, questions, write_csv
@@ -81,8 +83,8 @@ def numbers(said: str, name: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", line)]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, packed: bool) -> None:
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
+def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, form: str) -> None:
     """Files that differ: of one all rows are rejected. What a sample says is about what a run makes."""
     folder = tmp_path / "rows"
     folder.mkdir()
@@ -90,10 +92,13 @@ def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, packed: 
     rows = [dict(row, Body=" ".join(f"{draw.getrandbits(20):x}" for _ in range(60))) for row in questions(4000)]
     for name, some in (("a", rows[:2000]), ("b", [dict(row, Y="") for row in rows[2000:3000]]), ("c", rows[3000:])):
         text = write_csv(folder / f"{name}.csv", some).read_bytes()
-        if packed:
+        if form != "csv":
             (folder / f"{name}.csv").unlink()
+        if form == "csv.gz":
             (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text))
-    files = f"{folder}/*.csv.gz" if packed else str(folder)
+        if form == "parquet":
+            pq.write_table(pa.Table.from_pylist(some), folder / f"{name}.parquet", compression="gzip")
+    files = f"{folder}/*.{form}"
     columns = ("--inputs-column", "Body", "--targets-column", "Y")
     code, said = dry("--source", files, *columns, "--out", tmp_path / "out", "--workers", "1", task="text2text")
     assert code == 0, said
@@ -107,6 +112,14 @@ def test_a_dry_run_says_what_will_be_and_writes_nothing(tmp_path: Path, packed: 
     assert about == pytest.approx(4000, rel=0.2)
     written = sum(shard.bytes for split in made.splits.values() for shard in split.shards)
     assert numbers(said, "writes")[0] * (1e6 if " MB into" in said else 1e3) == pytest.approx(written, rel=0.35)
+
+
+def test_sketches_of_near_duplicates_need_disk_too(source: Path, tmp_path: Path) -> None:
+    how = ("--source", source, "--out", tmp_path / "out", "--workers", "1")
+    _, plain = dry(*how)
+    _, searched = dry(*how, "--dedup", "near")
+    kept, with_sketches = (float(re.findall(r"needs (\S+) kB while", said)[0]) for said in (plain, searched))
+    assert with_sketches > kept
 
 
 def test_a_dry_run_refuses_what_the_run_would_refuse(source: Path, tmp_path: Path) -> None:
