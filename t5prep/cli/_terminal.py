@@ -91,7 +91,7 @@ def stoppable() -> Iterator[None]:
         for again in (signal.SIGINT, signal.SIGTERM):
             signal.signal(again, lambda *_: os._exit(1))
         signals.note(signal.Signals(number).name)
-        raise KeyboardInterrupt
+        signals.obey(number, frame)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

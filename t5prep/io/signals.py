@@ -10,12 +10,14 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 # A crash is not put off: the thread that crashes says where.
 _OF_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 _received: list[str] = []
 # How long after an ignored KeyboardInterrupt the next one is raised: the callback that ignored it has then returned.
+# And how long after a signal that came in an import it is asked again whether that has ended.
 _AGAIN_SECONDS = 0.02
 
 
@@ -50,9 +52,19 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
+def obey(_: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, as a handler of signals, if a signal has come; a moment later if a module is being imported."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+            return
+        frame = frame.f_back
+    check()
+
+
 @contextlib.contextmanager
 def raised_again() -> Iterator[None]:
-    """Raise a KeyboardInterrupt again that Python could only ignore, until it ends the command. In the main thread only."""
+    """Raise a KeyboardInterrupt again that Python could only ignore or that was put off. In the main thread only."""
     before = sys.unraisablehook
 
     def hook(about: Any) -> None:
@@ -61,7 +73,7 @@ def raised_again() -> Iterator[None]:
         else:
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
-    handler = signal.signal(signal.SIGALRM, lambda *_: check())
+    handler = signal.signal(signal.SIGALRM, obey)
     sys.unraisablehook = hook
     try:
         yield
