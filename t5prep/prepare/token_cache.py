@@ -24,6 +24,7 @@ from t5prep.errors import OutputError
 from t5prep.io import atomic_files, paths
 from t5prep.reading import blocks
 from t5prep.reading.blocks import Block
+from t5prep.sources import RawFile
 
 # The packages whose code makes tokens of rows.
 _PACKAGES = ("prepare", "reading", "tasks", "tokens")
@@ -91,8 +92,7 @@ class TokenCache:
             # Its name says which version it is; reading it twice would cost more than tokenizing.
             hasher.update(f"{block.file.path} {block.file.checksum} {block.begin}".encode())
         else:
-            for part in _row_group(block, columns):
-                hasher.update(part)
+            hasher.update(_row_group(block.file, block.begin, tuple(columns)))
         return hasher.hexdigest()
 
     def find(self, name: str) -> pa.Table | None:
@@ -122,16 +122,19 @@ class TokenCache:
         return self._folder / name[:2] / f"{name}.arrow"
 
 
-def _row_group(block: Block, columns: Sequence[str]) -> Iterator[bytes]:
-    """Yield the stored bytes of those columns of a row group that are read."""
-    with sources.open_random(block.file) as file:
-        group = pyarrow.parquet.ParquetFile(file).metadata.row_group(block.begin)
+@functools.lru_cache(maxsize=1)  # the parts of a group come one after the other
+def _row_group(file: RawFile, number: int, columns: tuple[str, ...]) -> bytes:
+    """Return the digest of the stored bytes of those columns of a row group that are read."""
+    hasher = hashlib.blake2b(digest_size=20)
+    with sources.open_random(file) as opened:
+        group = pyarrow.parquet.ParquetFile(opened).metadata.row_group(number)
         for chunk in map(group.column, range(group.num_columns)):
             if columns and chunk.path_in_schema.partition(".")[0] not in columns:
                 continue
-            file.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
-            yield f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode()
-            yield file.read(chunk.total_compressed_size)
+            opened.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
+            hasher.update(f"{chunk.path_in_schema} {chunk.physical_type} {chunk.compression} ".encode())
+            hasher.update(opened.read(chunk.total_compressed_size))
+    return hasher.digest()
 
 
 def _checksum(content: bytes) -> bytes:

@@ -130,9 +130,8 @@ def _rows(block: Block, columns: Sequence[str]) -> Iterator[Row]:
         part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
         needed = rows.roots(columns)
         wanted = [column for column in block.columns if not columns or column in needed]
-        with sources.open_random(block.file) as file:
-            batches = parquet_rows.batches(file, part, name=block.file.name, columns=wanted)
-            yield from parquet_rows.rows_of(batches, first=part.first, checked=columns)
+        batches = parquet_rows.batches(block.file, part, columns=wanted)
+        yield from parquet_rows.rows_of(batches, first=part.first, checked=columns)
         return
     yield from text_rows.read(
         content(block), block.format, columns=block.columns, first=block.first_row, wanted=columns

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from t5prep import sources
 from t5prep.errors import SourceError
 from t5prep.reading import blocks, formats, parquet_rows, text_rows
 from t5prep.reading.blocks import Block
@@ -145,8 +144,7 @@ def _json(block: Block, names: Sequence[str]) -> Columns | None:
 
 def _parquet(block: Block, names: Sequence[str]) -> Columns | None:
     part = Part(block.begin, block.skip, block.first_row, block.rows, block.size)
-    with sources.open_random(block.file) as file:
-        batches = list(parquet_rows.batches(file, part, name=block.file.name, columns=names))
+    batches = list(parquet_rows.batches(block.file, part, columns=names))
     if not batches:
         return None
     table = pa.Table.from_batches(batches).select(list(names)).combine_chunks()

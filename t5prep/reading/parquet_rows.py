@@ -1,5 +1,6 @@
 """Read the rows of Parquet files by row groups. Bytes that are UTF-8 become text."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
@@ -7,12 +8,15 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet
 
+from t5prep import sources
 from t5prep.errors import SourceError
 from t5prep.reading import rows
 from t5prep.reading.rows import Record, Row
+from t5prep.sources import RawFile
 
-# The size of a part of a row group. Each part decodes the group from its beginning, so parts are larger than blocks.
-PART_BYTES = 16 << 20
+# The size of a part of a row group: so small that all workers finish at about the same time. Only the beginning of a group can
+# be looked up, so a part decodes what stands before it unless this process has just read that: larger groups have larger parts.
+PART_BYTES, LARGEST_PART_BYTES, PARTS_OF_GROUP = 4 << 20, 16 << 20, 8
 _BATCH_ROWS = 2048  # rows read at once, so that a large group is never all in memory as Python objects
 
 
@@ -39,8 +43,9 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
     parts, first = [], 1
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
-        count = max(1, -(-group.total_byte_size // PART_BYTES))
         stored = sum(group.column(column).total_compressed_size for column in range(group.num_columns))
+        size = max(PART_BYTES, min(LARGEST_PART_BYTES, -(-group.total_byte_size // PARTS_OF_GROUP)))
+        count = max(1, -(-group.total_byte_size // size))
         edges = [group.num_rows * part // count for part in range(count + 1)]
         for skip, end in itertools.pairwise(edges):
             size = group.total_byte_size * (end - skip) // max(1, group.num_rows)
@@ -49,25 +54,57 @@ def parts(file: BinaryIO, *, name: str) -> tuple[tuple[str, ...], list[Part]]:
     return tuple(opened.schema_arrow.names), parts
 
 
-def batches(file: BinaryIO, part: Part, *, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+@dataclasses.dataclass
+class _Group:
+    """A row group of a file that is being read: which one and its columns, and how many of its rows are read, `at`.
+
+    `rest` are rows after these that are decoded already.
+    """
+
+    of: tuple[RawFile, int, tuple[str, ...]]
+    opened: BinaryIO
+    batches: Iterator[pa.RecordBatch]
+    at: int = 0
+    rest: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> pa.RecordBatch:
+        """Return the next rows, at most so many. Raises EOFError where there are no more."""
+        batch = next(self.batches, None) if self.rest is None else self.rest
+        if batch is None:
+            raise EOFError
+        self.rest = batch.slice(rows) if rows < batch.num_rows else None
+        self.at += min(rows, batch.num_rows)
+        return batch.slice(0, rows)
+
+
+# The row group that this process read last, under 0: the next part of it goes on where that one ended.
+_LAST: dict[int, _Group] = {}
+
+
+def batches(file: RawFile, part: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part as Arrow columns, some thousand at a time.
 
     Raises SourceError if the file is damaged.
     """
-    skip, rows = part.skip, part.rows
+    of = (file, part.group, tuple(columns))
+    group = _LAST.pop(0, None)  # another thread does not find it
+    if group is not None and (group.of != of or group.at > part.skip):
+        group.opened.close()
+        group = None
     try:
-        opened = pyarrow.parquet.ParquetFile(file)
-        for batch in opened.iter_batches(batch_size=_BATCH_ROWS, row_groups=[part.group], columns=list(columns)):
-            if skip >= batch.num_rows:
-                skip -= batch.num_rows
-                continue
-            some = batch.slice(skip, rows)
-            skip, rows = 0, rows - some.num_rows
-            yield some
-            if not rows:
-                return
+        if group is None:
+            opened = sources.open_random(file)
+            reader = pyarrow.parquet.ParquetFile(opened)
+            group = _Group(of, opened, reader.iter_batches(_BATCH_ROWS, [part.group], list(columns)))
+        while group.at < part.skip:
+            group.take(part.skip - group.at)
+        while left := part.skip + part.rows - group.at:
+            yield group.take(left)
+    except EOFError:
+        return
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{name} cannot be read ({error}). Fetch it again.") from error
+        raise SourceError(f"{file.name} cannot be read ({error}). Fetch it again.") from error
+    _LAST[0] = group
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], *, first: int, checked: Sequence[str]) -> Iterator[Row]:
