@@ -51,7 +51,7 @@ def test_parts_in_order_open_their_file_once(tmp_path: Path, monkeypatch: pytest
         return open_random(file)
 
     monkeypatch.setattr(sources, "open_random", watched)
-    assert sum((numbers_of(file, part) for part in parts), []) == list(range(10_000))
+    assert [number for part in parts for number in numbers_of(file, part)] == list(range(10_000))
     assert len(opened) == 1
 
 
