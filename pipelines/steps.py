@@ -428,16 +428,21 @@ def without_bytes(sketch: Sketch) -> Iterator[Sketch]:
 
 
 def cut_bands(sketch: Sketch, *, plan: Plan) -> Iterator[tuple[int, Piece]]:
-    """Yield the sketch's bands in each range of their values, under the number of the range."""
+    """Yield the sketch's bands in each range of their values, under the number of the range; its file has them no more."""
     for number, entries in plan.cut(sketch):
         yield number, Piece(data=entries.tobytes())
+    sketch.drop_bands()
 
 
 def link_rows(group: tuple[int, Iterable[Piece]]) -> Iterator[tuple[int, Piece]]:
     """Yield the links between rows in one range of band values, all under one number."""
-    links = search.links(np.frombuffer(b"".join(piece.read() for piece in group[1]), search.ENTRY))
-    for begin in range(0, len(links), shards.LARGEST_PIECE // links.itemsize // 2):
-        yield 0, Piece(data=links[begin : begin + shards.LARGEST_PIECE // links.itemsize // 2].tobytes())
+    pieces = list(group[1])
+    times = max(1, sum(map(len, pieces)) // search.RANGE_BYTES)
+    for number in range(times):  # where a range is large, some of its values at a time
+        parts = (np.frombuffer(part, search.ENTRY) for piece in pieces for part in piece.parts(search.ENTRY.itemsize << 16))
+        for links in search.links(part if times == 1 else part[part["value"] % times == number] for part in parts):
+            for begin in range(0, len(links), shards.LARGEST_PIECE // links.itemsize // 2):
+                yield 0, Piece(data=links[begin : begin + shards.LARGEST_PIECE // links.itemsize // 2].tobytes())
 
 
 def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) -> Iterator[tuple[int, Piece]]:
@@ -448,7 +453,7 @@ def group_rows(group: tuple[int, Iterable[Piece]], *, plan: Plan, spool: str) ->
     """
     parts = (part for piece in group[1] for part in piece.parts())
     links = (np.frombuffer(part, np.uint64).reshape(-1, 2) for part in parts)
-    for number, placed in search.grouped(links, most=plan.most, folder=spool):
+    for number, placed in search.grouped(links, plan=plan, folder=spool):
         yield number, Piece(data=placed.tobytes())
 
 

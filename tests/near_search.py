@@ -60,9 +60,9 @@ def search(
     for one in sketches:
         for number, entries in plan.cut(one):
             ranges.setdefault(number, []).append(entries)
-    links = [clusters.links(np.concatenate(entries)) for entries in ranges.values()]
+    links = [links for entries in ranges.values() for links in clusters.links(entries)]
     groups: dict[int, list[pa.Table]] = {}
-    for number, placed in clusters.grouped(links, most=plan.most, folder=""):
+    for number, placed in clusters.grouped(links, plan=plan, folder=""):
         for group in np.unique(placed["group"]).tolist():
             rows = of[number].rows_of(placed["place"][placed["group"] == group])
             groups.setdefault(group, []).extend(minhash.tables(rows))

@@ -313,12 +313,13 @@ def _largest(table: pa.Table, kept: np.ndarray) -> tuple[Cluster, ...]:
 
 # Search for near-duplicates in steps that can be spread: bands in ranges of values, links, groups of linked rows, repeats.
 
-# One LSH band of one row: its value, and the node that names the row: its sketch's number and its place there, 32 bits each.
-ENTRY = np.dtype([("value", "u8"), ("node", "u8")])
+# One LSH band of one row: the last 32 bits of its value, and the node that names the row, 48 bits. Many lie on the disk. Rows of one
+# range that agree in these bits alone, one of some hundreds, are compared too, and found to be different.
+ENTRY = np.dtype([("value", "u4"), ("node", "u4"), ("high", "u2")])
 # A row of a sketch, and the number of the group of rows that it is compared with.
 PLACED = np.dtype([("place", "u4"), ("group", "u4")])
-# Bytes of bands that are compared at a time.
-RANGE_BYTES = 16 << 20
+# Bytes of bands that are compared at a time, and ranges that they are cut into at most: larger ones are read several times.
+RANGE_BYTES, MOST_RANGES = 16 << 20, 1024
 # Bytes of shingles that are compared at a time; rows that are linked stay together, however many they are.
 GROUP_BYTES = 16 << 20
 
@@ -326,11 +327,13 @@ GROUP_BYTES = 16 << 20
 class Plan(NamedTuple):
     """Give the cuts of the bands (the first value of each range but the first), and each sketch's number, by file and first row.
 
-    A group of rows that are compared with each other has `most` rows, or more where links connect them.
+    All rows are numbered, `firsts` are the first ones of sketches: these are the nodes. A group of rows that are compared with
+    each other has `most` rows, or more where links connect them.
     """
 
     edges: np.ndarray
     numbers: Mapping[tuple[str, int], int]
+    firsts: np.ndarray
     most: int
 
     def number(self, sketch: Sketch) -> int:
@@ -341,8 +344,8 @@ class Plan(NamedTuple):
         """Yield the number of each range that a sketch has bands in, and these bands, `ENTRY[n]`."""
         values, places = sketch.entries()
         entries = np.empty(len(values), ENTRY)
-        entries["value"] = values
-        entries["node"] = places.astype(np.uint64) | np.uint64(self.number(sketch) << 32)
+        nodes = places.astype(np.uint64) + self.firsts[self.number(sketch)]
+        entries["value"], entries["node"], entries["high"] = values, nodes, nodes >> np.uint64(32)
         bounds = [0, *np.searchsorted(values, self.edges).tolist(), len(values)]
         for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
             if begin < end:
@@ -360,12 +363,14 @@ class Search:
     @staticmethod
     def plan(sketches: Sequence[Sketch], *, range_bytes: int = RANGE_BYTES, group_bytes: int = GROUP_BYTES) -> Plan:
         """Return the plan of a search in these sketches; their bytes are not needed."""
-        places = sorted((sketch.file, sketch.first_row) for sketch in sketches)
-        numbers = {place: number for number, place in enumerate(places)}
-        count = max(1, -(-sum(sketch.bands for sketch in sketches) * ENTRY.itemsize // range_bytes))
+        ordered = sorted(sketches, key=lambda sketch: (sketch.file, sketch.first_row))
+        numbers = {(sketch.file, sketch.first_row): number for number, sketch in enumerate(ordered)}
+        firsts = np.cumsum([0, *(sketch.rows for sketch in ordered)], dtype=np.uint64)[:-1]
+        count = -(-sum(sketch.bands for sketch in sketches) * ENTRY.itemsize // range_bytes)
+        count = min(max(1, count), MOST_RANGES)
         edges = np.array([(number << 64) // count for number in range(1, count)], np.uint64)
         rows, size = sum(sketch.rows for sketch in sketches), sum(sketch.size for sketch in sketches)
-        return Plan(edges, numbers, max(2, group_bytes * rows // max(1, size)))
+        return Plan(edges, numbers, firsts, max(2, group_bytes * rows // max(1, size)))
 
     def find(self, pieces: Iterable[pa.Table]) -> Repeats:
         """Return the repeats among rows (ROWS), each of `pieces` with the name of its file in its schema (Sketch.rows_of).
@@ -412,29 +417,50 @@ def of_settings(settings: Settings) -> Search | None:
     return Search(bands, settings.near_jaccard, drawn=settings.drawn_by_id)
 
 
-def links(entries: np.ndarray) -> np.ndarray:
-    """Return links between the rows of bands (`ENTRY[n]`): each that has a value of another with the first of them."""
-    order = np.lexsort((entries["node"], entries["value"]))
-    value, node = entries["value"][order], entries["node"][order]
-    begins = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])[: len(value)])
-    first = np.repeat(node[begins], np.diff(np.append(begins, len(value))))
-    linked = first != node
-    return components.stars(np.stack([node[linked], first[linked]], axis=1))
+def links(parts: Iterable[np.ndarray], *, held: int = 2 * RANGE_BYTES) -> Iterator[np.ndarray]:
+    """Yield links between the rows of bands (`ENTRY[n]`) that share a value, `uint64[links, 2]`.
+
+    Where there are more than `held` bytes of bands, one row of each value goes on with the next ones.
+    """
+    waiting, size, most = list[np.ndarray](), 0, held
+    for part in parts:
+        waiting.append(part)
+        size += part.nbytes
+        if size > most:
+            linked, left = _linked(np.concatenate(waiting))
+            waiting, size, most = [left], left.nbytes, max(held, 2 * left.nbytes)
+            yield linked
+    if waiting:
+        yield _linked(np.concatenate(waiting))[0]
 
 
-def grouped(links: Iterable[np.ndarray], *, most: int, folder: str) -> Iterator[tuple[int, np.ndarray]]:
+def _linked(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return links between rows that share a value, and one row of each value."""
+    values = np.ascontiguousarray(entries["value"])
+    order = np.argsort(values)
+    values = values[order]
+    first = np.append(True, values[1:] != values[:-1])[: len(values)]
+    shared = order[~(first & np.append(first[1:], True)[: len(first)])]  # few: most values are of one row
+    nodes = entries["node"][shared] | entries["high"][shared].astype(np.uint64) << np.uint64(32)
+    values = entries["value"][shared]
+    begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    ends = np.stack([nodes, np.repeat(nodes[begins], np.diff(begins, append=len(nodes)))], axis=1)
+    return components.stars(ends[ends[:, 0] != ends[:, 1]]), entries[order[first]]
+
+
+def grouped(links: Iterable[np.ndarray], *, plan: Plan, folder: str) -> Iterator[tuple[int, np.ndarray]]:
     """Yield for each sketch with linked rows its number and PLACED[n]: rows that links connect are in one group.
 
-    A sketch may come several times. A group has about `most` rows, or one component. What does not fit into memory waits in
+    A sketch may come several times. A group has about `plan.most` rows, or one component. What does not fit into memory waits in
     the folder.
     """
     with tempfile.TemporaryDirectory(prefix="groups-", dir=folder or None) as place:
         placed = SortedPairs(Path(place) / "rows")
-        for number, nodes in components.grouped(components.components(links, folder=place), most=most):
+        for number, nodes in components.grouped(components.components(links, folder=place), most=plan.most):
             placed.add(np.stack([nodes, np.full(len(nodes), number, np.uint64)], axis=1))
         for nodes, groups in (part.T for part in placed.all()):
             of = np.empty(len(nodes), PLACED)
-            of["place"], of["group"] = nodes.astype(np.uint32), groups
-            numbers = nodes >> np.uint64(32)
+            numbers = np.searchsorted(plan.firsts, nodes, side="right") - 1
+            of["place"], of["group"] = nodes - plan.firsts[numbers], groups
             begins = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
             yield from zip(numbers[begins].tolist(), np.split(of, begins[1:]), strict=True)

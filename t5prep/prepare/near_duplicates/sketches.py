@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import os
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -180,7 +181,7 @@ ROWS = pa.schema(
 
 @dataclasses.dataclass(frozen=True)
 class Sketch:
-    """The bands and rows of one block: `bands` entries, then the table of ROWS as Arrow's IPC.
+    """The rows and bands of one block: the table of ROWS as Arrow's IPC, then `bands` values, then the place of each one's row.
 
     The `size` bytes are in `data`, or in the file at `path`.
     """
@@ -194,23 +195,28 @@ class Sketch:
     path: str = ""
 
     @property
-    def table_begins(self) -> int:
-        """Return where the table begins: Arrow reads buffers in place that lie on 64 bytes."""
-        return -(-12 * self.bands // 64) * 64
+    def _table_ends(self) -> int:
+        return self.size - self.bands * (8 + _place_type(self.rows).itemsize)
 
     def entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values of all bands, `uint64[bands]` sorted, and the place of each one's row, `uint32[bands]`."""
+        """Return the values of all bands, `uint64[bands]` sorted, and the place of each one's row."""
+        data, begin = self.data, self._table_ends
         if self.path:
-            values: np.ndarray = np.memmap(self.path, np.uint64, "r", shape=(self.bands,))
-            return values, np.memmap(self.path, np.uint32, "r", offset=8 * self.bands, shape=(self.bands,))
-        values = np.frombuffer(self.data, np.uint64, self.bands)
-        return values, np.frombuffer(self.data, np.uint32, self.bands, offset=8 * self.bands)
+            with atomic_files.open_scratch(Path(self.path)) as file:
+                file.seek(begin)
+                data, begin = file.read(), 0
+        values = np.frombuffer(data, np.uint64, self.bands, offset=begin)
+        return values, np.frombuffer(data, _place_type(self.rows), self.bands, offset=begin + values.nbytes)
+
+    def drop_bands(self) -> None:
+        """Leave the rows alone in the file, if there is one: its bands are where they are compared."""
+        if self.path:
+            os.truncate(self.path, self._table_ends)
 
     def rows_of(self, places: np.ndarray) -> bytes:
         """Return the rows at these places, in their order, and in the schema their file, as bytes (`tables`)."""
         source = pa.memory_map(self.path) if self.path else pa.BufferReader(self.data)
         with source as opened:
-            opened.seek(self.table_begins)
             rows = pa.ipc.open_stream(opened).read_all().take(pa.array(places))
         return to_bytes(rows.replace_schema_metadata({"file": self.file}))
 
@@ -243,11 +249,14 @@ def sketch(table: pa.Table, *, file: str, first_row: int, bands: Bands) -> Sketc
         hashed = signatures(of_lists(table["shingles"]), hashes=bands.bands * bands.rows)
         values = band_values(hashed, bands=bands)
     order = np.argsort(values, axis=None, kind="stable")
-    places = (order // bands.bands).astype(np.uint32)
-    sketch = Sketch(file, first_row, len(table), len(order))
-    index = values.reshape(-1)[order].tobytes() + places.tobytes()
-    data = index.ljust(sketch.table_begins, b"\0") + to_bytes(table)
-    return dataclasses.replace(sketch, size=len(data), data=data)
+    places = (order // bands.bands).astype(_place_type(len(table)))
+    data = to_bytes(table) + values.reshape(-1)[order].tobytes() + places.tobytes()
+    return Sketch(file, first_row, len(table), len(order), len(data), data)
+
+
+def _place_type(rows: int) -> np.dtype:
+    """Return the smallest type of the place of one of so many rows."""
+    return np.dtype(np.uint16 if rows <= 1 << 16 else np.uint32)
 
 
 def of_lists(column: pa.ChunkedArray) -> Shingles:

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5prep.prepare.near_duplicates import clusters, sketches
+from t5prep.prepare.near_duplicates import clusters, components, sketches
 from t5prep.prepare.near_duplicates.sketches import Bands, Shingles, shingles
 
 BANDS = sketches.choose_bands(112, 0.8)
@@ -55,14 +55,23 @@ def test_bands_keep_the_chance_at_the_threshold() -> None:
         assert 1 - (1 - threshold ** (bands.rows + 1)) ** (128 // (bands.rows + 1)) < 0.9
 
 
-def test_links_are_between_rows_that_share_a_value() -> None:
-    def entries(*pairs: tuple[int, int]) -> np.ndarray:
-        return np.array(list(pairs), clusters.ENTRY)
+def _entries(*pairs: tuple[int, int]) -> np.ndarray:
+    return np.array([(value, node & 0xFFFFFFFF, node >> 32) for value, node in pairs], clusters.ENTRY)
 
+
+def test_links_are_between_rows_that_share_a_value() -> None:
     other = 1 << 32
-    found = clusters.links(entries((5, other), (7, other + 2), (5, 9), (6, 1), (7, 9)))
+    (found,) = clusters.links([_entries((5, other), (7, other + 2)), _entries((5, 9), (6, 1), (7, 9))])
     assert found.tolist() == [[1 << 32, 9], [(1 << 32) + 2, 9]]
-    assert clusters.links(entries()).shape == (0, 2)
+    assert [links.tolist() for links in clusters.links([_entries()])] == [[]]
+
+
+def test_links_of_more_bands_than_are_held() -> None:
+    parts = [_entries((5, row), (row % 2, row), (100 + row, row)) for row in range(40)]
+    found = list(clusters.links(parts, held=10 * parts[0].nbytes))
+    assert len(found) > 2
+    assert set(components.labels(np.concatenate(found), 40).tolist()) == {0}
+    assert all(len(links) < 40 for links in found)
 
 
 def test_a_chain_of_similar_texts_is_one_cluster() -> None:
