@@ -12,8 +12,8 @@ import importlib.util
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from t5prep.errors import UsageError
 from t5prep.io import paths
@@ -22,30 +22,36 @@ from t5prep.train.settings.config import TrainConfig
 
 PROJECT = "t5prep"  # where the client is not told another one
 KEPT = "track.json"  # in the run
-# The package of each client, as pip knows it.
-PACKAGES = {"wandb": "wandb", "trackio": "trackio", "mlflow": "mlflow"}
+PACKAGES = ("wandb", "trackio", "mlflow")  # of the clients
 
 
 def check(client: str) -> None:
     """Raise UsageError if the client that a run is to be tracked with is not installed."""
     if client in PACKAGES and importlib.util.find_spec(client) is None:
-        raise UsageError(
-            f"track={client} needs the package {PACKAGES[client]}. Install it: {python()} -m pip install {PACKAGES[client]}"
-        )
+        raise UsageError(f"track={client} needs the package {client}. Install it: {python()} -m pip install {client}")
+
+
+class _Client(NamedTuple):
+    """A run at a client: its id there, and what sends the numbers of a step and ends the run."""
+
+    id: str
+    log: Callable[..., Any]
+    finish: Callable[[], Any]
 
 
 class Tracker:
     """Send numbers to one client. `said` hears the sentence when it fails: then no more is sent, and the run goes on."""
 
-    def __init__(self, client: Any, *, said: Any) -> None:
-        self._client, self._said = client, said
+    def __init__(self, client: _Client, *, said: Any) -> None:
+        self._client: _Client | None = client
+        self._said = said
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Send the numbers of one step."""
         if self._client is None:
             return
         try:
-            self._client.log(step, {name: float(value) for name, value in values.items()})
+            self._client.log({name: float(value) for name, value in values.items()}, step=step)
         except Exception as error:  # a stranger's server, network or disk is no reason to end a training
             self._client = None
             self._said(f"No more is sent to the tracker ({_words(error)}). metrics.jsonl has all numbers.")
@@ -72,9 +78,12 @@ def tracked(config: TrainConfig, *, said: Any) -> Iterator[Tracker | None]:
         before = str(known["id"]) if known["client"] == config.track else ""
     except (OSError, ValueError, KeyError, TypeError):
         before = ""
-    settings = {key: _plain(value) for key, value in dataclasses.asdict(config).items()}
+    settings = {
+        key: ", ".join(map(str, value)) if isinstance(value, tuple | list) else value  # as all clients take it
+        for key, value in dataclasses.asdict(config).items()
+    }
     try:
-        client: Any = _CLIENTS[config.track](importlib.import_module(config.track), name, before, settings)
+        client = _begun(config.track, name, before, settings)
     except Exception as error:
         raise UsageError(
             f"{config.track} cannot begin a run ({_words(error)}). Set it up, or train without it: --set track=none"
@@ -87,73 +96,23 @@ def tracked(config: TrainConfig, *, said: Any) -> Iterator[Tracker | None]:
         tracker.finish()
 
 
-class _Wandb:
-    """Weights & Biases: `id` is its id of the run."""
-
-    def __init__(self, wandb: Any, name: str, before: str, settings: Mapping[str, Any]) -> None:
-        self.id = before or secrets.token_hex(4)
-        # The console is not copied: it says paths of this machine.
-        self._run = wandb.init(
-            project=_project("WANDB_PROJECT"),
-            id=self.id,
-            name=name,
-            config=dict(settings),
-            resume="allow",
-            settings=wandb.Settings(console="off"),
-        )
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
-
-    def finish(self) -> None:
-        self._run.finish()
-
-
-class _Trackio:
-    """Trackio: `id` is the name of the run, by which it is continued."""
-
-    def __init__(self, trackio: Any, name: str, before: str, settings: Mapping[str, Any]) -> None:
-        self.id = before or f"{name}-{secrets.token_hex(4)}"
-        self._trackio = trackio
-        trackio.init(
-            project=_project("TRACKIO_PROJECT"), name=self.id, config=dict(settings), resume="allow", embed=False
-        )
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._trackio.log(dict(values), step=step)
-
-    def finish(self) -> None:
-        self._trackio.finish()
-
-
-class _Mlflow:
-    """MLflow: `id` is its id of the run."""
-
-    def __init__(self, mlflow: Any, name: str, before: str, settings: Mapping[str, Any]) -> None:
-        self._mlflow = mlflow
-        if before:
-            self.id = mlflow.start_run(run_id=before).info.run_id
-        else:
-            self.id = mlflow.start_run(run_name=name).info.run_id
-            mlflow.log_params(dict(settings))
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._mlflow.log_metrics(dict(values), step=step)
-
-    def finish(self) -> None:
-        self._mlflow.end_run()
-
-
-_CLIENTS = {"wandb": _Wandb, "trackio": _Trackio, "mlflow": _Mlflow}
-
-
-def _project(variable: str) -> str:
-    return os.environ.get(variable) or PROJECT
-
-
-def _plain(value: Any) -> Any:
-    """Return a setting as all clients take it."""
-    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
+def _begun(name: str, run: str, before: str, settings: dict[str, Any]) -> _Client:
+    """Begin a run at a client, or go on with the run that has the id `before` there."""
+    client: Any = importlib.import_module(name)
+    if name == "mlflow":
+        begun = client.start_run(run_id=before) if before else client.start_run(run_name=run)
+        if not before:
+            client.log_params(settings)
+        return _Client(begun.info.run_id, client.log_metrics, client.end_run)
+    project = os.environ.get(f"{name.upper()}_PROJECT") or PROJECT
+    if name == "trackio":  # continues a run by its name
+        id = before or f"{run}-{secrets.token_hex(4)}"
+        client.init(project=project, name=id, config=settings, resume="allow", embed=False)
+        return _Client(id, client.log, client.finish)
+    id = before or secrets.token_hex(4)
+    console = client.Settings(console="off")  # is not copied: it says paths of this machine
+    begun = client.init(project=project, id=id, name=run, config=settings, resume="allow", settings=console)
+    return _Client(id, begun.log, begun.finish)
 
 
 def _words(error: Exception) -> str:

@@ -131,8 +131,8 @@ def test_a_client_that_cannot_begin_is_a_sentence(
 
 def test_a_client_that_is_missing_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for name, package in tracking.PACKAGES.items():
-        with pytest.raises(UsageError, match=f"pip install {package}$"):
+    for name in tracking.PACKAGES:
+        with pytest.raises(UsageError, match=f"pip install {name}$"):
             tracking.check(name)
     tracking.check("none")
 
