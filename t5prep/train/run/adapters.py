@@ -15,11 +15,9 @@ import numpy as np
 
 from t5prep.errors import OutputError
 from t5prep.io import atomic_files
-from t5prep.io.model_files import ModelFiles
 from t5prep.train.model import lora
 from t5prep.train.model.architecture import Config
 from t5prep.train.model.weights import Array, write_layouts
-from t5prep.train.published import peft_file
 from t5prep.train.published.peft_file import CONFIG_NAME, WEIGHTS_NAME
 from t5prep.train.run import checkpoint_tensors
 from t5prep.train.run.checkpoint import State
@@ -32,11 +30,6 @@ class Adapter:
     base: str  # the model that they belong to, as the user named it
     config: Config
     weights: dict[str, np.ndarray]
-
-
-def are_in(state: State) -> bool:
-    """Check whether a checkpoint holds adapters instead of a whole model."""
-    return bool(state.config.get("lora"))
 
 
 def digest(weights: Mapping[str, Array]) -> str:
@@ -55,10 +48,8 @@ def _checksum(array: Array) -> int:
     return checksum
 
 
-def read(
-    path: str, state: State, config: Config, weights: dict[str, Array]
-) -> tuple[Config, dict[str, Array], Adapter]:
-    """Return a model with a checkpoint's adapters added to its weights, and the adapters.
+def read(path: str, state: State, config: Config, weights: dict[str, Array]) -> Adapter:
+    """Return a checkpoint's adapters, and add them to the weights.
 
     `config` and `weights` are of the base. Raises OutputError if it is not the one that they were trained beside.
     """
@@ -67,24 +58,11 @@ def read(
             f"{state.config['model']} holds other weights than those that the adapters in {path} were trained beside. "
             "Bring those back, or train the adapters anew: t5prep train --set lora=8 ..."
         )
-    own = dataclasses.replace(config, lora_rank=state.config["lora"], lora_alpha=state.config["lora_alpha"])
-    adapter = Adapter(str(state.config["model"]), own, _read_adapters(path, own))
-    lora.merge_arrays(weights, adapter.weights, scale=own.lora_alpha / own.lora_rank)
-    return config, weights, adapter
-
-
-def _read_adapters(path: str, config: Config) -> dict[str, np.ndarray]:
-    lazy = checkpoint_tensors.read_weights(path, lora.adapter_layouts(config))
-    return {name: np.asarray(array) for name, array in lazy.items()}
-
-
-def read_published(
-    files: ModelFiles, config: Config, weights: dict[str, Array]
-) -> tuple[Config, dict[str, Array], Adapter]:
-    """Return a model with adapters of peft's layout added to its weights, and the adapters. Raises UsageError."""
-    own, matrices = peft_file.load(files, config)
-    lora.merge_arrays(weights, matrices, scale=own.lora_alpha / own.lora_rank)
-    return config, weights, Adapter(peft_file.base_of(files), own, matrices)
+    shape = dataclasses.replace(config, lora_rank=state.config["lora"], lora_alpha=state.config["lora_alpha"])
+    lazy = checkpoint_tensors.read_weights(path, lora.adapter_layouts(shape))
+    matrices = {name: np.asarray(array) for name, array in lazy.items()}
+    lora.merge_arrays(weights, matrices, scale=shape.lora_alpha / shape.lora_rank)
+    return Adapter(str(state.config["model"]), shape, matrices)
 
 
 def write(place: Path, adapter: Adapter, *, base: str, dtype: str) -> None:

@@ -29,6 +29,7 @@ from t5prep.io.model_files import ModelFiles
 from t5prep.tokens import loading
 from t5prep.tokens.encoder_tokenizer import EncoderTokenizer
 from t5prep.tokens.tokenizer import EMBEDDING_MULTIPLE, Tokenizer
+from t5prep.train.model import lora
 from t5prep.train.model.architecture import Config, EncoderConfig, ModelConfig, filling_masks, read_config, with_classes
 from t5prep.train.model.weight_layout import weight_layouts
 from t5prep.train.model.weights import Array, for_classes, load_config, load_weights, random_weights
@@ -162,20 +163,23 @@ def open_model(name: str, *, which: str = "best", encoder: bool = False, masked:
         files = model_files.find(name)
         if peft_file.CONFIG_NAME in files.names:
             base = open_model(peft_file.base_of(files))
-            config, weights, adapter = adapters.read_published(files, base.config, base.weights)
+            shape, matrices = peft_file.load(files, base.config)
+            lora.merge_arrays(base.weights, matrices, scale=shape.lora_alpha / shape.lora_rank)
+            adapter = Adapter(peft_file.base_of(files), shape, matrices)
             words = _tokenizer_in(name) or base.tokenizer
-            return Model(name, config, weights, words, _manifests_of(files), adapter=adapter)
+            return Model(name, base.config, base.weights, words, _manifests_of(files), adapter=adapter)
         manifests = _manifests_of(files)
         masked = masked or any(one.hides_tokens for one in manifests)
         config, weights = load_weights(files, encoder=encoder, masked=masked)
         return Model(name, config, weights, _tokenizer_in(name), manifests)
     path, state = checkpoints.choose(name, which=which)
-    own = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
-    vocabulary = f"{name}/{own}"
+    file = next((file for file in TOKENIZERS if tf.io.gfile.exists(f"{name}/{file}")), TOKENIZERS[0])
+    vocabulary = f"{name}/{file}"
     tokenizer = loading.of_content(_read(vocabulary), name=vocabulary)
     manifests = manifests_of_run(name)
-    if adapters.are_in(state):
-        config, weights, adapter = adapters.read(path, state, *_base_of(name, state))
+    if state.config.get("lora"):
+        config, weights = _base_of(name, state)
+        adapter = adapters.read(path, state, config, weights)
         return Model(path, config, weights, tokenizer, manifests, state, adapter, _own_tasks(name, manifests))
     config = read_config(_read(f"{name}/{SHAPE}"), where=f"{name}/{SHAPE}")
     if isinstance(config, EncoderConfig) and any(one.hides_tokens for one in manifests):
