@@ -1,12 +1,10 @@
 """Show a run on a terminal while it trains: a few lines that are drawn again and again, above them what is said."""
 
 import collections
-import contextlib
 import itertools
 import os
 import resource
 import sys
-from collections.abc import Iterator
 from typing import TextIO
 
 import jax
@@ -25,11 +23,11 @@ _MOST_LOSSES = 100_000  # that are remembered for the curve
 class LivePage:
     """Draw a run's step, loss, rate, what it waits for, its memory and the time that is left."""
 
-    def __init__(self, *, steps: int, stream: TextIO | None = None) -> None:
-        """Draw nothing yet. `stream` is the terminal itself; what others print on stderr is not this class's."""
+    def __init__(self, *, steps: int) -> None:
+        """Draw nothing yet, and then on the terminal itself; what others print on stderr is not this class's."""
         self._steps = steps
         self._losses: collections.deque[float] = collections.deque(maxlen=_MOST_LOSSES)
-        self._console = Console(file=stream or sys.__stderr__, force_terminal=True, highlight=False)
+        self._console = Console(file=sys.__stderr__, force_terminal=True, highlight=False)
         self._live: Live | None = None
 
     def show(
@@ -57,14 +55,8 @@ class LivePage:
             self._live.start()
         self._live.update(grid, refresh=True)
 
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """Take the page away while something is printed; it is drawn again by the next step."""
-        self.close()
-        yield
-
     def close(self) -> None:
-        """Take the page away."""
+        """Take the page away, for something to be printed, or for good; the next step draws it again."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

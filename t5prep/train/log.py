@@ -6,12 +6,11 @@ since the last such line, with the devices that did them: {"step": 4520, "tokens
 "waiting_for_input": 0.02, "device": "8 × TPU v5 lite"}.
 """
 
-import contextlib
 import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Self
 
 import tensorflow as tf
 
@@ -169,11 +168,12 @@ class RunLog:
         say(f"TensorBoard's curves end here, for {self._curves} cannot be written: {reason(error)}")
 
 
-def say(text: str, *, to: TextIO | None = None) -> None:
+def say(text: str) -> None:
     """Print one line for people, on stderr; only one of several hosts prints."""
     if hosts.writes():
-        with _page.aside() if _page else contextlib.nullcontext():
-            print(text, file=to or sys.stderr, flush=True)
+        if _page:
+            _page.close()  # the next step draws it again
+        print(text, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
